@@ -74,7 +74,9 @@ class Side:
         deadline_ms = self.client.deadline()
         for partition in range(partitions):
             ask = partial(self.end_offset, name, partition)
-            self.client.retrying(ask, deadline_ms, f"{self.name} serving {name}-{partition}")
+            self.client.run_with_retries(
+                ask, deadline_ms, f"{self.name} serving {name}-{partition}"
+            )
         return name
 
     def delete_topic(self, name: str) -> None:
@@ -113,12 +115,12 @@ class Side:
 
         def ask() -> tuple[int, int]:
             link = self.client.link_to_any(deadline_ms)
-            reply = self.client.ask(link, InitProducerIdResponse, _init_producer_id)
+            reply = self.client.call(link, InitProducerIdResponse, _init_producer_id)
             _check(reply.error_code, "InitProducerId")
             return reply.producer_id, reply.producer_epoch
 
         # Kafka loads its first block of producer ids at the first request.
-        return self.client.retrying(ask, deadline_ms, "InitProducerId")
+        return self.client.run_with_retries(ask, deadline_ms, "InitProducerId")
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """The end offset of a partition."""
@@ -130,7 +132,7 @@ class Side:
             )
 
         link = self.client.link_to_any(self.client.deadline())
-        reply = self.client.ask(link, ListOffsetsResponse, build, low=1)
+        reply = self.client.call(link, ListOffsetsResponse, build, low=1)
         found = reply.topics[0].partitions[0]
         _check(found.error_code, f"ListOffsets of {topic}")
         return found.offset

@@ -182,7 +182,7 @@ def _set_dirty_ratio(side: Side, topic: str, ratio: str) -> None:
         return IncrementalAlterConfigsRequest(resources=[resource])
 
     link = side.client.link_to_any(side.client.deadline())
-    reply = side.client.ask(link, IncrementalAlterConfigsResponse, build)
+    reply = side.client.call(link, IncrementalAlterConfigsResponse, build)
     for each in reply.responses:
         if each.error_code != ErrorCode.NONE:
             raise broker_error(ErrorCode(each.error_code), f"{_DIRTY_RATIO} of {topic}")

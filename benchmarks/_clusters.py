@@ -141,7 +141,7 @@ class ClusterSide:
         numbers = list(self.partitions(topic))
         wanted = [TopicPartitions(topic=topic, partitions=numbers)]
         link = self.client.link_to_broker(self.controller(), deadline_ms)
-        self.client.ask(
+        self.client.call(
             link, ElectLeadersResponse, lambda _: ElectLeadersRequest(topic_partitions=wanted)
         )
 
@@ -159,12 +159,12 @@ class ClusterSide:
         def ask() -> list[int]:
             leader = self.client.leader_of(partition, deadline_ms).leader
             link = self.client.link_to_broker(leader, deadline_ms)
-            reply = self.client.ask(
+            reply = self.client.call(
                 link, ListOffsetsResponse, lambda _: latest_offsets(topic, [number]), low=1
             )
             row = reply.topics[0].partitions[0]
             if row.error_code:
-                self.client.forget(topic)
+                self.client.forget_topic(topic)
             return [] if row.error_code else [row.offset]
 
         (found,) = eventually(ask, _DEADLINE_S, f"{self.name} telling where {partition} ends")

@@ -126,14 +126,14 @@ def _join(side: Side, group: str) -> tuple[int, str]:
     def enter() -> JoinGroupResponse:
         link = side.client.link_to_any(deadline_ms)
         # FindCoordinator makes the broker create __consumer_offsets.
-        side.client.ask(link, FindCoordinatorResponse, find, high=_LAST_SINGLE_FIND)
-        reply = side.client.ask(link, JoinGroupResponse, join, high=_LAST_JOIN_WITHOUT_ID)
+        side.client.call(link, FindCoordinatorResponse, find, high=_LAST_SINGLE_FIND)
+        reply = side.client.call(link, JoinGroupResponse, join, high=_LAST_JOIN_WITHOUT_ID)
         _check(reply.error_code, f"JoinGroup of {group}")
         return reply
 
     deadline_ms = side.client.deadline()
-    joined = side.client.retrying(enter, deadline_ms, f"{side.name} taking members")
-    synced = side.client.ask(
+    joined = side.client.run_with_retries(enter, deadline_ms, f"{side.name} taking members")
+    synced = side.client.call(
         side.client.link_to_any(deadline_ms),
         SyncGroupResponse,
         lambda _: SyncGroupRequest(

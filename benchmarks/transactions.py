@@ -222,12 +222,12 @@ def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
     def ask() -> TransactionalProducer:
         link = side.client.link_to_any(deadline_ms)
         # FindCoordinator makes the broker create __transaction_state.
-        side.client.ask(link, FindCoordinatorResponse, find, low=1, high=_LAST_SINGLE_FIND)
-        reply = side.client.ask(link, InitProducerIdResponse, initialize)
+        side.client.call(link, FindCoordinatorResponse, find, low=1, high=_LAST_SINGLE_FIND)
+        reply = side.client.call(link, InitProducerIdResponse, initialize)
         _check(reply.error_code, f"InitProducerId of {transactional_id}")
         return TransactionalProducer(reply.producer_id, reply.producer_epoch, transactional_id)
 
-    return side.client.retrying(ask, deadline_ms, f"{side.name} taking {transactional_id}")
+    return side.client.run_with_retries(ask, deadline_ms, f"{side.name} taking {transactional_id}")
 
 
 def _end(side: Side, producer: TransactionalProducer) -> None:
@@ -242,7 +242,7 @@ def _end(side: Side, producer: TransactionalProducer) -> None:
         )
 
     link = side.client.link_to_any(side.client.deadline())
-    reply = side.client.ask(link, EndTxnResponse, build)
+    reply = side.client.call(link, EndTxnResponse, build)
     _check(reply.error_code, f"EndTxn of {producer.transactional_id}")
 
 

@@ -36,7 +36,7 @@ def check_brokers(servers: str, settings: Mapping[str, str]) -> Iterator[Item]:
 def _reach(client: BlockingClient, address: Address, more: str) -> str | Item:
     began_ms = client.now_ms()
     try:
-        link = client.links.to(address, client.deadline())
+        link = client.links.link_to(address, client.deadline())
     except KlogError as error:
         return fail(
             f"broker {address}{more}: {error}; expected a listener of Kafka's protocol that can be "

@@ -120,14 +120,14 @@ def broker_error(code: ErrorCode, what: str) -> BrokerError:
     return BrokerError(code, f"{what}: {code.message}{needed}")
 
 
-def check_answer(number: int, text: str | None, what: str) -> None:
+def check_error_code(number: int, text: str | None, what: str) -> None:
     """Raise BrokerError with the broker's reason (``text``), unless ``number`` means no error."""
     code = error_code(number)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, f"{what}: {text or code.message}")
 
 
-def may_pass_at_controller(error: BaseException) -> bool:
+def is_retriable_at_controller(error: BaseException) -> bool:
     """Whether to repeat an administrative request after an error. A broker's error code is final,
     except NOT_CONTROLLER; errors of the connection are repeated if they are retriable."""
     if isinstance(error, BrokerError):

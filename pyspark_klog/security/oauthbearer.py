@@ -33,7 +33,7 @@ class OAuthBearer:
     """The client's side of one authentication with a bearer token."""
 
     name = "OAUTHBEARER"
-    who = ""
+    username = ""
     """The user's name is empty, because only the token has it and the client does not read it."""
 
     def __init__(self, token: Token) -> None:

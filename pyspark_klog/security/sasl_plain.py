@@ -10,7 +10,7 @@ class Plain:
     name = "PLAIN"
 
     def __init__(self, username: str, password: Secret) -> None:
-        self.who = username
+        self.username = username
         self._password = password
 
     def initial(self) -> bytes:
@@ -18,7 +18,7 @@ class Plain:
 
         The authorization identity is empty, as in Kafka's Java client.
         """
-        return f"\0{self.who}\0{self._password.reveal()}".encode()
+        return f"\0{self.username}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
         """Return None if ``challenge`` is empty: the broker has accepted the password.

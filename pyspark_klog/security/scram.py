@@ -43,7 +43,7 @@ class Scram:
 
     def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
         self.name = mechanism
-        self.who = username
+        self.username = username
         self._password = password
         self._nonce = nonce
         self._hash = HASHES[mechanism]

@@ -297,7 +297,7 @@ def test_an_outage_while_records_are_written_is_told_and_its_end(
     ):
         producer = Producer(client)
         producer.partition_count("t")
-        client.forget("t")
+        client.forget_topic("t")
         producer.add(_P, *batch([b"k"]))
         producer.flush()
         assert producer.written_records == 1

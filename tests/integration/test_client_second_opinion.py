@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids
 from pyspark_klog.client.admin.topics import Admin, NewTopic
-from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.admin.transaction_listing import fence_producers
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.lost_offsets import OffsetsLost
@@ -92,7 +92,7 @@ def test_a_coordinator_that_moved_is_found() -> None:
 
 def test_a_coordinator_of_transactions_that_moved_is_found() -> None:
     with cut_off_and_whole() as (old, new), _client(old, new) as client:
-        assert fence(client, "id", transaction_timeout_ms=1_000) == (7, 1)
+        assert fence_producers(client, "id", transaction_timeout_ms=1_000) == (7, 1)
 
 
 def test_a_controller_that_moved_is_found() -> None:
@@ -106,17 +106,17 @@ def test_a_broker_in_doubt_is_asked_if_nobody_else_answers() -> None:
         client.refresh(["t"])
         new.close()
         for _ in range(3):
-            client.doubt()
+            client.mark_doubtful()
             assert client.refresh(["t"]).topic_id("t").int
 
 
 def test_a_broker_that_tells_something_new_is_not_in_doubt() -> None:
     with cut_off_and_whole() as (old, new), _client(old) as client:
         client.refresh(["t"])
-        client.forget("t")
+        client.forget_topic("t")
         old.opinion.leader, old.opinion.leader_epoch = 2, 4
         client.refresh(["t"])
-        client.forget("t")
+        client.forget_topic("t")
         client.refresh(["t"])
         assert not new.opinion.asked
         client.refresh(["t"])

@@ -51,7 +51,7 @@ def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
         waits_ms.clear()
         for _ in range(times):
             with pytest.raises(ConnectionFailed):
-                client.links.to(address, client.deadline(100_000))
+                client.links.link_to(address, client.deadline(100_000))
         return list(waits_ms)
 
     now_ms = 0
@@ -72,7 +72,7 @@ def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
         [address] = client.bootstrap
         assert refused(7) == [50, 100, 200, 400, 800, 1000]
         is_refused = False
-        client.links.to(address, client.deadline(100_000)).close()
+        client.links.link_to(address, client.deadline(100_000)).close()
         is_refused = True
         assert refused(3) == [50, 100]
 
@@ -149,5 +149,5 @@ def test_a_connection_takes_no_longer_than_the_operation(monkeypatch: pytest.Mon
     clock = _Clock()
     for timeout_ms in (60_000, 700):
         with clock.client() as client, pytest.raises(ConnectionFailed, match="timed out"):
-            client.links.to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
+            client.links.link_to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
     assert timeouts == [10.0, 0.7]

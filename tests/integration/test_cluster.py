@@ -58,7 +58,7 @@ def producer_id(broker: Broker) -> int:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
     with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
-        return client.ask(link, InitProducerIdResponse, lambda _: request).producer_id
+        return client.call(link, InitProducerIdResponse, lambda _: request).producer_id
 
 
 def epoch(cluster: Cluster) -> int:

@@ -236,7 +236,7 @@ def test_orders_of_a_controller_that_was_replaced_are_refused(cluster: Cluster) 
             request = LeaderAndIsrRequest(
                 controller_epoch=controller_epoch, broker_epoch=broker_epoch
             )
-            return client.ask(link, LeaderAndIsrResponse, lambda _: request).error_code
+            return client.call(link, LeaderAndIsrResponse, lambda _: request).error_code
 
         epoch = broker_epoch(cluster, 1)
         with ZooKeeperClient(cluster.zookeeper.address) as zookeeper:
@@ -255,7 +255,7 @@ def asked(cluster: Cluster, number: int, reply_class: type[R], request: Request)
     """Return a broker's response to a request that other brokers send."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
-        return client.ask(link, reply_class, lambda _: request)
+        return client.call(link, reply_class, lambda _: request)
 
 
 def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Cluster) -> None:

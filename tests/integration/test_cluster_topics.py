@@ -89,7 +89,7 @@ def ask(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
     """Return one broker's response."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
-        return client.ask(link, response, lambda _: request)
+        return client.call(link, response, lambda _: request)
 
 
 def told(cluster: Cluster, number: int, topic: str) -> dict[int, tuple[int, tuple[int, ...]]]:

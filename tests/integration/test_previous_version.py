@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_klog.client.admin.groups import commit_offsets, committed_offsets
 from pyspark_klog.client.admin.topics import Admin, NewTopic
-from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.admin.transaction_descriptions import describe_transaction
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
@@ -96,7 +96,7 @@ def check_stored(servers: str, expected: list[Record]) -> None:
         settings = admin.describe_configs(TOPIC)
         assert {name: settings[name].value for name in CONFIGS} == CONFIGS
         assert committed_offsets(client, GROUP) == POSITIONS
-        described = describe(client, TRANSACTIONAL_ID)
+        described = describe_transaction(client, TRANSACTIONAL_ID)
         assert (described.state, described.partitions) == ("Ongoing", {TRANSACTIONS})
     assert read_committed(servers, TRANSACTIONS) == ["committed"]
 

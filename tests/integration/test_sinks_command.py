@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from klog_broker.cli.commands import command
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark, SinkId
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess

@@ -262,7 +262,7 @@ def test_describe_configs_tells_of_a_topic_what_kafka_tells() -> None:
             )
             request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
             link = client.link_to_any(client.deadline())
-            reply = client.ask(link, DescribeConfigsResponse, lambda _: request)
+            reply = client.call(link, DescribeConfigsResponse, lambda _: request)
         client.close()
     (result,) = reply.results
     theirs = {

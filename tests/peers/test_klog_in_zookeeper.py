@@ -60,7 +60,7 @@ def described(servers: str) -> tuple[dict[int, str], int]:
     """Brokers with their addresses, and the controller, as the broker there tells."""
     with BlockingClient({"bootstrap.servers": servers}) as client:
         link = client.link_to_any(client.deadline())
-        reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
+        reply = client.call(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
     return (
         {each.broker_id: f"{each.host}:{each.port} {each.rack}" for each in reply.brokers},
         reply.controller_id,
@@ -211,7 +211,7 @@ def partition_counts(servers: str, topic: str) -> Iterator[list[int]]:
         with BlockingClient({"bootstrap.servers": servers}) as client:
             while not is_over.is_set():
                 link = client.link_to_any(client.deadline())
-                reply = client.ask(link, MetadataResponse, lambda _: request)
+                reply = client.call(link, MetadataResponse, lambda _: request)
                 count = len(reply.topics[0].partitions)
                 if counts[-1:] != [count]:
                     counts.append(count)
@@ -235,7 +235,7 @@ def create_on_klog(client: BlockingClient, topic: str, count: int, *, timeout_ms
     wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows)
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=timeout_ms)
     link = client.link_to_any(client.deadline())
-    reply = client.ask(link, CreateTopicsResponse, lambda _: request, timeout_ms=120_000)
+    reply = client.call(link, CreateTopicsResponse, lambda _: request, timeout_ms=120_000)
     expected = ErrorCode.NONE if timeout_ms > 1 else ErrorCode.REQUEST_TIMED_OUT
     assert reply.topics[0].error_code == expected
 
@@ -246,7 +246,7 @@ def grow_on_klog(client: BlockingClient, topic: str, before: int, after: int) ->
     wanted = CreatePartitionsTopic(name=topic, count=after, assignments=rows)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
     link = client.link_to_any(client.deadline())
-    reply = client.ask(link, CreatePartitionsResponse, lambda _: request, timeout_ms=120_000)
+    reply = client.call(link, CreatePartitionsResponse, lambda _: request, timeout_ms=120_000)
     assert reply.results[0].error_code == ErrorCode.NONE
 
 

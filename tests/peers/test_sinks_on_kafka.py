@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from klog_broker.cli.commands import command
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark, SinkId
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition

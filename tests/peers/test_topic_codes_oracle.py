@@ -166,4 +166,4 @@ def test_the_codes_are_kafkas(kafka: BlockingClient, tmp_path: Path, case: str) 
 
 def _ask(client: BlockingClient, request: Any) -> Any:
     link = client.link_to_any(client.deadline())
-    return client.ask(link, response_class(request.api_key), lambda _: request)
+    return client.call(link, response_class(request.api_key), lambda _: request)

@@ -87,7 +87,7 @@ def _run(
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, _Log], int]:
     """Return the expected records, the broker's logs, and the number of identities."""
     core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
-    core.sets_aside = True
+    core.leaves_refused_out = True
     logs = {TopicPartition("t", n): _Log() for n in range(2)}
     expected: dict[TopicPartition, list[int]] = {p: [] for p in logs}
     for number, count in sizes:
@@ -103,7 +103,7 @@ def _run(
         if core.needs_identity:
             identities += 1
             core.take_identity(Identity(identities, 0))
-        for batch in core.take(core.ready(0), 0):
+        for batch in core.take_batches(core.ready(0), 0):
             fate = fates.pop() if fates else "answered"
             if fate == "lost before":
                 answers.append((batch, None))
@@ -129,9 +129,9 @@ def _settle(core: BatchOrder, batch: Batch, code: ErrorCode | None) -> None:
     if verdict is Verdict.WRITTEN:
         core.written(batch, 0)
     elif verdict is Verdict.NEW_IDENTITY:
-        core.begin_anew(batch)
+        core.retry_with_new_identity(batch)
     elif verdict is Verdict.SET_ASIDE:
-        core.leave_out(batch)
+        core.drop_batch(batch)
     else:
         assert verdict is Verdict.RETRY
         core.retry(batch, 0)

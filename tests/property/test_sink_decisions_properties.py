@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.decisions import (
     Fail,
     Verify,
@@ -221,7 +221,7 @@ def test_two_copies_write_each_batch_once_and_one_is_stopped(turns: list[bool]) 
             row = _row(copy.batch, copy.run)
         ends_itself = isinstance(found, Write) and found.ends_itself
         if not ends_itself and not is_mine and (mark is None or mark.run_id != copy.run):
-            mark = RunMark.after(mark, copy.batch, copy.run, 1)
+            mark = RunMark.next_mark(mark, copy.batch, copy.run, 1)
         copy.batch += 1
     assert written == list(range(len(written)))
     changes = [a for a, b in itertools.pairwise(turns) if a != b]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.admin.sinks import ForeignProgress, ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.client.group_offsets import CommittedOffset
-from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
+from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse_sink_id
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 _WORDS = st.text("abcXYZ019_-", min_size=1, max_size=20)
@@ -30,13 +30,13 @@ _ROWS = st.builds(
 def test_an_id_tells_its_sink_and_task(prefix: str, query: str, name: str, index: int) -> None:
     sink = SinkId(prefix, query, name)
     assert sink.task(index) == f"{prefix}.{query}.{name}.{index}"
-    assert parse(sink.task(index)) == (sink, index)
-    assert parse(sink.mark) == (sink, None)
+    assert parse_sink_id(sink.task(index)) == (sink, index)
+    assert parse_sink_id(sink.mark) == (sink, None)
 
 
 @given(st.text("ab01.-", max_size=12))
 def test_what_is_taken_for_an_id_is_one(text: str) -> None:
-    found = parse(text)
+    found = parse_sink_id(text)
     if found is not None:
         sink, index = found
         assert text == (sink.mark if index is None else sink.task(index))
@@ -46,7 +46,7 @@ def test_what_is_taken_for_an_id_is_one(text: str) -> None:
     "text", ["", "a.b.c", "a.b.c.x", "a.b.c.01", "a.b.c.-1", "a.b.c.²", "a.b.c.+1", "a..c.1", "..."]
 )
 def test_what_is_no_id(text: str) -> None:
-    assert parse(text) is None
+    assert parse_sink_id(text) is None
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_anothers_position_is_told_from_a_mark(text: str) -> None:
 
 
 def test_marks_remember_the_runs_before() -> None:
-    mark = RunMark.after(None, 3, "a", 50)
+    mark = RunMark.next_mark(None, 3, "a", 50)
     assert mark == RunMark(3, "a", 50)
-    mark = RunMark.after(mark, 5, "b", 60)
+    mark = RunMark.next_mark(mark, 5, "b", 60)
     assert mark == RunMark(5, "b", 60, ("a",))
-    assert RunMark.after(mark, 6, "a", 70) == RunMark(6, "a", 70, ("b",))
+    assert RunMark.next_mark(mark, 6, "a", 70) == RunMark(6, "a", 70, ("b",))
     for number in range(100):
-        mark = RunMark.after(mark, 7 + number, f"run-{number}", 80)
-    assert (mark.past[0], len(mark.past)) == ("run-98", 20)
+        mark = RunMark.next_mark(mark, 7 + number, f"run-{number}", 80)
+    assert (mark.earlier_run_ids[0], len(mark.earlier_run_ids)) == ("run-98", 20)
     # Far from offset.metadata.max.bytes, 4096.
     assert len(RunMark(0, "u" * 36, 10**12, ("u" * 36,) * 20).to_offset().metadata) < 1_000
 

@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark, SinkId
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from tests.support.spark_topics import Topics

@@ -8,10 +8,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from pyspark_klog.client.admin.groups import committed_offsets, list_groups
-from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.admin.sink_progress import ProgressRow
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.sink.exactly_once.names import parse
+from pyspark_klog.spark.sink.exactly_once.names import parse_sink_id
 from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _rows(client: BlockingClient, query: "StreamingQuery", topic: str) -> dict[i
     """The progress rows of a query, by task."""
     found = {}
     for group in list_groups(client):
-        sink = parse(group.group_id)
+        sink = parse_sink_id(group.group_id)
         if sink is None or sink[1] is None or sink[0].query_id != query.id:
             continue
         position = committed_offsets(client, group.group_id)[TopicPartition(topic, 0)]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
@@ -100,7 +100,7 @@ def test_runs_follow_each_other(topics: Topics, client: BlockingClient, tmp_path
         assert (row.batch_id, row.run_id) == (last, str(second.runId))
     at = TopicPartition(copy.target, 0)
     mark = RunMark.from_offset(committed_offsets(client, f"{prefix}.run", [at])[at])
-    assert mark.run_id == str(second.runId) and mark.past == (str(first.runId),)
+    assert mark.run_id == str(second.runId) and mark.earlier_run_ids == (str(first.runId),)
     assert 0 < mark.batch_id < last
 
 

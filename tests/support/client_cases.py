@@ -316,7 +316,7 @@ def a_topic_made_again_is_another_one(servers: str) -> None:
         has_ids = topic_id != NO_TOPIC_ID  # since Kafka 2.8
         assert len(read(client, partition, 0, 20, lost.append, topic_id)) == (0 if has_ids else 20)
         eventually(lambda: committed_offsets(client, group) == {}, deadline_s=60)
-    found = [(error.made_again, str(topic_id) in str(error)) for error in lost]
+    found = [(error.is_recreated, str(topic_id) in str(error)) for error in lost]
     assert found == [(True, True)] * has_ids
 
 

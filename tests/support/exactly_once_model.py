@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.spark.sink.exactly_once import decisions
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (

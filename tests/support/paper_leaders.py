@@ -69,16 +69,16 @@ class PaperClient:
     def wait_ms(self, failures: int) -> int:
         return 100 * failures
 
-    def pause(self, wait_ms: int) -> None:
+    def sleep_ms(self, wait_ms: int) -> None:
         self.now += wait_ms
 
     def poll(self, until_ms: int) -> None:
         next_ms = min((each for each in self._due if each > self.now), default=until_ms)
         self.now = max(self.now, min(next_ms, until_ms))
 
-    def forget(self, _topic: str) -> None: ...
+    def forget_topic(self, _topic: str) -> None: ...
 
-    def doubt(self) -> None: ...
+    def mark_doubtful(self) -> None: ...
 
     def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
         info = self.view.topics["t"].partitions.get(partition.partition)

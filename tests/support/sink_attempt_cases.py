@@ -53,7 +53,7 @@ def a_copy_lets_the_other_attempt_finish(servers: str) -> None:
             one.end(written)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockingClient, "pause", pause)
+        patch.setattr(BlockingClient, "sleep_ms", pause)
         found = copy.write(0, "0", attempt=1)
     assert found.progress.row == written.progress.row
     assert found.progress.opened is None
@@ -66,7 +66,7 @@ def a_copy_waits_longer_for_one_that_has_handed_over(servers: str) -> None:
     one, copy = world.worker(), world.worker()
     written = one.write(0, "0")
     client = client_for(one.options.client)
-    began_ms, pause = client.now_ms(), BlockingClient.pause
+    began_ms, pause = client.now_ms(), BlockingClient.sleep_ms
 
     def commit_late(pausing: BlockingClient, wait_ms: int) -> None:
         pause(pausing, wait_ms)
@@ -74,7 +74,7 @@ def a_copy_waits_longer_for_one_that_has_handed_over(servers: str) -> None:
             one.end(written)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockingClient, "pause", commit_late)
+        patch.setattr(BlockingClient, "sleep_ms", commit_late)
         found = copy.write(0, "0", attempt=1)
     assert found.progress.row == written.progress.row
     assert world.committed == ["0"]
@@ -98,7 +98,7 @@ def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
     world = World(servers)
     world.worker().write_and_end(0, "0")
     slow, copy = world.worker(kafka_default_api_timeout_ms=5_000), world.worker()
-    init, pause = TransactionalProducer.init_transactions, BlockingClient.pause
+    init, pause = TransactionalProducer.init_transactions, BlockingClient.sleep_ms
     handed_over: list[Written] = []
 
     def then_the_copy(producer: TransactionalProducer) -> None:
@@ -114,7 +114,7 @@ def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionalProducer, "init_transactions", then_the_copy)
-        patch.setattr(BlockingClient, "pause", end)
+        patch.setattr(BlockingClient, "sleep_ms", end)
         written = slow.write(1, "a")
     assert written.progress.row == world.row()
     assert written.progress.opened is None

@@ -15,8 +15,12 @@ from pyspark_klog.client.admin.groups import (
     delete_group,
     list_group_ids,
 )
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
-from pyspark_klog.client.admin.transaction_listing import ONGOING, fence, list_transactions
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
+from pyspark_klog.client.admin.transaction_listing import (
+    ONGOING,
+    fence_producers,
+    list_transactions,
+)
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import ProducerFenced, ProducerUnusable
 from pyspark_klog.client.transactions.producer import end_transaction
@@ -100,7 +104,7 @@ class World:
     def take(self, index: int) -> None:
         """Another attempt takes the id of a task."""
         with client_of(self.servers) as client:
-            fence(client, self.sink.task(index), transaction_timeout_ms=_FENCE_MS)
+            fence_producers(client, self.sink.task(index), transaction_timeout_ms=_FENCE_MS)
 
     @property
     def committed(self) -> list[str]:
@@ -129,7 +133,7 @@ def transactional_ids_are_listed_with_their_states(servers: str) -> None:
         producer.flush()
         (found,) = [t for t in list_transactions(client) if t.transactional_id == name]
         assert (found.state, found.producer_id) == (ONGOING, producer.identity.producer_id)
-        identity = fence(client, name, transaction_timeout_ms=_FENCE_MS)
+        identity = fence_producers(client, name, transaction_timeout_ms=_FENCE_MS)
         assert identity.producer_epoch > producer.identity.producer_epoch
         with pytest.raises(ProducerFenced):
             producer.commit_transaction()
@@ -227,7 +231,7 @@ def a_batch_that_was_ended_in_part_is_completed(servers: str) -> None:
     # A run that only verified may be followed by another one.
     world.batch(0, ["a"], ["b"], run_id=RUN_3)
     mark = world.mark()
-    assert mark is not None and mark[:2] == (0, RUN_3) and mark.past == (RUN_2,)
+    assert mark is not None and mark[:2] == (0, RUN_3) and mark.earlier_run_ids == (RUN_2,)
     world.batch(1, ["c"], ["d"], run_id=RUN_3)
     assert world.committed == ["a", "b", "c", "d"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_klog.client.admin.open_transactions import open_since
+from pyspark_klog.client.admin.open_transactions import find_open_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
@@ -139,7 +139,7 @@ def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
         producer.init_transactions()
 
         def seen() -> dict[int, int]:
-            return open_since(client, producer.identity.producer_id, INT16_MAX, topic)
+            return find_open_transactions(client, producer.identity.producer_id, INT16_MAX, topic)
 
         def write(partition: int, *values: str) -> None:
             put(producer, TopicPartition(topic, partition), *values)
@@ -158,9 +158,9 @@ def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
         assert seen() == {0: 0, 1: 3}
         TransactionalProducer(client, producer.transactional_id).init_transactions()
         assert seen() == {}
-        assert open_since(client, producer.identity.producer_id + 1, 9, topic) == {}
+        assert find_open_transactions(client, producer.identity.producer_id + 1, 9, topic) == {}
         # A transaction opened in this epoch does not count as one left open by an earlier epoch.
-        assert open_since(client, *producer.identity, topic) == {}
+        assert find_open_transactions(client, *producer.identity, topic) == {}
 
 
 FAILURES: tuple[Callable[[str], None], ...] = (

@@ -13,7 +13,7 @@ from pyspark_klog.client.admin.groups import (
     CommittedOffset,
     delete_group,
 )
-from pyspark_klog.client.admin.sinks import RunMark
+from pyspark_klog.client.admin.sink_progress import RunMark
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.workers import clients

@@ -5,7 +5,7 @@ from pyspark_klog.client.admin.groups import (
     commit_offsets,
     committed_offsets,
 )
-from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.admin.sink_progress import ProgressRow
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition

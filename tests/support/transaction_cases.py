@@ -336,7 +336,7 @@ def records_can_be_set_aside_in_a_transaction(servers: str) -> None:
     partition = TopicPartition(new_topic(servers, 1, max_message_bytes="2000"), 0)
     aside: list[int] = []
     with producer_of(servers) as producer:
-        producer.set_aside(lambda each: aside.append(len(each.data)))
+        producer.on_refused_record(lambda each: aside.append(len(each.data)))
         # Where the leader of a new topic is not ready, a batch is refused in a way that leaves open
         # whether it was written; and such a batch is not set aside.
         producer.begin_transaction()

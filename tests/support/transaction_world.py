@@ -223,16 +223,16 @@ class _Links:
     def __iter__(self) -> Iterator[_Link]:
         return iter(list(self._links.values()))
 
-    def to(self, address: Address, deadline_ms: int) -> _Link:
+    def link_to(self, address: Address, deadline_ms: int) -> _Link:
         link = self._links.get(address)
         if link is None or link.connection.error is not None:
             link = self._links[address] = _Link(self._world)
         return link
 
-    def to_any(
+    def link_to_any(
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> _Link:
-        return self.to(Address("coordinator", 1), deadline_ms)
+        return self.link_to(Address("coordinator", 1), deadline_ms)
 
     def poll(self, deadline_ms: int) -> None:
         self._world.step(deadline_ms)

@@ -25,7 +25,7 @@ def told_by(broker: Broker) -> tuple[list[int], int]:
     """Return the brokers and the controller that a broker's DescribeCluster response names."""
     with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
-        reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
+        reply = client.call(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
     return sorted(each.broker_id for each in reply.brokers), reply.controller_id
 
 

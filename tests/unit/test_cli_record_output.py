@@ -7,7 +7,7 @@ import pytest
 from klog_broker.cli.records import record_reader
 from klog_broker.cli.records.record_output import FIELDS, RecordFormat
 from klog_broker.cli.records.record_reader import Columns, RecordReader
-from pyspark_klog.client.consumer.follower import Fetched
+from pyspark_klog.client.consumer.continuous_reader import Fetched
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch

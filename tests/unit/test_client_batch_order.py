@@ -48,7 +48,7 @@ def _let_know(core: BatchOrder) -> None:
 
 def _take_all(core: BatchOrder, now_ms: int = 0) -> list[Batch]:
     taken: list[Batch] = []
-    while some := core.take(core.ready(now_ms), now_ms):
+    while some := core.take_batches(core.ready(now_ms), now_ms):
         taken += some
     return taken
 
@@ -64,11 +64,11 @@ def test_nothing_is_sent_without_an_identity() -> None:
 
 def test_the_numbers_ahead_are_those_that_the_next_batches_get() -> None:
     core = _core()
-    assert core.numbers_ahead([_P, _Q]) == (Identity(7, 0), [0, 0])
+    assert core.expected_sequences([_P, _Q]) == (Identity(7, 0), [0, 0])
     _add(core, 7)
     taken = _take_all(core)
     assert len(taken) == 5
-    assert core.numbers_ahead([_P, _Q]) == (Identity(7, 0), [21, 0])
+    assert core.expected_sequences([_P, _Q]) == (Identity(7, 0), [21, 0])
     core.add(next_one := _batch())
     while taken:
         for batch in taken:
@@ -79,9 +79,9 @@ def test_the_numbers_ahead_are_those_that_the_next_batches_get() -> None:
 
 def test_there_are_no_numbers_ahead_without_an_identity() -> None:
     core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=99, max_attempts=9)
-    assert core.numbers_ahead([_P]) == (NO_IDENTITY, [])
-    core.go_without_identity()
-    assert core.numbers_ahead([_P]) == (NO_IDENTITY, [])
+    assert core.expected_sequences([_P]) == (NO_IDENTITY, [])
+    core.disable_idempotence()
+    assert core.expected_sequences([_P]) == (NO_IDENTITY, [])
 
 
 def test_sequences_follow_each_other_and_five_are_under_way() -> None:
@@ -103,7 +103,7 @@ def test_the_first_one_under_an_identity_is_under_way_alone() -> None:
     assert _take_all(core) == [first]
     core.written(first, 0)
     assert _take_all(core) == [second, third]
-    core.begin_anew(second)
+    core.retry_with_new_identity(second)
     core.retry(third, 0)
     core.take_identity(Identity(8, 0))
     assert _take_all(core) == [second]
@@ -113,8 +113,8 @@ def test_a_request_has_one_batch_a_partition_and_bounded_bytes() -> None:
     core = _core(max_request_bytes=15)
     _add(core, 2, _P)
     _add(core, 1, _Q)
-    assert [b.partition for b in core.take(core.ready(0), 0)] == [_P]
-    assert [b.partition for b in core.take([_Q, _P], 0)] == [_Q]
+    assert [b.partition for b in core.take_batches(core.ready(0), 0)] == [_P]
+    assert [b.partition for b in core.take_batches([_Q, _P], 0)] == [_Q]
 
 
 def test_a_batch_larger_than_a_request_still_goes() -> None:
@@ -149,7 +149,7 @@ def test_a_gap_at_the_head_asks_for_a_new_identity_and_begins_at_zero() -> None:
     taken = _take_all(core)
     head = batches[0]
     assert core.verdict(head, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.NEW_IDENTITY
-    core.begin_anew(head)
+    core.retry_with_new_identity(head)
     assert not core.needs_identity
     for batch in taken:
         if batch is not head:

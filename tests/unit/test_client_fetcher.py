@@ -70,14 +70,14 @@ class _PaperClient:
     def wait_ms(self, failures: int) -> int:
         return 100 * failures
 
-    def pause(self, wait_ms: int) -> None:
+    def sleep_ms(self, wait_ms: int) -> None:
         self.waits.append(wait_ms)
         self.now += wait_ms
 
-    def forget(self, _topic: str) -> None:
+    def forget_topic(self, _topic: str) -> None:
         self.on_forget()
 
-    def doubt(self) -> None: ...
+    def mark_doubtful(self) -> None: ...
 
     def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
         topic = self.view.topics["t"]
@@ -531,7 +531,7 @@ def test_a_topic_that_was_made_again_is_not_read() -> None:
     lost: list[OffsetsLost] = []
     client.on_forget = lambda: _metadata_says(client, _OTHER)
     assert _read_old(client, lost) == [3, 4]
-    assert [e.made_again for e in lost] == [True]
+    assert [e.is_recreated for e in lost] == [True]
     assert f"its id was {_ID}, and is {_OTHER} now): offsets 5 to 10 of t-0" in str(lost[0])
 
 
@@ -541,7 +541,7 @@ def test_a_topic_that_was_made_again_is_known_by_its_metadata_where_fetches_go_b
     _metadata_says(client, _OTHER)
     lost: list[OffsetsLost] = []
     assert _read_old(client, lost) == []
-    assert ([e.made_again for e in lost], client.asked) == ([True], [])
+    assert ([e.is_recreated for e in lost], client.asked) == ([True], [])
 
 
 @pytest.mark.parametrize("seen", [_OTHER, UUID(int=0)])

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_klog.client.consumer import follower as follower_module
-from pyspark_klog.client.consumer.follower import ContinuousReader, OutOfRange
+from pyspark_klog.client.consumer import continuous_reader as follower_module
+from pyspark_klog.client.consumer.continuous_reader import ContinuousReader, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
 from pyspark_klog.client.errors import ConnectionFailed, ReplyUnreadable, TimedOut, TopicMissing
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -18,10 +18,12 @@ from tests.support.paper_leaders import PARTITIONS, PaperClient, Reply, error, r
 def follow(
     client: PaperClient,
     partitions: int = 3,
-    go_on: Callable[[OutOfRange], int] = lambda lost: lost.earliest,
+    on_out_of_range: Callable[[OutOfRange], int] = lambda lost: lost.earliest,
 ) -> ContinuousReader:
     positions = dict.fromkeys(PARTITIONS[:partitions], 10)
-    return ContinuousReader(cast(Any, client), positions, trouble_timeout_ms=1_000, go_on=go_on)
+    return ContinuousReader(
+        cast(Any, client), positions, trouble_timeout_ms=1_000, on_out_of_range=on_out_of_range
+    )
 
 
 class TestRecords:
@@ -97,8 +99,8 @@ class TestTrouble:
             cast(Any, client),
             dict.fromkeys(PARTITIONS[:1], 10),
             trouble_timeout_ms=1_000,
-            go_on=lambda lost: lost.earliest,
-            in_trouble=told.append,
+            on_out_of_range=lambda lost: lost.earliest,
+            on_trouble=told.append,
         )
         assert follower.poll(60_000) == []
         assert client.now == 60_000
@@ -114,12 +116,12 @@ class TestTrouble:
             }
         )
         follower = follow(client)
-        assert not follower.has_heard_of_all_since(0)
+        assert not follower.has_responses_from_all_since(0)
         follower.poll(50)
-        assert not follower.has_heard_of_all_since(0)
+        assert not follower.has_responses_from_all_since(0)
         follower.poll(200)
-        assert follower.has_heard_of_all_since(0)
-        assert not follower.has_heard_of_all_since(client.now + 1)
+        assert follower.has_responses_from_all_since(0)
+        assert not follower.has_responses_from_all_since(client.now + 1)
 
     def test_another_partition_goes_on_meanwhile(self) -> None:
         client = PaperClient(
@@ -140,7 +142,7 @@ class TestTrouble:
             cast(Any, client),
             {TopicPartition("t", 7): 0},
             trouble_timeout_ms=60_000,
-            go_on=lambda lost: lost.earliest,
+            on_out_of_range=lambda lost: lost.earliest,
         )
         with pytest.raises(TopicMissing, match="t-7 is gone"):
             follower.poll(60_000)

@@ -28,12 +28,12 @@ class _PaperClient:
         self._group_type = group_type
         self._said = list(said)
 
-    def of_every_broker(
+    def collect_from_brokers(
         self, ask: Callable[[Any, int], list[Group]], _what: str, _deadline_ms: int | None
     ) -> list[Group]:
         return ask(None, 1) + ask(None, 2)
 
-    def ask(
+    def call(
         self, _link: object, _reply_class: type[Response], build: Callable[[int], Request]
     ) -> Response:
         request = build(5)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.leaders import Answers, ask_leaders
+from pyspark_klog.client.cluster.leaders import LeaderResults, call_leaders
 from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.errors import ConnectionFailed, TimedOut, TopicMissing
 from pyspark_klog.client.transport.addresses import Address
@@ -50,7 +50,7 @@ class Client(BlockingClient):
 
 def asked(
     client: Client, partitions: Iterable[TopicPartition], *answers: Any
-) -> tuple[Answers[str], list[tuple[int, list[int]]]]:
+) -> tuple[LeaderResults[str], list[tuple[int, list[int]]]]:
     """Return the results, and each request's broker and partitions. ``answers`` are given in turn:
     one for all partitions of a request, or an error that is raised."""
     calls = []
@@ -63,7 +63,7 @@ def asked(
             raise answer
         return {TopicPartition("t", n): answer for n in by_topic["t"]}
 
-    return ask_leaders(client, partitions, ask, "look"), calls
+    return call_leaders(client, partitions, ask, "look"), calls
 
 
 def test_each_leader_is_asked_once_about_what_it_leads() -> None:
@@ -125,7 +125,7 @@ def test_an_answer_that_leaves_a_partition_out_is_no_answer() -> None:
         return {}
 
     with pytest.raises(TimedOut, match="t-0 was left out of its leader's answer"):
-        ask_leaders(Client({0: 1}), [T0], ask, "look")
+        call_leaders(Client({0: 1}), [T0], ask, "look")
     assert calls > 1
 
 

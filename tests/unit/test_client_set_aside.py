@@ -16,7 +16,7 @@ def _core(*, sets_aside: bool = True, idempotent: bool = True) -> BatchOrder:
     )
     if idempotent:
         core.take_identity(Identity(7, 0))
-    core.sets_aside = sets_aside
+    core.leaves_refused_out = sets_aside
     return core
 
 
@@ -25,7 +25,7 @@ def _sent(core: BatchOrder, *record_counts: int, partition: TopicPartition = _P)
     for batch in batches:
         core.add(batch)
         _let_know(core)
-        core.take([partition], 0)
+        core.take_batches([partition], 0)
     return batches
 
 
@@ -65,11 +65,11 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
     core = _core()
     bad, behind, last = _sent(core, 1, 3, 2)
     (other,) = _sent(core, 4, partition=_Q)
-    core.leave_out(bad)
+    core.drop_batch(bad)
     # The broker misses a sequence: the next batch is at the head now, the one behind it is not.
     assert core.verdict(behind, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.NEW_IDENTITY
     assert core.verdict(last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-    core.begin_anew(behind)
+    core.retry_with_new_identity(behind)
     core.retry(last, 0)
     # No batch is sent before the responses to all batches in flight have arrived.
     assert not core.needs_identity
@@ -79,7 +79,7 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
     core.take_identity(Identity(8, 0))
     assert core.ready(0) == [_P]
     _let_know(core)
-    taken = [batch for _ in range(2) for batch in core.take([_P], 0)]
+    taken = [batch for _ in range(2) for batch in core.take_batches([_P], 0)]
     assert taken == [behind, last]
     assert [(b.sequence, b.identity.producer_id) for b in taken] == [(0, 8), (3, 8)]
     for batch in taken:
@@ -92,26 +92,26 @@ def test_another_partitions_lost_answer_is_asked_for_before_the_new_identity() -
     core = _core()
     bad, behind = _sent(core, 1, 1)
     (other,) = _sent(core, 3, partition=_Q)
-    core.leave_out(bad)
+    core.drop_batch(bad)
     core.retry(other, 50)
-    core.begin_anew(behind)
+    core.retry_with_new_identity(behind)
     # Under another identity its broker would write it a second time.
     assert not core.needs_identity
     assert core.ready(0) == []
     assert core.next_wakeup_ms(0) == 50
-    assert core.take(core.ready(50), 50) == [other]
+    assert core.take_batches(core.ready(50), 50) == [other]
     assert (other.sequence, other.identity) == (0, Identity(7, 0))
     core.written(other, 0)
     assert core.needs_identity
     core.take_identity(Identity(8, 0))
-    assert core.take(core.ready(50), 50) == [behind]
+    assert core.take_batches(core.ready(50), 50) == [behind]
     assert (behind.sequence, behind.identity) == (0, Identity(8, 0))
 
 
 def test_the_last_one_leaves_nothing_to_wait_for() -> None:
     core = _core()
     (bad,) = _sent(core, 1)
-    core.leave_out(bad)
+    core.drop_batch(bad)
     assert core.is_idle
     assert core.in_flight == 0
     assert core.written_records == 0
@@ -121,7 +121,7 @@ def test_without_idempotence_no_identity_is_asked_for() -> None:
     core = _core(idempotent=False)
     bad, behind = _sent(core, 1, 1)
     assert behind.sequence == NO_SEQUENCE
-    core.leave_out(bad)
+    core.drop_batch(bad)
     assert not core.needs_identity
     core.written(behind, 0)
     assert core.is_idle

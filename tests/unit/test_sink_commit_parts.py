@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.admin.topics import Admin, ConfigEntry
 from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import ProducerFenced, UnsupportedByBroker

@@ -51,13 +51,13 @@ class _Cluster:
         self.view = ClusterView(topics={info.name: info for info in infos})
         return self.view
 
-    def pause(self, wait_ms: int) -> None:
+    def sleep_ms(self, wait_ms: int) -> None:
         self.waits.append(wait_ms)
 
-    def forget(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> None:
         self.forgotten.append(topic)
 
-    def doubt(self) -> None:
+    def mark_doubtful(self) -> None:
         self.doubts += 1
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, StructType
 
 from pyspark_klog.client.errors import SettingError, TopicMissing
-from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity, SetAside
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity, RefusedRecord
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 from pyspark_klog.records import layout
@@ -55,7 +55,7 @@ class _Producer:
         self.numbers: list[tuple[int, int, int, int]] = []
         self.transactional: list[bool] = []
 
-    def set_aside(self, receiver: Any) -> None:
+    def on_refused_record(self, receiver: Any) -> None:
         self.receiver = receiver
 
     def partition_count(self, topic: str) -> int:
@@ -68,10 +68,10 @@ class _Producer:
         self.counts[topic] = self.newest_counts.get(topic, self.partition_count(topic))
         return self.counts[topic]
 
-    def taken_share(self, topic: str) -> float:
+    def size_factor(self, topic: str) -> float:
         return self.share
 
-    def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
+    def expected_sequences(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
         return self.identity, self.sequences[:partition_count]
 
     def add(self, place: TopicPartition, data: memoryview, count: int) -> None:
@@ -85,7 +85,7 @@ class _Producer:
             builder = BatchBuilder()
             builder.append(record.key, record.value, record.timestamp_ms, record.headers)
             code, text = ErrorCode.MESSAGE_TOO_LARGE, "too large for it"
-            self.receiver(SetAside(place, bytearray(builder.build()), code, text))
+            self.receiver(RefusedRecord(place, bytearray(builder.build()), code, text))
 
     def add_all(self, batches: Iterable[tuple[TopicPartition, memoryview, int]]) -> None:
         for place, data, count in batches:
@@ -238,7 +238,7 @@ def test_a_task_that_failed_gives_up_its_workers_producer(
     settings = read_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}).client
     failed = producer_for(settings)
     assert producer_for(settings) is failed
-    monkeypatch.setattr(failed, "set_aside", lambda _: None)
+    monkeypatch.setattr(failed, "on_refused_record", lambda _: None)
     monkeypatch.setattr(failed, "partition_count", lambda _: 1)
     monkeypatch.setattr(failed, "add_all", fail if fails == "while rows are added" else list)
     monkeypatch.setattr(failed, "flush", fail)
@@ -424,7 +424,7 @@ def test_each_reason_with_what_was_known(producer: _Producer) -> None:
 def test_what_the_last_flush_shows_is_flushed_too(producer: _Producer) -> None:
     refused = BatchBuilder()
     refused.append(b"k", b"late", 1, [])
-    late = SetAside(
+    late = RefusedRecord(
         TopicPartition("t", 1), bytearray(refused.build()), ErrorCode.INVALID_RECORD, ""
     )
 

@@ -88,7 +88,7 @@ class _Clock:
         self.now += self.step_ms
         return self.now
 
-    def pause(self, wait_ms: int) -> None:
+    def sleep_ms(self, wait_ms: int) -> None:
         self.waits.append(wait_ms)
         self.now += wait_ms
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.errors import check_answer, may_pass_at_controller
+from pyspark_klog.client.errors import check_error_code, is_retriable_at_controller
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -145,12 +145,12 @@ def describe_configs(
         )
 
     def attempt(link: Link) -> dict[str, ConfigEntry]:
-        reply = client.ask(link, DescribeConfigsResponse, build)
+        reply = client.call(link, DescribeConfigsResponse, build)
         for row in reply.results:
-            check_answer(row.error_code, row.error_message, what)
+            check_error_code(row.error_code, row.error_message, what)
         return {each.name: _entry(each) for row in reply.results for each in row.configs}
 
-    return _at_broker(client, resource, attempt, what, deadline_ms)
+    return _run_at_broker(client, resource, attempt, what, deadline_ms)
 
 
 def alter_configs(
@@ -180,11 +180,11 @@ def alter_configs(
     )
 
     def attempt(link: Link) -> None:
-        reply = client.ask(link, IncrementalAlterConfigsResponse, lambda _: request)
+        reply = client.call(link, IncrementalAlterConfigsResponse, lambda _: request)
         for row in reply.responses:
-            check_answer(row.error_code, row.error_message, what)
+            check_error_code(row.error_code, row.error_message, what)
 
-    _at_broker(client, resource, attempt, what, deadline_ms)
+    _run_at_broker(client, resource, attempt, what, deadline_ms)
 
 
 def list_config_resources(client: BlockingClient, deadline_ms: int | None = None) -> list[Resource]:
@@ -194,20 +194,20 @@ def list_config_resources(client: BlockingClient, deadline_ms: int | None = None
     known = {int(each) for each in ResourceType}
 
     def attempt(link: Link) -> list[Resource]:
-        reply = client.ask(
+        reply = client.call(
             link, ListConfigResourcesResponse, lambda _: ListConfigResourcesRequest()
         )
-        check_answer(reply.error_code, None, what)
+        check_error_code(reply.error_code, None, what)
         return sorted(
             Resource(ResourceType(row.resource_type), row.resource_name)
             for row in reply.config_resources
             if row.resource_type in known
         )
 
-    return _at_broker(client, Resource(ResourceType.TOPIC, ""), attempt, what, deadline_ms)
+    return _run_at_broker(client, Resource(ResourceType.TOPIC, ""), attempt, what, deadline_ms)
 
 
-def _at_broker(
+def _run_at_broker(
     client: BlockingClient,
     resource: Resource,
     attempt: Callable[[Link], T],
@@ -225,7 +225,7 @@ def _at_broker(
         client.refresh([], deadline)
         return attempt(client.link_to_broker(int(resource.name), deadline))
 
-    return client.retrying(find_and_attempt, deadline, what, may_pass_at_controller)
+    return client.run_with_retries(find_and_attempt, deadline, what, is_retriable_at_controller)
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.coordinators import Coordinator, at_coordinator
+from pyspark_klog.client.cluster.coordinators import Coordinator, run_at_coordinator
 from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -79,25 +79,27 @@ def describe_group(
         versions = link.connection.versions
         if versions is not None and versions.newest(ApiKey.CONSUMER_GROUP_DESCRIBE) is not None:
             newer = ConsumerGroupDescribeRequest(group_ids=[group_id])
-            for row in client.ask(link, ConsumerGroupDescribeResponse, lambda _: newer).groups:
+            for row in client.call(link, ConsumerGroupDescribeResponse, lambda _: newer).groups:
                 code = error_code(row.error_code)
                 if code is ErrorCode.NONE:
-                    return _newer(row, coordinator)
+                    return _described_consumer_group(row, coordinator)
                 if code not in _ABSENT:
                     raise broker_error(code, what)
         classic = DescribeGroupsRequest(groups=[group_id])
-        for group in client.ask(link, DescribeGroupsResponse, lambda _: classic).groups:
+        for group in client.call(link, DescribeGroupsResponse, lambda _: classic).groups:
             code = error_code(group.error_code)
             if code is not ErrorCode.NONE and code not in _ABSENT:
                 raise broker_error(code, what)
             if code is ErrorCode.NONE and group.group_state != _DEAD:
-                return _classic(group, coordinator)
+                return _described_classic_group(group, coordinator)
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
 
-    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+    return run_at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
-def _classic(group: describe_groups.DescribedGroup, coordinator: Coordinator) -> DescribedGroup:
+def _described_classic_group(
+    group: describe_groups.DescribedGroup, coordinator: Coordinator
+) -> DescribedGroup:
     is_consumers = group.protocol_type == PROTOCOL_TYPE
     return DescribedGroup(
         group.group_id,
@@ -133,7 +135,7 @@ def _assigned(data: bytes) -> Iterator[TopicPartition]:
             yield TopicPartition(row.topic, number)
 
 
-def _newer(
+def _described_consumer_group(
     group: consumer_group_describe.DescribedGroup, coordinator: Coordinator
 ) -> DescribedGroup:
     return DescribedGroup(

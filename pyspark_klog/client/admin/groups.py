@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.coordinators import Coordinator, at_coordinator
+from pyspark_klog.client.cluster.coordinators import Coordinator, run_at_coordinator
 from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.group_offsets import CommittedOffset as CommittedOffset
 from pyspark_klog.client.transport.socket_link import Link
@@ -111,12 +111,12 @@ def commit_offsets(
     low, high = (0, _TOPICS_BY_NAME) if retention_ms is None else _RETENTION_COMMITS
 
     def attempt(link: Link, _: Coordinator) -> None:
-        reply = client.ask(link, OffsetCommitResponse, build, low=low, high=high)
+        reply = client.call(link, OffsetCommitResponse, build, low=low, high=high)
         for topic in reply.topics:
             for row in topic.partitions:
                 _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
 
-    at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
+    run_at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
 
 
 def committed_offsets(
@@ -145,7 +145,7 @@ def committed_offsets(
 
     def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, CommittedOffset]:
         low = _STABLE_FETCH if require_stable else 2 if partitions is None else 1
-        reply = client.ask(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
+        reply = client.call(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
         _check(reply.error_code, f"offsets of group {group_id}")
         found = {}
         for topic in reply.topics:
@@ -160,7 +160,7 @@ def committed_offsets(
         return found
 
     what = f"asking for the offsets of group {group_id}"
-    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+    return run_at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None = None) -> None:
@@ -172,10 +172,10 @@ def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None 
 
     def attempt(link: Link, _: Coordinator) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        for row in client.ask(link, DeleteGroupsResponse, lambda _: request).results:
+        for row in client.call(link, DeleteGroupsResponse, lambda _: request).results:
             _check(row.error_code, what)
 
-    at_coordinator(client, group_id, attempt, deadline_ms, what)
+    run_at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def delete_offsets(
@@ -199,7 +199,7 @@ def delete_offsets(
 
     def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, ErrorCode]:
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        reply = client.ask(link, OffsetDeleteResponse, lambda _: request)
+        reply = client.call(link, OffsetDeleteResponse, lambda _: request)
         _check(reply.error_code, what)
         return {
             TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
@@ -208,16 +208,16 @@ def delete_offsets(
             if row.error_code != ErrorCode.NONE
         }
 
-    return at_coordinator(client, group_id, attempt, deadline_ms, what)
+    return run_at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
     """The ids of the cluster's groups of every type, sorted."""
 
     def of_broker(link: Link, broker_id: int) -> list[str]:
-        return [row.group_id for row in _ask_for_groups(client, link, broker_id)]
+        return [row.group_id for row in _list_groups_of_broker(client, link, broker_id)]
 
-    return sorted(set(client.of_every_broker(of_broker, "listing the groups", deadline_ms)))
+    return sorted(set(client.collect_from_brokers(of_broker, "listing the groups", deadline_ms)))
 
 
 def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
@@ -225,24 +225,24 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
 
     def of_broker(link: Link, broker_id: int) -> list[Group]:
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
-        for row in _ask_for_groups(client, link, broker_id):
+        for row in _list_groups_of_broker(client, link, broker_id):
             by_type[row.group_type.lower() or _CLASSIC].append(row)
         found = _describe_classic(client, link, broker_id, by_type.pop(_CLASSIC, []))
-        found += _describe_newer(client, link, broker_id, by_type.pop(_CONSUMER, []))
+        found += _describe_consumer_groups(client, link, broker_id, by_type.pop(_CONSUMER, []))
         for kind, rows in by_type.items():
             for row in rows:
                 known = (row.group_id, row.group_state, row.protocol_type, broker_id)
                 found.append(Group(*known, None, kind != _SHARE, kind))
         return found
 
-    groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
+    groups = client.collect_from_brokers(of_broker, "listing the groups", deadline_ms)
     # A group whose coordinator changes during the calls may be listed by both brokers.
     by_id = {group.group_id: group for group in groups}
     return [by_id[group_id] for group_id in sorted(by_id)]
 
 
-def _ask_for_groups(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
-    reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
+def _list_groups_of_broker(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
+    reply = client.call(link, ListGroupsResponse, lambda _: ListGroupsRequest())
     _check(reply.error_code, f"groups of broker {broker_id}")
     return reply.groups
 
@@ -253,29 +253,29 @@ def _describe_classic(
     if not listed:
         return []
     ids = [row.group_id for row in listed]
-    reply = client.ask(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
+    reply = client.call(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
     for g in reply.groups:
-        _check_is_there(g.error_code, g.group_id)
+        _check_coordinator_unchanged(g.error_code, g.group_id)
     return [
         Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
         for g in reply.groups
     ]
 
 
-def _describe_newer(
+def _describe_consumer_groups(
     client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
 ) -> list[Group]:
     """Describe groups of the newer protocol (KIP-848), which DescribeGroups reports as dead."""
     if not listed:
         return []
     types = {row.group_id: row.protocol_type for row in listed}
-    reply = client.ask(
+    reply = client.call(
         link,
         ConsumerGroupDescribeResponse,
         lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
     )
     for g in reply.groups:
-        _check_is_there(g.error_code, g.group_id)
+        _check_coordinator_unchanged(g.error_code, g.group_id)
     return [
         Group(
             *(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members)),
@@ -285,7 +285,7 @@ def _describe_newer(
     ]
 
 
-def _check_is_there(number: int, group_id: str) -> None:
+def _check_coordinator_unchanged(number: int, group_id: str) -> None:
     """:raises BrokerError: if the group has moved to another coordinator since it was listed"""
     if error_code(number).retriable:
         _check(number, f"describe group {group_id}")

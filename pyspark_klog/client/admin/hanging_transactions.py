@@ -7,10 +7,10 @@ marker will ever end it, and readers of committed records wait for it.
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.admin.transaction_descriptions import describe_transaction
 from pyspark_klog.client.admin.transaction_listing import TransactionFilter, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.leaders import Answers, ask_leaders
+from pyspark_klog.client.cluster.leaders import LeaderResults, call_leaders
 from pyspark_klog.client.errors import error_code
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -55,7 +55,7 @@ def active_producers(
     client: BlockingClient,
     partitions: Iterable[TopicPartition],
     deadline_ms: int | None = None,
-) -> Answers[list[ActiveProducer]]:
+) -> LeaderResults[list[ActiveProducer]]:
     """The producers of each partition, sorted by id; Kafka 2.8 or newer."""
 
     def ask(
@@ -63,7 +63,7 @@ def active_producers(
     ) -> dict[TopicPartition, list[ActiveProducer] | ErrorCode]:
         topics = [TopicRequest(name=t, partition_indexes=p) for t, p in by_topic.items()]
         request = DescribeProducersRequest(topics=topics)
-        reply = client.ask(link, DescribeProducersResponse, lambda _: request)
+        reply = client.call(link, DescribeProducersResponse, lambda _: request)
         told: dict[TopicPartition, list[ActiveProducer] | ErrorCode] = {}
         for topic in reply.topics:
             for row in topic.partitions:
@@ -80,10 +80,10 @@ def active_producers(
                 )
         return told
 
-    return ask_leaders(client, partitions, ask, "describe producers", deadline_ms)
+    return call_leaders(client, partitions, ask, "describe producers", deadline_ms)
 
 
-def open_before(
+def find_idle_transactions(
     producers: Iterable[ActiveProducer], partition: TopicPartition, before_ms: int
 ) -> list[PartitionTransaction]:
     """The open transactions of a partition whose producers last wrote before ``before_ms``."""
@@ -94,7 +94,7 @@ def open_before(
     ]
 
 
-def hanging(
+def find_hanging_transactions(
     client: BlockingClient, suspects: Collection[PartitionTransaction]
 ) -> list[PartitionTransaction]:
     """The ``suspects`` that no coordinator knows; Kafka 3.0 or newer."""
@@ -106,7 +106,9 @@ def hanging(
         if listed.state in _ENDED:
             continue
         try:
-            known[listed.producer_id] = describe(client, listed.transactional_id).partitions
+            known[listed.producer_id] = describe_transaction(
+                client, listed.transactional_id
+            ).partitions
         except BrokerError as error:
             # The transaction ended and the coordinator forgot the id after listing it.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -145,7 +147,7 @@ def abort_in_partition(
             coordinator_epoch=max(coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest(markers=[marker])
-        reply = client.ask(link, WriteTxnMarkersResponse, lambda _: request)
+        reply = client.call(link, WriteTxnMarkersResponse, lambda _: request)
         return {
             TopicPartition(topic.name, row.partition_index): row.error_code == ErrorCode.NONE
             or error_code(row.error_code)
@@ -154,5 +156,5 @@ def abort_in_partition(
             for row in topic.partitions
         }
 
-    for error in ask_leaders(client, [partition], ask, "abort", deadline_ms).refused.values():
+    for error in call_leaders(client, [partition], ask, "abort", deadline_ms).refused.values():
         raise error

@@ -53,13 +53,13 @@ def describe_log_dirs(
         if broker_ids is not None and broker_id not in broker_ids:
             return []
         request = DescribeLogDirsRequest(topics=None)
-        reply = client.ask(link, DescribeLogDirsResponse, lambda _: request)
+        reply = client.call(link, DescribeLogDirsResponse, lambda _: request)
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"log directories of broker {broker_id}")
         return [_log_dir(broker_id, row) for row in reply.results]
 
-    found = client.of_every_broker(of_broker, "asking for the log directories", deadline_ms)
+    found = client.collect_from_brokers(of_broker, "asking for the log directories", deadline_ms)
     for broker_id in sorted(set(broker_ids or ()) - set(client.view.brokers)):
         there = ", ".join(map(str, sorted(client.view.brokers)))
         text = f"there is no broker {broker_id}; there are: {there}"

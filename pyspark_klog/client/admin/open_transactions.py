@@ -15,7 +15,7 @@ from pyspark_klog.protocol.apis.describe_producers import (
 )
 
 
-def open_since(
+def find_open_transactions(
     client: BlockingClient,
     producer_id: int,
     producer_epoch: int,
@@ -47,11 +47,11 @@ def open_since(
                 topics=[TopicRequest(name=topic, partition_indexes=numbers)]
             )
             link = client.link_to_broker(broker_id, deadline)
-            reply = client.ask(link, DescribeProducersResponse, partial(_same, request))
+            reply = client.call(link, DescribeProducersResponse, partial(_same, request))
             rows += (row for answered in reply.topics for row in answered.partitions)
         return dict(_open_of(row, producer_id, producer_epoch, what) for row in rows)
 
-    found = client.retrying(attempt, deadline, f"asking for the {what}")
+    found = client.run_with_retries(attempt, deadline, f"asking for the {what}")
     return {number: offset for number, offset in found.items() if offset >= 0}
 
 

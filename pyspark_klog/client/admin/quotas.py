@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.errors import check_answer, may_pass_at_controller
+from pyspark_klog.client.errors import check_error_code, is_retriable_at_controller
 from pyspark_klog.protocol.apis import alter_client_quotas, describe_client_quotas
 from pyspark_klog.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -55,8 +55,8 @@ def describe_quotas(
 
     def attempt() -> list[Quotas]:
         link = client.link_to_any(deadline)
-        reply = client.ask(link, DescribeClientQuotasResponse, lambda _: request)
-        check_answer(reply.error_code, reply.error_message, "describe quotas")
+        reply = client.call(link, DescribeClientQuotasResponse, lambda _: request)
+        check_error_code(reply.error_code, reply.error_message, "describe quotas")
         return [
             Quotas(
                 {each.entity_type: each.entity_name for each in row.entity},
@@ -65,7 +65,9 @@ def describe_quotas(
             for row in reply.entries or ()
         ]
 
-    found = client.retrying(attempt, deadline, "asking for quotas", may_pass_at_controller)
+    found = client.run_with_retries(
+        attempt, deadline, "asking for quotas", is_retriable_at_controller
+    )
     return sorted(found, key=lambda each: [(kind, n or "") for kind, n in each.entity.items()])
 
 
@@ -96,8 +98,8 @@ def alter_quotas(
 
     def attempt() -> None:
         link = client.link_to_any(deadline)
-        reply = client.ask(link, AlterClientQuotasResponse, lambda _: request)
+        reply = client.call(link, AlterClientQuotasResponse, lambda _: request)
         for answer in reply.entries:
-            check_answer(answer.error_code, answer.error_message, "alter quotas")
+            check_error_code(answer.error_code, answer.error_message, "alter quotas")
 
-    client.retrying(attempt, deadline, "altering quotas", may_pass_at_controller)
+    client.run_with_retries(attempt, deadline, "altering quotas", is_retriable_at_controller)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.leaders import Answers, ask_leaders
+from pyspark_klog.client.cluster.leaders import LeaderResults, call_leaders
 from pyspark_klog.client.errors import error_code
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode
@@ -23,7 +23,7 @@ def delete_records(
     client: BlockingClient,
     before: Mapping[TopicPartition, int],
     deadline_ms: int | None = None,
-) -> Answers[int]:
+) -> LeaderResults[int]:
     """Delete the records before an offset in each partition, for ever.
 
     Returns each partition's new log start offset, the lowest of all its replicas. Brokers refuse
@@ -49,7 +49,7 @@ def delete_records(
             ],
             timeout_ms=timeout_ms,
         )
-        reply = client.ask(link, DeleteRecordsResponse, lambda _: request, timeout_ms=timeout_ms)
+        reply = client.call(link, DeleteRecordsResponse, lambda _: request, timeout_ms=timeout_ms)
         return {
             TopicPartition(topic.name, row.partition_index): row.low_watermark
             if row.error_code == ErrorCode.NONE
@@ -58,4 +58,4 @@ def delete_records(
             for row in topic.partitions
         }
 
-    return ask_leaders(client, before, ask, "delete records", deadline)
+    return call_leaders(client, before, ask, "delete records", deadline)

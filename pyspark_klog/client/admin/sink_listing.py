@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pyspark_klog.client.admin.groups import Group, committed_offsets
-from pyspark_klog.client.admin.sinks import SinkGroup, parse, sink_group
+from pyspark_klog.client.admin.sink_progress import SinkGroup, parse_sink_group, parse_sink_id
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 
 
@@ -18,9 +18,9 @@ def find_sinks(
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found = {}
     for group in groups:
-        if group.member_count == 0 and not group.protocol_type and parse(group.group_id):
+        if group.member_count == 0 and not group.protocol_type and parse_sink_id(group.group_id):
             positions = committed_offsets(client, group.group_id, None, deadline)
-            known = sink_group(group.group_id, positions)
+            known = parse_sink_group(group.group_id, positions)
             if known is not None:
                 found[group.group_id] = known
     sinks = {group.sink for group in found.values() if group.rows or group.marks}

@@ -11,8 +11,8 @@ from pyspark_klog.client.cluster.metadata import ClusterView, TopicInfo
 from pyspark_klog.client.errors import (
     TopicMissing,
     broker_error,
-    check_answer,
-    may_pass_at_controller,
+    check_error_code,
+    is_retriable_at_controller,
 )
 from pyspark_klog.client.settings.setting_rows import Value
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -107,7 +107,7 @@ class Admin:
 
         def check(reply: CreateTopicsResponse) -> None:
             for row in reply.topics:
-                check_answer(row.error_code, row.error_message, f"create topic {row.name}")
+                check_error_code(row.error_code, row.error_message, f"create topic {row.name}")
 
         self._ask_controller(CreateTopicsResponse, build, check, timeout_ms, "create topics")
         if not validate_only:
@@ -129,11 +129,11 @@ class Admin:
 
         def check(reply: DeleteTopicsResponse) -> None:
             for row in reply.responses:
-                check_answer(row.error_code, row.error_message, f"delete topic {row.name}")
+                check_error_code(row.error_code, row.error_message, f"delete topic {row.name}")
 
         self._ask_controller(DeleteTopicsResponse, build, check, timeout_ms, "delete topics")
         for name in wanted:
-            self._client.forget(name)
+            self._client.forget_topic(name)
 
     def create_partitions(
         self, topic: str, total_count: int, *, timeout_ms: int | None = None
@@ -147,7 +147,7 @@ class Admin:
 
         def check(reply: CreatePartitionsResponse) -> None:
             for row in reply.results:
-                check_answer(
+                check_error_code(
                     row.error_code, row.error_message, f"add partitions to topic {row.name}"
                 )
 
@@ -216,9 +216,9 @@ class Admin:
                 link = client.link_to_broker(view.controller_id, deadline_ms)
             else:
                 link = client.link_to_any(deadline_ms)
-            check(client.ask(link, reply_class, build, timeout_ms=timeout_ms))
+            check(client.call(link, reply_class, build, timeout_ms=timeout_ms))
 
-        client.retrying(attempt, deadline_ms, what, may_pass_at_controller)
+        client.run_with_retries(attempt, deadline_ms, what, is_retriable_at_controller)
 
     def _wait_for_leaders(self, names: list[str], timeout_ms: int, *, at_least: int = 1) -> None:
         client = self._client
@@ -232,7 +232,9 @@ class Admin:
                 if len(partitions) < at_least or any(p.leader < 0 for p in partitions):
                     raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
 
-        client.retrying(attempt, deadline_ms, "waiting for the leaders of " + ", ".join(names))
+        client.run_with_retries(
+            attempt, deadline_ms, "waiting for the leaders of " + ", ".join(names)
+        )
 
 
 def _creatable(topic: NewTopic, version: int) -> CreatableTopic:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.coordinators import TRANSACTION, Coordinator, at_coordinator
+from pyspark_klog.client.cluster.coordinators import TRANSACTION, Coordinator, run_at_coordinator
 from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode
@@ -14,7 +14,7 @@ from pyspark_klog.protocol.apis.describe_transactions import (
 )
 
 
-class Described(NamedTuple):
+class TransactionDescription(NamedTuple):
     """The state of a transactional id, from its coordinator."""
 
     state: str
@@ -34,9 +34,9 @@ class Described(NamedTuple):
         return frozenset(partition.topic for partition in self.partitions)
 
 
-def describe(
+def describe_transaction(
     client: BlockingClient, transactional_id: str, deadline_ms: int | None = None
-) -> Described:
+) -> TransactionDescription:
     """Ask the coordinator for the state of a transactional id.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 3.0
@@ -45,8 +45,8 @@ def describe(
     what = f"state of transactional id {transactional_id}"
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
-    def attempt(link: Link, coordinator: Coordinator) -> Described:
-        reply = client.ask(link, DescribeTransactionsResponse, lambda _: request)
+    def attempt(link: Link, coordinator: Coordinator) -> TransactionDescription:
+        reply = client.call(link, DescribeTransactionsResponse, lambda _: request)
         for row in reply.transaction_states:
             code = error_code(row.error_code)
             if code is not ErrorCode.NONE:
@@ -58,8 +58,8 @@ def describe(
             )
             producer = (coordinator.broker_id, row.producer_id, row.producer_epoch)
             times = (row.transaction_timeout_ms, row.transaction_start_time_ms)
-            return Described(row.transaction_state, partitions, *producer, *times)
+            return TransactionDescription(row.transaction_state, partitions, *producer, *times)
         raise broker_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what)
 
     asking = f"asking for the {what}"
-    return at_coordinator(client, transactional_id, attempt, deadline_ms, asking, TRANSACTION)
+    return run_at_coordinator(client, transactional_id, attempt, deadline_ms, asking, TRANSACTION)

@@ -62,7 +62,7 @@ def list_transactions(
     request.transactional_id_pattern = only.pattern
 
     def of_broker(link: Link, broker_id: int) -> list[ListedTransaction]:
-        reply = client.ask(link, ListTransactionsResponse, lambda _: request, low=low)
+        reply = client.call(link, ListTransactionsResponse, lambda _: request, low=low)
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"transactions of broker {broker_id}")
@@ -78,10 +78,10 @@ def list_transactions(
             for row in reply.transaction_states
         ]
 
-    return sorted(client.of_every_broker(of_broker, "listing the transactions", deadline_ms))
+    return sorted(client.collect_from_brokers(of_broker, "listing the transactions", deadline_ms))
 
 
-def fence(
+def fence_producers(
     client: BlockingClient,
     transactional_id: str,
     *,

@@ -77,8 +77,8 @@ class BlockingClient:
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._forgotten: dict[str, TopicInfo | None] = {}
-        """By topic the metadata that `forget` discarded as old."""
-        self._asked: Address | None = None
+        """By topic the metadata that `forget_topic` discarded as old."""
+        self._last_address: Address | None = None
         """The broker that `link_to_any` returned last."""
         self._doubted: Address | None = None
         self._sleep = sleep
@@ -104,7 +104,7 @@ class BlockingClient:
             timeout_ms = self.settings.number("default.api.timeout.ms")
         return self.now_ms() + timeout_ms
 
-    def retrying(
+    def run_with_retries(
         self,
         attempt: Callable[[], T],
         deadline_ms: int,
@@ -119,12 +119,12 @@ class BlockingClient:
         """
         failures = 0
         last: KlogError | None = None
-        trouble = self.retries.trouble(what, bound)
+        trouble = self.retries.failures_of(what, bound)
         while True:
             try:
-                with self.retries.of(trouble, lambda: deadline_ms):
+                with self.retries.attribute_to(trouble, lambda: deadline_ms):
                     found = attempt()
-                self.retries.passed(trouble)
+                self.retries.on_success(trouble)
                 return found
             except KlogError as error:
                 if isinstance(error, TimedOut) and last is not None:
@@ -135,18 +135,18 @@ class BlockingClient:
                 last = error
                 failures += 1
                 if failures > 1:
-                    self.doubt()
+                    self.mark_doubtful()
                 wait_ms = self.wait_ms(failures)
                 if self.now_ms() + wait_ms >= deadline_ms:
                     raise TimedOut(f"{what} did not succeed in time: {error}") from error
-                self.retries.failed(trouble, error, deadline_ms)
+                self.retries.on_failure(trouble, error, deadline_ms)
             self._sleep(wait_ms / 1000)
 
     def wait_ms(self, failures: int) -> int:
         """How long to wait after ``failures`` failed attempts in a row (retry.backoff.ms)."""
         return self._retry.wait_ms(failures, self._random)
 
-    def pause(self, wait_ms: int) -> None:
+    def sleep_ms(self, wait_ms: int) -> None:
         """Block the thread for ``wait_ms``."""
         self._sleep(wait_ms / 1000)
 
@@ -160,7 +160,7 @@ class BlockingClient:
         if address is None:
             raise LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata now")
         try:
-            return self.links.to(address, deadline_ms)
+            return self.links.link_to(address, deadline_ms)
         except ConnectionFailed as error:
             if type(error) is not ConnectionFailed or address in self.bootstrap:
                 raise
@@ -172,18 +172,18 @@ class BlockingClient:
 
     def link_to_any(self, deadline_ms: int) -> Link:
         """A ready connection to any broker: an open one, a known broker, a bootstrap server. A
-        broker in doubt (`doubt`) comes last.
+        broker in doubt (`mark_doubtful`) comes last.
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
-        link = self.links.to_any(self.view.brokers.values(), deadline_ms, self._doubted)
-        self._asked = link.address
+        link = self.links.link_to_any(self.view.brokers.values(), deadline_ms, self._doubted)
+        self._last_address = link.address
         return link
 
-    def doubt(self) -> None:
+    def mark_doubtful(self) -> None:
         """Mark the broker that `link_to_any` returned last as doubtful: its metadata does not help,
         perhaps because the broker has lost the controller. `link_to_any` then prefers another."""
-        self._doubted = self._asked
+        self._doubted = self._last_address
 
     # --- calls -----------------------------------------------------------------------------------
     def send(
@@ -218,7 +218,7 @@ class BlockingClient:
             self.links.poll(call.deadline_ms if deadline_ms is None else deadline_ms)
         return call.result()
 
-    def ask(
+    def call(
         self,
         link: Link,
         reply_class: type[R],
@@ -234,7 +234,7 @@ class BlockingClient:
             self.send(link, build(version), reply_class, version, timeout_ms=timeout_ms)
         )
 
-    def of_every_broker(
+    def collect_from_brokers(
         self, ask: Callable[[Link, int], list[T]], what: str, deadline_ms: int | None = None
     ) -> list[T]:
         """Ask all brokers of the cluster, one after the other by id; return all rows together.
@@ -252,7 +252,7 @@ class BlockingClient:
                 found += ask(self.link_to_broker(broker_id, deadline), broker_id)
             return found
 
-        return self.retrying(of_all, deadline, what)
+        return self.run_with_retries(of_all, deadline, what)
 
     # --- metadata --------------------------------------------------------------------------------
     def refresh(
@@ -271,7 +271,7 @@ class BlockingClient:
 
         def attempt() -> ClusterView:
             link = self.link_to_any(deadline)
-            reply = self.ask(
+            reply = self.call(
                 link, MetadataResponse, lambda v: metadata_request(names, v, may_create)
             )
             found = ClusterView.of(reply)
@@ -282,7 +282,7 @@ class BlockingClient:
 
         bound = "default.api.timeout.ms" if deadline_ms is None else None
         what = "asking for the cluster's metadata"
-        newer = self.retrying(attempt, deadline, what, bound=bound)
+        newer = self.run_with_retries(attempt, deadline, what, bound=bound)
         now_ms = self.now_ms()
         if names is None:
             there = {n: topic for n, topic in self.view.topics.items() if n in newer.topics}
@@ -296,7 +296,7 @@ class BlockingClient:
             self._refreshed_ms.update(dict.fromkeys(names, now_ms))
         for name in [each for each in self._forgotten if each in self._refreshed_ms]:
             if self._forgotten.pop(name) == self.view.topics[name]:
-                self.doubt()
+                self.mark_doubtful()
         return self.view
 
     def is_fresh(self, topic: str) -> bool:
@@ -305,7 +305,7 @@ class BlockingClient:
         age_ms = self.settings.number("metadata.max.age.ms")
         return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
 
-    def forget(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> None:
         """Discard a topic's metadata as old, so that `leader_of` asks for it again. If the next
         broker answers with the same metadata, that broker is put in doubt."""
         self._refreshed_ms.pop(topic, None)
@@ -320,7 +320,7 @@ class BlockingClient:
             self.refresh([partition.topic], deadline_ms)
         info = self.view.leader(partition)
         if info is None:
-            self.forget(partition.topic)
+            self.forget_topic(partition.topic)
             raise LeaderUnknown(f"{partition} has no leader now")
         return info
 

@@ -40,14 +40,14 @@ def find_coordinator(
     request = FindCoordinatorRequest(key=key, key_type=key_type)
     link = client.link_to_any(deadline_ms)
     low = 0 if key_type == GROUP else 1
-    reply = client.ask(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
+    reply = client.call(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
     code = error_code(reply.error_code)
     if code is not ErrorCode.NONE:
         raise broker_error(code, f"coordinator of {_NAMES[key_type]} {key}")
     return Coordinator(reply.node_id, Address(reply.host, reply.port))
 
 
-def at_coordinator(
+def run_at_coordinator(
     client: BlockingClient,
     key: str,
     attempt: Callable[[Link, Coordinator], T],
@@ -60,7 +60,7 @@ def at_coordinator(
 
     def find_and_attempt() -> T:
         found = find_coordinator(client, key, deadline, key_type)
-        return attempt(client.links.to(found.address, deadline), found)
+        return attempt(client.links.link_to(found.address, deadline), found)
 
     bound = "default.api.timeout.ms" if deadline_ms is None else None
-    return client.retrying(find_and_attempt, deadline, what, bound=bound)
+    return client.run_with_retries(find_and_attempt, deadline, what, bound=bound)

@@ -16,20 +16,20 @@ Ask = Callable[[Link, dict[str, list[int]]], Mapping[TopicPartition, T | ErrorCo
 """Asks one leader about partitions (numbers by topic) and returns a value or error for each."""
 
 
-class Answers(NamedTuple, Generic[T]):
+class LeaderResults(NamedTuple, Generic[T]):
     """By partition: the values that leaders returned, and the errors of final refusals."""
 
     found: dict[TopicPartition, T]
     refused: dict[TopicPartition, KlogError]
 
 
-def ask_leaders(
+def call_leaders(
     client: BlockingClient,
     partitions: Iterable[TopicPartition],
     ask: Ask[T],
     what: str,
     deadline_ms: int | None = None,
-) -> Answers[T]:
+) -> LeaderResults[T]:
     """Ask each leader about its partitions. While a leader changes or cannot be reached, ask again
     until the deadline (default.api.timeout.ms unless given). ``what`` names the work in messages:
     ``delete records``.
@@ -37,7 +37,7 @@ def ask_leaders(
     :raises TimedOut: if a partition has no answer at the deadline
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
-    answers: Answers[T] = Answers({}, {})
+    answers: LeaderResults[T] = LeaderResults({}, {})
     left = set(partitions)
 
     def attempt() -> None:
@@ -73,7 +73,7 @@ def ask_leaders(
         if left:
             raise passing or LeaderUnknown(f"{min(left)} was left out of its leader's answer")
 
-    client.retrying(attempt, deadline, what)
+    client.run_with_retries(attempt, deadline, what)
     return answers
 
 

@@ -14,20 +14,20 @@ class ReadReplicas:
     def __init__(self) -> None:
         self._known: dict[TopicPartition, tuple[int | None, int]] = {}
 
-    def of(self, partition: TopicPartition, now_ms: int) -> int | None:
+    def replica_of(self, partition: TopicPartition, now_ms: int) -> int | None:
         """The broker to read the partition from; None for its leader."""
         broker, until_ms = self._known.get(partition, (None, 0))
         return broker if now_ms < until_ms else None
 
-    def may_ask(self, partition: TopicPartition, now_ms: int) -> bool:
+    def sends_rack(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether a fetch request carries the reader's rack, so that a leader names a replica."""
         broker, until_ms = self._known.get(partition, (None, 0))
         return broker is not None or now_ms >= until_ms
 
-    def prefer(self, partition: TopicPartition, broker: int, until_ms: int) -> None:
+    def use_replica(self, partition: TopicPartition, broker: int, until_ms: int) -> None:
         """Read from ``broker``, which the leader has named, until ``until_ms``."""
         self._known[partition] = (broker, until_ms)
 
-    def fail(self, partition: TopicPartition, until_ms: int) -> None:
+    def use_leader(self, partition: TopicPartition, until_ms: int) -> None:
         """Note that reading from the replica failed: read from the leader until ``until_ms``."""
         self._known[partition] = (None, until_ms)

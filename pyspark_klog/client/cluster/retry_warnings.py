@@ -1,7 +1,8 @@
 """Warnings while an operation is retried: soon after the first failure, then at growing intervals,
 and once when the operation works again.
 
-`Trouble` is pure: it gets the time as an argument and returns the texts. `Retries` logs them.
+`OperationFailures` is pure: it gets the time as an argument and returns the texts. `Retries` logs
+them.
 """
 
 import logging
@@ -20,7 +21,7 @@ PATIENCE_MS = 5_000
 usually gets one within seconds."""
 
 
-class Trouble:
+class OperationFailures:
     """The failures of one operation since it last succeeded.
 
     ``what`` names the operation as the beginning of a sentence, as in "reading t-0". ``bound`` is
@@ -40,7 +41,7 @@ class Trouble:
         """Whether the last attempt failed."""
         return self._since_ms is not None
 
-    def failed(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
+    def add_failure(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
         """Count a failed attempt, which is repeated until ``until_ms``; return the warning if one
         is due."""
         if self._since_ms is None:
@@ -48,7 +49,7 @@ class Trouble:
         self._failures += 1
         age_ms = now_ms - self._since_ms
         if self._due_ms is None:
-            if not self._is_worth_a_word(error, age_ms):
+            if not self._is_reportable(error, age_ms):
                 return None
         elif now_ms < self._due_ms:
             return None
@@ -61,7 +62,7 @@ class Trouble:
             f"{_seconds(max(until_ms - now_ms, 0))}{bound}: {error}"
         )
 
-    def passed(self, now_ms: int) -> str | None:
+    def reset(self, now_ms: int) -> str | None:
         """Reset after a success; return the text to log if a warning was logged before."""
         since_ms, was_said = self._since_ms, self._due_ms is not None
         self._since_ms = self._due_ms = None
@@ -71,7 +72,7 @@ class Trouble:
             return None
         return f"{self._what} works again after {_seconds(now_ms - since_ms)}"
 
-    def _is_worth_a_word(self, error: BaseException, age_ms: int) -> bool:
+    def _is_reportable(self, error: BaseException, age_ms: int) -> bool:
         if isinstance(error, NoBrokerAvailable | RequestTimedOut):
             return True
         # One lost connection needs no warning, because the next attempt often makes a new one.
@@ -86,19 +87,21 @@ class Retries:
         """``prefix`` is put before the names of settings."""
         self._now_ms = now_ms
         self._prefix = prefix
-        self._outermost: tuple[Trouble, Callable[[], int]] | None = None
+        self._outermost: tuple[OperationFailures, Callable[[], int]] | None = None
         self._is_muted = False
 
     def mute(self) -> None:
         """Log nothing from now on; the client's user reports failures itself."""
         self._is_muted = True
 
-    def trouble(self, what: str, bound: str | None = None) -> Trouble:
+    def failures_of(self, what: str, bound: str | None = None) -> OperationFailures:
         """The trouble of the operation ``what``, whose time the setting ``bound`` limits."""
-        return Trouble(what, None if bound is None else self._prefix + bound)
+        return OperationFailures(what, None if bound is None else self._prefix + bound)
 
     @contextmanager
-    def of(self, trouble: Trouble, until_ms: Callable[[], int]) -> Iterator[None]:
+    def attribute_to(
+        self, trouble: OperationFailures, until_ms: Callable[[], int]
+    ) -> Iterator[None]:
         """Attribute failures within the block to this operation, which is given up at
         ``until_ms``. Inside another operation's block the failures belong to that operation."""
         if self._outermost is not None:
@@ -110,17 +113,17 @@ class Retries:
         finally:
             self._outermost = None
 
-    def failed(self, trouble: Trouble, error: BaseException, until_ms: int) -> None:
+    def on_failure(self, trouble: OperationFailures, error: BaseException, until_ms: int) -> None:
         """Note a failed attempt; inside another operation's block it counts for that operation."""
         if self._outermost is not None:
             trouble, outermost_until_ms = self._outermost
             until_ms = outermost_until_ms()
-        self._say(trouble.failed(error, self._now_ms(), until_ms))
+        self._say(trouble.add_failure(error, self._now_ms(), until_ms))
 
-    def passed(self, trouble: Trouble) -> None:
+    def on_success(self, trouble: OperationFailures) -> None:
         """Note that the operation made progress or is done."""
         if trouble.is_open:
-            self._say(trouble.passed(self._now_ms()))
+            self._say(trouble.reset(self._now_ms()))
 
     def _say(self, text: str | None) -> None:
         if text is not None and not self._is_muted:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.cluster.retry_warnings import Trouble
+from pyspark_klog.client.cluster.retry_warnings import OperationFailures
 from pyspark_klog.client.consumer.fetch_size import FetchSize
 from pyspark_klog.client.consumer.lost_offsets import (
     OffsetsLost,
-    may_pass,
+    is_passing_error,
     out_of_range,
-    partition_gone,
-    topic_made_again,
+    partition_deleted,
+    topic_recreated,
 )
 from pyspark_klog.client.consumer.offsets import (
     EARLIEST,
@@ -104,13 +104,13 @@ class RangeFetcher:
         self._size = FetchSize(self._most_bytes)
         self._asked_bytes = 0
         self._call: Call[FetchResponse] | None = None
-        self._asked: tuple[Link, int] | None = None
+        self._last_request: tuple[Link, int] | None = None
         """The connection of the last request, and the leader epoch that the request named."""
         self._is_at_replica = False
         """Whether the latest request went to a read replica and not to the leader."""
         self._empty_replies = 0
-        self._trouble = Trouble(f"reading {partition}", progress_bound)
-        self._there: tuple[int, int] | None = None
+        self._trouble = OperationFailures(f"reading {partition}", progress_bound)
+        self._visible_offsets: tuple[int, int] | None = None
         """The offsets that readers can see at the leader (end exclusive), if the leader has just
         answered that all of them are before the position."""
         self._is_held_back = False
@@ -130,7 +130,7 @@ class RangeFetcher:
         while self.position < self.end:
             before = self.position
             try:
-                with client.retries.of(self._trouble, until_ms):
+                with client.retries.attribute_to(self._trouble, until_ms):
                     chunk = self._next_chunk(deadline_ms)
                 failures, absences, last = 0, 0, None
             except KlogError as error:
@@ -139,19 +139,19 @@ class RangeFetcher:
                 if isinstance(error, TimedOut):
                     self._give_up(last, error)
                     return
-                if not may_pass(error):
+                if not is_passing_error(error):
                     raise
                 last = error
                 chunk = None
                 failures += 1
                 absences = absences + 1 if self._is_absent(error) else 0
                 if absences >= _GONE_AFTER:
-                    self._on_lost(self._gone())
+                    self._on_lost(self._deleted_error())
                     return
-                client.forget(self.partition.topic)
-                client.retries.failed(self._trouble, error, deadline_ms)
+                client.forget_topic(self.partition.topic)
+                client.retries.on_failure(self._trouble, error, deadline_ms)
             if self.position > before:
-                client.retries.passed(self._trouble)
+                client.retries.on_success(self._trouble)
                 deadline_ms = client.now_ms() + self._progress_timeout_ms
             if chunk is not None:
                 yield chunk
@@ -160,19 +160,25 @@ class RangeFetcher:
                 self._give_up(last)
                 return
             elif failures or self._empty_replies:
-                if not failures and self._there is not None:
-                    client.retries.failed(self._trouble, self._nothing_there(), deadline_ms)
-                client.pause(client.wait_ms(failures or self._empty_replies))
+                if not failures and self._visible_offsets is not None:
+                    client.retries.on_failure(self._trouble, self._no_records_error(), deadline_ms)
+                client.sleep_ms(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
         """End without progress for too long: as lost offsets if the log ends before the position,
         else with TimedOut and the last error."""
-        if last is None and self._there is not None:
-            earliest, latest = self._there
-            text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._are_there()}"
+        if last is None and self._visible_offsets is not None:
+            earliest, latest = self._visible_offsets
+            text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._availability_text()}"
             stable_end = latest if self._is_held_back else None
             self._on_lost(
-                OffsetsLost(text, self.partition, self.position, self._there, stable_end=stable_end)
+                OffsetsLost(
+                    text,
+                    self.partition,
+                    self.position,
+                    self._visible_offsets,
+                    stable_end=stable_end,
+                )
             )
             return
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
@@ -181,30 +187,30 @@ class RangeFetcher:
         """Whether brokers answered that the partition does not exist (not that they are down)."""
         if not isinstance(error, BrokerError | LeaderUnknown):
             return False
-        return self._is_made_again() or not self._client.view.has_partition(self.partition)
+        return self._is_recreated() or not self._client.view.has_partition(self.partition)
 
-    def _is_made_again(self) -> bool:
+    def _is_recreated(self) -> bool:
         found = self._client.view.topic_id(self.partition.topic)
         return NO_TOPIC_ID not in (self._topic_id, found) and found != self._topic_id
 
-    def _nothing_there(self) -> ClientError:
-        assert self._there is not None
-        earliest, latest = self._there
+    def _no_records_error(self) -> ClientError:
+        assert self._visible_offsets is not None
+        earliest, latest = self._visible_offsets
         return ClientError(
             f"it is to be read from offset {self.position}, and {earliest} to {latest} "
-            f"{self._are_there()}"
+            f"{self._availability_text()}"
         )
 
-    def _are_there(self) -> str:
+    def _availability_text(self) -> str:
         if self._is_held_back:
             return "are committed (ends exclusive)"
         return "are there (ends exclusive)"
 
-    def _gone(self) -> OffsetsLost:
-        if self._is_made_again():
+    def _deleted_error(self) -> OffsetsLost:
+        if self._is_recreated():
             now = self._client.view.topic_id(self.partition.topic)
-            return topic_made_again(self.partition, self.position, self.end, self._topic_id, now)
-        return partition_gone(self.partition, self.position, self.end)
+            return topic_recreated(self.partition, self.position, self.end, self._topic_id, now)
+        return partition_deleted(self.partition, self.position, self.end)
 
     def _timeout_text(self, last: KlogError | None) -> str:
         reason = f": {last}" if last else ", and the broker sent no more records"
@@ -223,7 +229,7 @@ class RangeFetcher:
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"fetch from {self.partition}")
-        self._there = None
+        self._visible_offsets = None
         if not reply.responses and reply.throttle_time_ms > 0:
             # A broker answers a reader above its quota with a reply without partitions.
             self._empty_replies += 1
@@ -235,7 +241,7 @@ class RangeFetcher:
             self._leave_replica()
             return None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._go_on_where_possible(deadline_ms)
+            self._handle_out_of_range(deadline_ms)
             return None
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"fetch from {self.partition}")
@@ -243,10 +249,10 @@ class RangeFetcher:
             self._go_to_replica(row.preferred_read_replica)
             return None
         if not row.records:
-            self._take_nothing(row, reply.throttle_time_ms)
+            self._handle_empty_reply(row, reply.throttle_time_ms)
             return None
         self._empty_replies = 0
-        return self._take(row, deadline_ms)
+        return self._take_records(row, deadline_ms)
 
     # --- replicas --------------------------------------------------------------------------------
     def _go_to_replica(self, broker: int) -> None:
@@ -256,20 +262,20 @@ class RangeFetcher:
         """
         client = self._client
         if broker in client.view.brokers and not self._is_at_replica:
-            client.read_replicas.prefer(self.partition, broker, self._replica_until_ms())
+            client.read_replicas.use_replica(self.partition, broker, self._replica_until_ms())
         else:
-            client.read_replicas.fail(self.partition, self._replica_until_ms())
-            client.forget(self.partition.topic)
+            client.read_replicas.use_leader(self.partition, self._replica_until_ms())
+            client.forget_topic(self.partition.topic)
 
     def _leave_replica(self) -> None:
         if self._is_at_replica:
             self._is_at_replica = False
-            self._client.read_replicas.fail(self.partition, self._replica_until_ms())
+            self._client.read_replicas.use_leader(self.partition, self._replica_until_ms())
 
     def _replica_until_ms(self) -> int:
         return self._client.now_ms() + self._client.settings.number("metadata.max.age.ms")
 
-    def _take_nothing(self, row: PartitionData, throttle_time_ms: int) -> None:
+    def _handle_empty_reply(self, row: PartitionData, throttle_time_ms: int) -> None:
         """Handle a reply without records: the rest of the range is a gap, or is still to come.
 
         A leader returns at least one batch if it has any between the position and its high
@@ -293,14 +299,14 @@ class RangeFetcher:
             # The leader had the range when it was planned; the replica may be cut off from it.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
-            self._there = (max(row.log_start_offset, 0), visible_end)
+            self._visible_offsets = (max(row.log_start_offset, 0), visible_end)
             self._is_held_back = visible_end < row.high_watermark
-            self._client.forget(self.partition.topic)  # another broker may lead by now
+            self._client.forget_topic(self.partition.topic)  # another broker may lead by now
 
     def _is_in_remote_tier(self) -> bool:
         """Whether the position, for which the leader sent no records, is only in a remote tier."""
-        assert self._asked is not None
-        link, epoch = self._asked
+        assert self._last_request is not None
+        link, epoch = self._last_request
         first_local = first_local_offset(self._client, link, self.partition, epoch)
         return first_local is not None and self.position < first_local
 
@@ -312,7 +318,7 @@ class RangeFetcher:
             )
         return rows[0]
 
-    def _take(self, row: PartitionData, deadline_ms: int) -> FetchedData | None:
+    def _take_records(self, row: PartitionData, deadline_ms: int) -> FetchedData | None:
         assert isinstance(row.records, bytes | memoryview)
         data = memoryview(row.records)
         next_offset = offset_after(data)
@@ -333,11 +339,11 @@ class RangeFetcher:
         self._size.learn(len(data), next_offset - self.position)
         self.position = next_offset
         self.fetched_bytes += len(data)
-        self._ask_ahead(deadline_ms)
+        self._prefetch(deadline_ms)
         aborted = row.aborted_transactions or () if self._read_committed else ()
         return FetchedData(data, [(a.producer_id, a.first_offset) for a in aborted])
 
-    def _ask_ahead(self, deadline_ms: int) -> None:
+    def _prefetch(self, deadline_ms: int) -> None:
         """Send the next request. If that fails, the next chunk sends it again and raises."""
         if self.position < self.end:
             with contextlib.suppress(KlogError):
@@ -346,17 +352,17 @@ class RangeFetcher:
     def _request(self, deadline_ms: int) -> Call[FetchResponse]:
         client, settings = self._client, self._client.settings
         info = client.leader_of(self.partition, deadline_ms)
-        replica = client.read_replicas.of(self.partition, client.now_ms())
+        replica = client.read_replicas.replica_of(self.partition, client.now_ms())
         self._is_at_replica = replica is not None
         link = client.link_to_broker(info.leader if replica is None else replica, deadline_ms)
-        self._asked = link, info.leader_epoch
+        self._last_request = link, info.leader_epoch
         topic_id = self._topic_id
         if topic_id == NO_TOPIC_ID:
             topic_id = client.view.topic_id(self.partition.topic)
         by_id = topic_id != NO_TOPIC_ID
         low = 4 if self._read_committed else 2
         version = link.connection.version(ApiKey.FETCH, low, None if by_id else _NAMES_UNTIL)
-        if version <= _NAMES_UNTIL and self._is_made_again():
+        if version <= _NAMES_UNTIL and self._is_recreated():
             raise broker_error(ErrorCode.INCONSISTENT_TOPIC_ID, f"fetch from {self.partition}")
         self._asked_bytes = self._size.of(self.end - self.position)
         topic = FetchTopic(
@@ -380,19 +386,19 @@ class RangeFetcher:
             isolation_level=int(self._read_committed),
             topics=[topic],
         )
-        if client.read_replicas.may_ask(self.partition, client.now_ms()):
+        if client.read_replicas.sends_rack(self.partition, client.now_ms()):
             request.rack_id = settings.text("client.rack")
         wait_ms = settings.number("fetch.max.wait.ms")
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 
-    def _go_on_where_possible(self, deadline_ms: int) -> None:
+    def _handle_out_of_range(self, deadline_ms: int) -> None:
         """Handle an offset out of range: report the loss, go on at the earliest offset or the end.
 
         First ask another broker for the leader: a leader that was replaced and does not know it
         lacks records that its successor has.
         """
-        self._client.forget(self.partition.topic)
-        self._client.doubt()
+        self._client.forget_topic(self.partition.topic)
+        self._client.mark_doubtful()
         earliest = self._offset_of(EARLIEST, deadline_ms)
         latest = self._offset_of(LATEST, deadline_ms)
         if earliest <= self.position < latest:

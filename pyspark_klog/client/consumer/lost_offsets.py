@@ -17,7 +17,7 @@ _ALSO_PASSING = frozenset(
 )
 
 
-def may_pass(error: KlogError) -> bool:
+def is_passing_error(error: KlogError) -> bool:
     """Whether the same request, a fetch or a commit, may succeed when it is sent again later."""
     if isinstance(error, BrokerError):
         return error.code.retriable or error.code in _ALSO_PASSING
@@ -27,7 +27,7 @@ def may_pass(error: KlogError) -> bool:
 class OffsetsLost(ClientError):
     """Offsets from ``start`` on do not exist; ``available`` are those that do, end exclusive.
 
-    ``made_again`` says that another topic has the name now. ``stable_end`` is where an open
+    ``is_recreated`` says that another topic has the name now. ``stable_end`` is where an open
     transaction begins, if only the transaction hides the rest from a reader of committed records.
     """
 
@@ -38,14 +38,14 @@ class OffsetsLost(ClientError):
         start: int,
         available: tuple[int, int],
         *,
-        made_again: bool = False,
+        is_recreated: bool = False,
         stable_end: int | None = None,
     ) -> None:
         super().__init__(text)
         self.partition = partition
         self.start = start
         self.available = available
-        self.made_again = made_again
+        self.is_recreated = is_recreated
         self.stable_end = stable_end
 
 
@@ -62,7 +62,7 @@ def out_of_range(
     )
 
 
-def partition_gone(partition: TopicPartition, start: int, end: int) -> OffsetsLost:
+def partition_deleted(partition: TopicPartition, start: int, end: int) -> OffsetsLost:
     """The error for a partition that brokers do not know any more."""
     return OffsetsLost(
         f"{partition} is gone: offsets {start} to {end} were to be read, and it, or its topic, "
@@ -73,7 +73,7 @@ def partition_gone(partition: TopicPartition, start: int, end: int) -> OffsetsLo
     )
 
 
-def topic_made_again(
+def topic_recreated(
     partition: TopicPartition, start: int, end: int, was: UUID, now: UUID
 ) -> OffsetsLost:
     """The error for a topic that was deleted and created again; ``now`` is the new topic's id."""
@@ -84,5 +84,5 @@ def topic_made_again(
         partition,
         start,
         (0, 0),
-        made_again=True,
+        is_recreated=True,
     )

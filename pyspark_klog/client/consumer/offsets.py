@@ -67,10 +67,10 @@ def list_offsets(
     absent: set[TopicPartition] = set()
     failures = 0
     bound = "default.api.timeout.ms" if deadline_ms is None else None
-    trouble = client.retries.trouble("asking for offsets", bound)
+    trouble = client.retries.failures_of("asking for offsets", bound)
     while left:
         try:
-            with client.retries.of(trouble, lambda: deadline):
+            with client.retries.attribute_to(trouble, lambda: deadline):
                 errors = _ask_leaders(client, left, read_committed, deadline, found, absent)
         except TimedOut as error:
             raise TimedOut(_timeout_text(left, error)) from error
@@ -83,9 +83,9 @@ def list_offsets(
         if client.now_ms() + wait_ms >= deadline:
             raise TimedOut(_timeout_text(left, next(iter(errors.values()), None)))
         if errors:
-            client.retries.failed(trouble, next(iter(errors.values())), deadline)
-        client.pause(wait_ms)
-    client.retries.passed(trouble)
+            client.retries.on_failure(trouble, next(iter(errors.values())), deadline)
+        client.sleep_ms(wait_ms)
+    client.retries.on_success(trouble)
     return found
 
 
@@ -138,12 +138,12 @@ def _ask_leaders(
     for partition, timestamp in timestamps.items():
         info = client.view.leader(partition)
         if info is None:
-            client.forget(partition.topic)
+            client.forget_topic(partition.topic)
             if partition.topic in stale and not client.view.has_partition(partition):
                 if partition in absent:
                     raise TopicMissing(f"{partition} does not exist")
                 absent.add(partition)
-                client.doubt()
+                client.mark_doubtful()
             errors[partition] = LeaderUnknown(f"{partition} has no leader now")
             continue
         topics[info.leader].append(partition.topic)
@@ -220,5 +220,5 @@ def _note(
     if not is_retriable(error):
         raise error
     for partition in partitions:
-        client.forget(partition.topic)
+        client.forget_topic(partition.topic)
         errors[partition] = error

@@ -20,7 +20,7 @@ from pyspark_klog.client.producer.batches import (
     Batch,
     Identity,
     PartitionQueue,
-    plus,
+    add_to_sequence,
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
@@ -42,7 +42,7 @@ class Verdict(Enum):
     """The broker has lost the producer's state: send the batch again under a new identity."""
     SPLIT = auto()
     SET_ASIDE = auto()
-    """The topic refuses the batch's only record, and `BatchOrder.sets_aside` is true."""
+    """The topic refuses the batch's only record, and `BatchOrder.leaves_refused_out` is true."""
     FAIL = auto()
 
 
@@ -67,7 +67,7 @@ class BatchOrder:
         self.identity = NO_IDENTITY
         self.pending_bytes = 0
         self.written_records = 0
-        self.sets_aside = False
+        self.leaves_refused_out = False
         """Whether records that a topic refuses are left out and the rest is written; otherwise the
         producer fails."""
         self._max_in_flight = max_in_flight
@@ -130,23 +130,25 @@ class BatchOrder:
             queue.is_known = False
             for batch in queue.batches:
                 batch.sequence = NO_SEQUENCE
-                batch.may_be_written = batch.begins_anew = False
+                batch.may_be_written = batch.needs_new_sequence = False
 
-    def numbers_ahead(self, partitions: Iterable[TopicPartition]) -> tuple[Identity, list[int]]:
+    def expected_sequences(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[Identity, list[int]]:
         """The identity and the sequence that the next batch of each partition is likely to get.
 
         Without an identity there are no sequences. A failure may change both.
         """
         if not self.idempotent or self._wants_identity:
             return NO_IDENTITY, []
-        return self.identity, [self._sequence_ahead(each) for each in partitions]
+        return self.identity, [self._expected_sequence(each) for each in partitions]
 
-    def _sequence_ahead(self, partition: TopicPartition) -> int:
+    def _expected_sequence(self, partition: TopicPartition) -> int:
         queue = self._queues.get(partition)
         if queue is None:
             return 0
         waiting = sum(b.record_count for b in queue.batches if b.sequence == NO_SEQUENCE)
-        return plus(queue.next_sequence, waiting)
+        return add_to_sequence(queue.next_sequence, waiting)
 
     def ready(self, now_ms: int) -> list[TopicPartition]:
         """Partitions from which a batch may be sent now."""
@@ -170,13 +172,13 @@ class BatchOrder:
     def _may_settle(queue: PartitionQueue) -> bool:
         """Whether to send this partition's next batch under the old identity although a new one is
         needed, to find out whether the batch was written."""
-        return queue.is_unsettled and not queue.first_unsent.begins_anew
+        return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
-    def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
+    def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
         """Take batches for one request: at most one a partition, up to the request's size limit.
 
         The batches are in flight from now on. Hand each back with `written`, `retry`,
-        `begin_anew`, `leave_out` or `split`.
+        `retry_with_new_identity`, `drop_batch` or `split`.
         """
         taken: list[Batch] = []
         room = self._max_request_bytes
@@ -195,7 +197,7 @@ class BatchOrder:
             if self.idempotent and batch.sequence == NO_SEQUENCE:
                 batch.sequence = queue.next_sequence
                 batch.identity = self.identity
-                queue.next_sequence = plus(queue.next_sequence, batch.record_count)
+                queue.next_sequence = add_to_sequence(queue.next_sequence, batch.record_count)
             batch.in_flight = True
             batch.attempts += 1
             queue.in_flight += 1
@@ -210,7 +212,7 @@ class BatchOrder:
             return Verdict.WRITTEN
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             return Verdict.SPLIT
-        if self.sets_aside and code in _ONE_RECORDS_FAULT:
+        if self.leaves_refused_out and code in _ONE_RECORDS_FAULT:
             if batch.record_count > 1:
                 return Verdict.SPLIT
             # If this batch were in the log after all, the broker would take the next batch, which
@@ -235,13 +237,13 @@ class BatchOrder:
     def _verdict_in_transaction(self, batch: Batch, code: ErrorCode) -> Verdict:
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_head = self._queues[batch.partition].batches[0] is batch
-            return Verdict.FAIL if is_head and not batch.begins_anew else Verdict.RETRY
+            return Verdict.FAIL if is_head and not batch.needs_new_sequence else Verdict.RETRY
         may_pass = code.retriable or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return Verdict.RETRY if may_pass else Verdict.FAIL
 
     def written(self, batch: Batch, base_offset: int) -> None:
         """Remove a batch that the broker has written."""
-        queue = self._come_back(batch)
+        queue = self._take_from_flight(batch)
         queue.batches.remove(batch)
         queue.is_known = True
         batch.base_offset = base_offset
@@ -251,36 +253,36 @@ class BatchOrder:
     def retry(self, batch: Batch, not_before_ms: int, *, is_unwritten: bool = False) -> None:
         """Send the batch again, at ``not_before_ms`` or later. ``is_unwritten`` says that this
         attempt has certainly written nothing."""
-        queue = self._come_back(batch)
+        queue = self._take_from_flight(batch)
         if not is_unwritten:
             batch.may_be_written = True
         queue.must_drain = True
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
-    def begin_anew(self, batch: Batch) -> None:
+    def retry_with_new_identity(self, batch: Batch) -> None:
         """Send the batch again under a new identity, once nothing is in flight."""
-        queue = self._come_back(batch)
+        queue = self._take_from_flight(batch)
         queue.must_drain = True
         self._want_identity(queue.batches)
 
-    def leave_out(self, batch: Batch) -> None:
+    def drop_batch(self, batch: Batch) -> None:
         """Drop the batch: it is never sent again.
 
         Its sequence stays missing, so the batches after it are sent under a new identity. In a
         transaction they get new sequences instead, since no later batch can be written yet: a
         broker that knows the producer refuses batches after a gap, and the first batch goes alone.
         """
-        queue = self._come_back(batch)
+        queue = self._take_from_flight(batch)
         queue.must_drain = True
         place = queue.batches.index(batch)
         queue.batches.remove(batch)
         self.pending_bytes -= len(batch.data)
         behind = islice(queue.batches, place, None)
         if self._transactional:
-            if not batch.begins_anew:
+            if not batch.needs_new_sequence:
                 queue.renumber_from = batch.sequence
             for each in behind:
-                each.begins_anew = True
+                each.needs_new_sequence = True
         elif self.idempotent:
             self._want_identity(behind)
 
@@ -291,7 +293,7 @@ class BatchOrder:
 
         The parts take over its sequences, so that the sequences of later batches stay valid.
         """
-        queue = self._come_back(batch)
+        queue = self._take_from_flight(batch)
         queue.must_drain = True
         parts = cut(batch.data)
         if len(parts) < 2 or sum(count for _, count in parts) != batch.record_count:
@@ -302,11 +304,11 @@ class BatchOrder:
         sequence = batch.sequence
         for index, (data, count) in enumerate(parts):
             part = Batch(batch.partition, data, count, batch.enqueued_ms, sequence, batch.identity)
-            part.begins_anew = batch.begins_anew
+            part.needs_new_sequence = batch.needs_new_sequence
             queue.batches.insert(place + index, part)
             self.pending_bytes += len(data)
             if sequence != NO_SEQUENCE:
-                sequence = plus(sequence, count)
+                sequence = add_to_sequence(sequence, count)
 
     def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
         """Send nothing to the partition before ``not_before_ms``: it has no leader now."""
@@ -325,17 +327,17 @@ class BatchOrder:
             queue.renumber_from = NO_SEQUENCE
         self.pending_bytes = self._in_flight = 0
 
-    def go_without_identity(self) -> None:
+    def disable_idempotence(self) -> None:
         """Send batches without sequences, because the broker is too old for idempotence."""
         self.idempotent = False
         self._wants_identity = False
 
     def _want_identity(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
-            batch.begins_anew = True
+            batch.needs_new_sequence = True
         self._wants_identity = True
 
-    def _come_back(self, batch: Batch) -> PartitionQueue:
+    def _take_from_flight(self, batch: Batch) -> PartitionQueue:
         queue = self._queues[batch.partition]
         batch.in_flight = False
         queue.in_flight -= 1

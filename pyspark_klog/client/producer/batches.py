@@ -47,7 +47,7 @@ class Batch:
     may_be_written: bool = False
     """Whether an attempt under the same sequence failed: the broker may have written the batch
     nevertheless."""
-    begins_anew: bool = False
+    needs_new_sequence: bool = False
     """Whether a sequence before this batch is missing, so that the batch can be written only under
     another identity or, in a transaction, under another sequence."""
     base_offset: int = -1
@@ -65,13 +65,13 @@ class PartitionQueue:
     is_known: bool = False
     """Whether the broker has written a batch of this identity."""
     renumber_from: int = NO_SEQUENCE
-    """The missing sequence. Once nothing is in flight, the first batch with ``begins_anew`` gets
-    it."""
+    """The missing sequence. Once nothing is in flight, the first batch with ``needs_new_sequence``
+    gets it."""
 
     @property
     def is_unsettled(self) -> bool:
         """Whether a batch may be written already; only sending it unchanged again shows it."""
-        return any(b.may_be_written and not b.begins_anew for b in self.batches)
+        return any(b.may_be_written and not b.needs_new_sequence for b in self.batches)
 
     @property
     def first_unsent(self) -> Batch:
@@ -82,17 +82,17 @@ class PartitionQueue:
         """Give new sequences, from the missing one on, to the batches after it."""
         self.next_sequence, self.renumber_from = self.renumber_from, NO_SEQUENCE
         for batch in self.batches:
-            if batch.begins_anew:
+            if batch.needs_new_sequence:
                 batch.sequence = NO_SEQUENCE
-                batch.may_be_written = batch.begins_anew = False
+                batch.may_be_written = batch.needs_new_sequence = False
 
 
-def plus(sequence: int, count: int) -> int:
+def add_to_sequence(sequence: int, count: int) -> int:
     """The sequence ``count`` after ``sequence``; sequences wrap around from 2^31 - 1 to 0."""
     return (sequence + count) & _SEQUENCE_MASK
 
 
-class SetAside(NamedTuple):
+class RefusedRecord(NamedTuple):
     """A batch of one record that its topic refuses, with the broker's reason."""
 
     partition: TopicPartition

@@ -25,11 +25,11 @@ from pyspark_klog.client.producer.batches import (
     Batch,
     Identity,
     InTransaction,
-    SetAside,
+    RefusedRecord,
 )
-from pyspark_klog.client.producer.preparation import ask_for_identity, wait_for_topic
+from pyspark_klog.client.producer.producer_setup import request_producer_id, wait_for_topic
 from pyspark_klog.client.producer.refusals import records_refused
-from pyspark_klog.client.producer.requests import answers_in, send_batches
+from pyspark_klog.client.producer.requests import pair_responses, send_batches
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.backoff import concurrent_wait_ms
 from pyspark_klog.client.transport.connection import Call
@@ -79,34 +79,34 @@ class Producer:
         """Memory to encode batches in; reused once they are acknowledged."""
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         self._failure: KlogError | None = None
-        self._on_set_aside: Callable[[SetAside], None] | None = None
-        self._on_written: Callable[[Batch], None] = _nobody
+        self._on_refused_record: Callable[[RefusedRecord], None] | None = None
+        self._on_written: Callable[[Batch], None] = _ignore_written
         self._refused_bytes: dict[str, tuple[int, int]] = {}
         self._new_identities = 0
         self._left_ms: int | None = None
-        self._away_ms = 0
-        self._trouble = client.retries.trouble("writing records", "delivery.timeout.ms")
+        self._absence_ms = 0
+        self._trouble = client.retries.failures_of("writing records", "delivery.timeout.ms")
         self._unheard: dict[int, Link] = {}
         """With acks=0: the connection on which records were last sent, by leader."""
         self._troubled: set[TopicPartition] = set()
         """Partitions whose last attempt failed."""
 
-    def set_aside(self, receiver: Callable[[SetAside], None] | None) -> None:
+    def on_refused_record(self, receiver: Callable[[RefusedRecord], None] | None) -> None:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
         ``receiver`` and write the others; with None, fail as by default.
 
         The receiver is called within `add` and `flush` and must not call them. With acks=0 it is
         never called.
         """
-        self._on_set_aside = receiver
-        self._core.sets_aside = receiver is not None
+        self._on_refused_record = receiver
+        self._core.leaves_refused_out = receiver is not None
 
     def on_written(self, receiver: Callable[[Batch], None]) -> None:
         """From now on call ``receiver`` with each acknowledged batch (with acks=0: each sent one).
-        `add`, `flush` and `attend` call it; it must not call them."""
+        `add`, `flush` and `handle_responses_until` call it; it must not call them."""
         self._on_written = receiver
 
-    def taken_share(self, topic: str) -> float:
+    def size_factor(self, topic: str) -> float:
         """The factor for the size limit of batches for a topic: 1 until a batch was refused as too
         large, then at most a half."""
         least, most = self._refused_bytes.get(topic, (2, 1))
@@ -136,17 +136,19 @@ class Producer:
 
     def newest_partition_count(self, topic: str) -> int:
         """A topic's number of partitions, from metadata that is requested now."""
-        self._client.forget(topic)
+        self._client.forget_topic(topic)
         return self.partition_count(topic)
 
     # --- writing ---------------------------------------------------------------------------------
-    def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
+    def expected_sequences(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
         """The identity, and for each partition the sequence, to encode the next batches with.
 
         Other numbers in a batch are corrected before it is sent, which takes a second CRC. The list
         of sequences is empty while there is no identity.
         """
-        return self._core.numbers_ahead(TopicPartition(topic, p) for p in range(partition_count))
+        return self._core.expected_sequences(
+            TopicPartition(topic, p) for p in range(partition_count)
+        )
 
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
@@ -165,14 +167,14 @@ class Producer:
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
-        self._come_back()
+        self._exclude_absence()
         core = self._core
         for partition, data, record_count in batches:
             while core.pending_bytes and core.pending_bytes + len(data) > self._buffer_bytes:
                 self._turn(wait=True)
             is_own = isinstance(data, bytearray) or not memoryview(data).readonly
             own = data if is_own and not isinstance(data, bytes) else bytearray(data)
-            core.add(Batch(partition, own, record_count, self._now_here_ms()))
+            core.add(Batch(partition, own, record_count, self._active_time_ms()))
         self._turn(wait=False)
         self._left_ms = self._client.now_ms()
 
@@ -182,36 +184,36 @@ class Producer:
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
-        self._come_back()
+        self._exclude_absence()
         while not self._core.is_idle:
             self._turn(wait=True)
         self._left_ms = self._client.now_ms()
         self._troubled.clear()
-        self._client.retries.passed(self._trouble)
+        self._client.retries.on_success(self._trouble)
 
-    def attend(self, until_ms: int) -> None:
+    def handle_responses_until(self, until_ms: int) -> None:
         """Handle responses and send queued batches until ``until_ms`` of the client's clock, for
         callers that have nothing to add for a while.
 
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
-        self._come_back()
+        self._exclude_absence()
         while (now_ms := self._client.now_ms()) < until_ms:
             if self._core.is_idle:
-                self._client.pause(until_ms - now_ms)
+                self._client.sleep_ms(until_ms - now_ms)
             else:
                 self._turn(wait=True, until_ms=until_ms)
         self._left_ms = self._client.now_ms()
 
-    def _come_back(self) -> None:
+    def _exclude_absence(self) -> None:
         """Add the time that the caller spent elsewhere to the time during which no batch ages."""
         if self._left_ms is not None:
-            self._away_ms += self._client.now_ms() - self._left_ms
+            self._absence_ms += self._client.now_ms() - self._left_ms
 
-    def _now_here_ms(self) -> int:
+    def _active_time_ms(self) -> int:
         """The time in ms of a clock that stands still while the caller is elsewhere."""
-        return self._client.now_ms() - self._away_ms
+        return self._client.now_ms() - self._absence_ms
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -222,7 +224,7 @@ class Producer:
         response if there is none yet, but not beyond ``until_ms``."""
         client = self._client
         try:
-            with client.retries.of(self._trouble, self._gives_up_at_ms):
+            with client.retries.attribute_to(self._trouble, self._gives_up_at_ms):
                 if self._core.needs_identity:
                     self._find_identity()
                 self._send_ready()
@@ -232,7 +234,7 @@ class Producer:
                 client.links.poll(
                     wait_until_ms if until_ms is None else min(wait_until_ms, until_ms)
                 )
-                self._take_answers()
+                self._take_responses()
             self._check_age()
         except KlogError as error:
             self._failure = error
@@ -248,19 +250,19 @@ class Producer:
     def _gives_up_at_ms(self) -> int:
         """When the oldest batch reaches delivery.timeout.ms."""
         oldest_ms = self._core.oldest_ms()
-        waited_ms = 0 if oldest_ms is None else self._now_here_ms() - oldest_ms
+        waited_ms = 0 if oldest_ms is None else self._active_time_ms() - oldest_ms
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
 
     def _failed(self, partition: TopicPartition, error: KlogError) -> None:
         """Note for the log's warnings that records of this partition wait after an error."""
         self._troubled.add(partition)
-        self._client.retries.failed(self._trouble, error, self._gives_up_at_ms())
+        self._client.retries.on_failure(self._trouble, error, self._gives_up_at_ms())
 
     def _check_age(self) -> None:
         oldest_ms = self._core.oldest_ms()
         if oldest_ms is None:
             return
-        if self._now_here_ms() - oldest_ms >= self._delivery_timeout_ms:
+        if self._active_time_ms() - oldest_ms >= self._delivery_timeout_ms:
             names = ", ".join(str(p) for p in sorted(self._core.waiting())[:5])
             raise DeliveryFailed(
                 f"records for {names} were not acknowledged within {self._delivery_timeout_ms} ms "
@@ -269,14 +271,14 @@ class Producer:
 
     # --- identity --------------------------------------------------------------------------------
     def _find_identity(self) -> None:
-        identity = ask_for_identity(self._client, self._delivery_timeout_ms)
+        identity = request_producer_id(self._client, self._delivery_timeout_ms)
         if identity != NO_IDENTITY:
             self._core.take_identity(identity)
             return
         if self._client.settings.is_given("enable.idempotence"):
             raise UnsupportedByBroker("enable.idempotence=true needs a Kafka broker from 0.11 on")
         _log.warning("the broker is older than Kafka 0.11: retries may write records twice")
-        self._core.go_without_identity()
+        self._core.disable_idempotence()
 
     # --- requests --------------------------------------------------------------------------------
     def _send_ready(self) -> None:
@@ -300,7 +302,7 @@ class Producer:
                 _log.info("broker=%d accepts no records now: %s", leader_id, error)
                 for partition in partitions:
                     self._failed(partition, error)
-                    client.forget(partition.topic)
+                    client.forget_topic(partition.topic)
                     self._core.delay(partition, client.now_ms() + client.wait_ms(1))
 
     def _send_to(self, leader_id: int, partitions: list[TopicPartition]) -> None:
@@ -310,10 +312,10 @@ class Producer:
             # With acks=0 a leader that was replaced can only show it by closing the connection.
             self._unheard[leader_id] = link
             for partition in partitions:
-                client.forget(partition.topic)
+                client.forget_topic(partition.topic)
             return
         while link.connection.in_flight < self._max_in_flight:
-            batches = self._core.take(partitions, client.now_ms())
+            batches = self._core.take_batches(partitions, client.now_ms())
             if not batches:
                 return
             try:
@@ -334,7 +336,7 @@ class Producer:
             self._calls.append((call, batches))
 
     # --- responses -------------------------------------------------------------------------------
-    def _take_answers(self) -> None:
+    def _take_responses(self) -> None:
         waiting: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         for call, batches in self._calls:
             if not call.is_done:
@@ -349,7 +351,7 @@ class Producer:
         self._calls = waiting
 
     def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
-        for batch, row in answers_in(reply, batches):
+        for batch, row in pair_responses(reply, batches):
             self._settle(batch, row)
 
     def _settle(self, batch: Batch, row: PartitionProduceResponse) -> None:
@@ -362,25 +364,25 @@ class Producer:
             if self._trouble.is_open:
                 self._troubled.discard(batch.partition)
                 if not self._troubled:
-                    self._client.retries.passed(self._trouble)
+                    self._client.retries.on_success(self._trouble)
             return
         _log.info("partition=%s attempt=%d error=%s", batch.partition, batch.attempts, code.name)
         if verdict is Verdict.SPLIT:
             if code is ErrorCode.MESSAGE_TOO_LARGE:
                 self._note_refused(batch)
             self._core.split(batch, split_in_half)
-        elif verdict is Verdict.SET_ASIDE and self._on_set_aside is not None:
-            self._core.leave_out(batch)
+        elif verdict is Verdict.SET_ASIDE and self._on_refused_record is not None:
+            self._core.drop_batch(batch)
             text = str(records_refused(batch, code, row.error_message))
-            self._on_set_aside(SetAside(batch.partition, batch.data, code, text))
+            self._on_refused_record(RefusedRecord(batch.partition, batch.data, code, text))
         elif verdict is Verdict.NEW_IDENTITY:
-            self._begin_anew(batch)
+            self._retry_with_new_identity(batch)
         elif verdict is Verdict.RETRY and code is ErrorCode.CONCURRENT_TRANSACTIONS:
             wait_ms = concurrent_wait_ms(batch.attempts)
             self._core.retry(batch, self._client.now_ms() + wait_ms, is_unwritten=True)
         elif verdict is Verdict.RETRY:
             self._failed(batch.partition, broker_error(code, f"partition {batch.partition}"))
-            self._client.forget(batch.partition.topic)
+            self._client.forget_topic(batch.partition.topic)
             self._retry(batch)
         else:
             raise records_refused(batch, code, row.error_message)
@@ -397,7 +399,7 @@ class Producer:
     def _lost(self, batches: list[Batch], error: KlogError) -> None:
         """Send batches again unchanged, because it is unknown whether they were written."""
         for batch in batches:
-            self._client.forget(batch.partition.topic)
+            self._client.forget_topic(batch.partition.topic)
             if batch.attempts > self._client.settings.number("retries"):
                 raise DeliveryFailed(
                     f"records for {batch.partition} were not acknowledged: {error}"
@@ -409,17 +411,17 @@ class Producer:
         now_ms = self._client.now_ms()
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
-    def _begin_anew(self, batch: Batch) -> None:
+    def _retry_with_new_identity(self, batch: Batch) -> None:
         """Send the batch again under a new identity. If no batch was written under the last
         identity either, wait first."""
-        self._core.begin_anew(batch)
+        self._core.retry_with_new_identity(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)
             self._core.delay(batch.partition, self._client.now_ms() + wait_ms)
         self._new_identities += 1
 
 
-def _nobody(batch: Batch) -> None:
+def _ignore_written(batch: Batch) -> None:
     """Ignore a written batch; the receiver until `Producer.on_written` is called."""
 
 

@@ -68,7 +68,7 @@ def send_batches(
     return client.send(link, request, ProduceResponse, version, expects_reply=acks != 0)
 
 
-def answers_in(
+def pair_responses(
     reply: ProduceResponse, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
     """Pair each batch of a request with its row of the response.

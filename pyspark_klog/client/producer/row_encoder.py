@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark_klog.client import chance
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.settings.client_settings import ClientSettings
-from pyspark_klog.client.settings.partitioners import Unplaced, partitioner_for
+from pyspark_klog.client.settings.partitioners import RowsWithoutPartition, partitioner_for
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
@@ -41,7 +41,7 @@ class RowEncoder:
         headers: "Array | None",
         timestamp: "Array | None",
     ) -> "EncodedRows":
-        """Encode the rows as batches of at most batch.size bytes times the topic's `taken_share`.
+        """Encode the rows as batches of at most batch.size bytes times the topic's `size_factor`.
 
         If a row is larger, all rows are encoded again with max.request.size times this share as the
         limit, and if need be with max.request.size.
@@ -52,14 +52,14 @@ class RowEncoder:
 
         sticky = self._next_sticky(topic, partition_count)
         partition = self._partitions(topic, rows, partition_count, sticky)
-        share = producer.taken_share(topic)
+        share = producer.size_factor(topic)
         request_bytes = self._settings.number("max.request.size")
         batch_bytes = min(self._settings.number("batch.size"), request_bytes)
         bounds = (int(batch_bytes * share), int(request_bytes * share), request_bytes)
         for bound in dict.fromkeys(bounds):
             encoded = self._encode_once(
                 *(producer, rows, headers, timestamp, partition, partition_count, sticky, bound),
-                *producer.numbers_ahead(topic, partition_count),
+                *producer.expected_sequences(topic, partition_count),
             )
             if all(problem is not RowProblem.TOO_LARGE for _, problem in encoded.rejected):
                 break
@@ -110,11 +110,11 @@ class RowEncoder:
         if self._partitioner is None or (given is not None and not given.null_count):
             return given
         if given is None:
-            return self._partitioner(Unplaced(topic, rows, partition_count, sticky))
+            return self._partitioner(RowsWithoutPartition(topic, rows, partition_count, sticky))
         import pyarrow.compute as pc
 
         missing = pc.is_null(given)
-        rest = Unplaced(topic, rows.filter(missing), partition_count, sticky)
+        rest = RowsWithoutPartition(topic, rows.filter(missing), partition_count, sticky)
         chosen = self._partitioner(rest)
         return pc.replace_with_mask(given, missing, chosen)
 

@@ -114,7 +114,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     else:
         _trust(context, config.trust)
     if config.own is not None:
-        _show(context, config.own, config.prefix)
+        _load_own_certificate(context, config.own, config.prefix)
     return context
 
 
@@ -144,7 +144,7 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
         raise SettingError(f"{store.name} has a damaged certificate: {_reason(error)}") from None
 
 
-def _show(context: ssl.SSLContext, store: Store, prefix: str) -> None:
+def _load_own_certificate(context: ssl.SSLContext, store: Store, prefix: str) -> None:
     key = own_key(store)
     password = key.password.reveal() if key.password else ""
     try:

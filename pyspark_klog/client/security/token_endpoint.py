@@ -76,7 +76,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(login: ClientCredentials) -> IssuedToken:
+def request_token(login: ClientCredentials) -> IssuedToken:
     """Ask the endpoint for a token, once.
 
     :raises EndpointFailed: naming the endpoint, with its error text

@@ -97,14 +97,14 @@ class TokenSource:
         return self._from_endpoint(login)
 
     def _from_endpoint(self, login: ClientCredentials) -> Token:
-        from pyspark_klog.client.security.token_endpoint import EndpointFailed, ask
+        from pyspark_klog.client.security.token_endpoint import EndpointFailed, request_token
 
         end_ms = self._now_ms() + login.retry_backoff_max_ms
         wait_ms = max(login.retry_backoff_ms, 1)
         while True:
             asked_ms = self._now_ms()
             try:
-                answer = ask(login)
+                answer = request_token(login)
                 break
             except EndpointFailed as error:
                 if not error.may_pass or self._now_ms() + wait_ms >= end_ms:

@@ -28,7 +28,7 @@ Choose = Callable[[str, "RecordBatch", int], Any]
 numpy array or a sequence; null leaves the row to the default partitioner (the key's hash)."""
 
 
-class Unplaced(NamedTuple):
+class RowsWithoutPartition(NamedTuple):
     """Rows of a topic that name no partition."""
 
     topic: str
@@ -37,7 +37,7 @@ class Unplaced(NamedTuple):
     sticky_partition: int
 
 
-Partitioner = Callable[[Unplaced], "Array"]
+Partitioner = Callable[[RowsWithoutPartition], "Array"]
 """Returns an Arrow array of int32, a partition for each row; null means the default partitioner."""
 
 
@@ -70,10 +70,10 @@ def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | Non
         return _uniform_sticky
     if built_in == "round robin":
         return RoundRobin()
-    return None if built_in == "default" else Own(name, _import(name))
+    return None if built_in == "default" else UserPartitioner(name, _import(name))
 
 
-def _uniform_sticky(given: Unplaced) -> "Array":
+def _uniform_sticky(given: RowsWithoutPartition) -> "Array":
     """Put all rows of a batch into the sticky partition, whatever their keys."""
     import pyarrow as pa
 
@@ -86,7 +86,7 @@ class RoundRobin:
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def __call__(self, given: Unplaced) -> "Array":
+    def __call__(self, given: RowsWithoutPartition) -> "Array":
         """The partitions of the rows, one after the other."""
         import numpy as np
         import pyarrow as pa
@@ -97,14 +97,14 @@ class RoundRobin:
         return pa.array((np.arange(first, end) % given.partition_count).astype(np.int32))
 
 
-class Own:
+class UserPartitioner:
     """Calls a user's function."""
 
     def __init__(self, name: str, function: Choose) -> None:
         self._name = name
         self._function = function
 
-    def __call__(self, given: Unplaced) -> "Array":
+    def __call__(self, given: RowsWithoutPartition) -> "Array":
         """The partitions that the function returns.
 
         :raises SettingError: if the function does not return a whole number for each row

@@ -105,7 +105,7 @@ _SHORTEST_FOR_TWO = 10
 """Names of at least this length may have two wrong letters, shorter names one."""
 
 
-def meant_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
+def find_similar_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
     """The setting among ``known`` that a name stands for; None if the meaning is unclear.
 
     Recognizes other clients' names, a side in front (``consumer.``), a missing end, words in
@@ -125,7 +125,7 @@ def meant_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
         return None
     side = _SIDES.match(plain)
     if side is not None:
-        return meant_setting(plain[side.end() :], known)
+        return find_similar_setting(plain[side.end() :], known)
     words = sorted(plain.split("."))
     for each in known:
         if sorted(each.split(".")) == words:
@@ -146,7 +146,7 @@ def ignored_text(name: str, given: Collection[str], prefix: str, note: str | Non
 
     ``given`` are the names of all settings, ``note`` is what the caller knows about the name.
     """
-    meant = meant_setting(name)
+    meant = find_similar_setting(name)
     if note:
         hint = f"; {note}"
     elif meant is not None and meant in given:
@@ -164,7 +164,7 @@ def refusal(name: str, given: Collection[str], protocol: str, prefix: str) -> st
     if name in (*_PASSWORDS, *_KERBEROS):
         has_login = uses_sasl(protocol) and any(login in given for login in _LOGINS)
         return None if has_login else _no_login(name, prefix)
-    meant = meant_setting(name)
+    meant = find_similar_setting(name)
     if meant is None or meant in given or SETTINGS[meant].effect is not Effect.APPLIED:
         return None
     secures = (meant.startswith("ssl.") and uses_tls(protocol)) or (
@@ -195,7 +195,7 @@ def _no_login(name: str, prefix: str) -> str:
 
 
 def _hint(name: str, prefix: str) -> str:
-    meant = meant_setting(name)
+    meant = find_similar_setting(name)
     if meant is not None:
         row = SETTINGS[meant]
         if row.effect is Effect.NONE:

@@ -26,20 +26,20 @@ def carry_out(
     first = manager.next_step()
     if first is None:
         return
-    trouble = client.retries.trouble(first.step.value, bound)
+    trouble = client.retries.failures_of(first.step.value, bound)
     looks = 0
     while (step := manager.next_step()) is not None:
         if isinstance(step, FindCoordinator):
             looks += 1
             if looks > _COORDINATORS:
-                client.doubt()
+                client.mark_doubtful()
         wait_ms = step.not_before_ms - client.now_ms()
         if wait_ms > 0:
             if step.not_before_ms >= deadline_ms:
                 raise TimedOut(f"{step.step.value} did not succeed in time: {step.last_error}")
-            client.pause(wait_ms)
+            client.sleep_ms(wait_ms)
         try:
-            with client.retries.of(trouble, lambda: deadline_ms):
+            with client.retries.attribute_to(trouble, lambda: deadline_ms):
                 reply = _ask(client, manager, step, deadline_ms)
         except TimedOut as error:
             manager.on_lost(step, error, client.now_ms())
@@ -47,17 +47,17 @@ def carry_out(
         except KlogError as error:
             if is_retriable(error):
                 manager.on_lost(step, error, client.now_ms())
-                client.retries.failed(trouble, error, deadline_ms)
+                client.retries.on_failure(trouble, error, deadline_ms)
             else:
                 manager.on_error(error)
         else:
             failures = step.failures
             manager.on_reply(step, reply, client.now_ms())
             if step.failures > failures:
-                client.retries.failed(trouble, ClientError(step.last_error), deadline_ms)
+                client.retries.on_failure(trouble, ClientError(step.last_error), deadline_ms)
         if manager.error is not None:
             raise manager.error
-    client.retries.passed(trouble)
+    client.retries.on_success(trouble)
 
 
 def _ask(
@@ -66,7 +66,7 @@ def _ask(
     if step.coordinator is None:
         link = client.link_to_any(deadline_ms)
     else:
-        link = client.links.to(manager.address_of(step.coordinator), deadline_ms)
+        link = client.links.link_to(manager.address_of(step.coordinator), deadline_ms)
     version = link.connection.version(step.response.api_key, *step.versions)
     call: Call[Response] = client.send(link, step.request, step.response, version)
     return client.wait(call, deadline_ms)

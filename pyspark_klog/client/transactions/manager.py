@@ -82,7 +82,7 @@ class TransactionManager:
         self._begun = _Begun.NO
         self._is_unused = True
         """Whether no transaction has used the current epoch yet."""
-        self._is_adopted = False
+        self._is_taken_over = False
         self._partitions: set[TopicPartition] = set()
 
     # --- the user's calls ------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class TransactionManager:
             self._steps.append(Initialize(self._owner, self._timeout_ms, NO_IDENTITY))
 
     def needs_new_epoch(self, version: int) -> bool:
-        """Whether `renew` has to be called before a transaction of this version begins.
+        """Whether `request_new_epoch` has to be called before a transaction of this version begins.
 
         From version 2 on each transaction has an epoch of its own: the first transaction of that
         version must not reuse the epoch of earlier transactions (KIP-890).
@@ -102,7 +102,7 @@ class TransactionManager:
         is_first = self.version < ADDS_IMPLICITLY <= version
         return self.state is TransactionalProducerState.READY and is_first and not self._is_unused
 
-    def renew(self) -> None:
+    def request_new_epoch(self) -> None:
         """Ask the coordinator for the producer's next epoch."""
         self._move(TransactionEvent.INITIALIZE)
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
@@ -115,10 +115,10 @@ class TransactionManager:
         self._is_unused = False
         self._partitions.clear()
 
-    def adopt(self, identity: Identity, version: int) -> None:
+    def take_over(self, identity: Identity, version: int) -> None:
         """Take over a transaction that another producer began and wrote, in order to end it."""
         self.state = TransactionalProducerState.IN_TRANSACTION
-        self._is_adopted = True
+        self._is_taken_over = True
         self.identity, self.version, self._begun = identity, version, _Begun.YES
 
     def write_to(self, partitions: Iterable[TopicPartition]) -> None:
@@ -221,28 +221,28 @@ class TransactionManager:
             found = Outcome.DONE  # the coordinator never heard of this transaction
         text = f"{step.step.value}{what}: {code.name}: {code.message}"
         if found is Outcome.DONE:
-            self._done(step, reply)
+            self._finish_step(step, reply)
         elif found in (Outcome.RETRY, Outcome.FIND):
-            self._again(step, text, now_ms, code=code, find=found is Outcome.FIND)
+            self._schedule_retry(step, text, now_ms, code=code, find=found is Outcome.FIND)
         elif found is Outcome.ABORT:
             self._fail(TransactionMustAbort(text, code, _ADVICE))
         elif found is Outcome.FENCED:
-            self._break(ProducerFenced(text, code, self._of_owner))
+            self._become_unusable(ProducerFenced(text, code, self._of_owner))
         else:
-            self._break(ProducerUnusable(text, code, self._of_owner))
+            self._become_unusable(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
         """Handle a step with an unknown result: find its coordinator again and repeat the step."""
-        self._again(step, f"{step.step.value}: {error}", now_ms, find=True)
+        self._schedule_retry(step, f"{step.step.value}: {error}", now_ms, find=True)
 
     def on_error(self, error: KlogError) -> None:
         """Handle an error of a step or a batch that a retry cannot cure."""
         code = error.code if isinstance(error, DeliveryFailed) else None
         found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
         if found is Outcome.FENCED:
-            self._break(ProducerFenced(str(error), code))
+            self._become_unusable(ProducerFenced(str(error), code))
         elif found is Outcome.FATAL or isinstance(error, _NOTHING_HELPS):
-            self._break(ProducerUnusable(str(error), code))
+            self._become_unusable(ProducerUnusable(str(error), code))
         else:
             self._fail(TransactionMustAbort(str(error), code, _ADVICE))
 
@@ -261,7 +261,7 @@ class TransactionManager:
         if self._begun is _Begun.NO:
             self._begun = _Begun.PERHAPS
 
-    def _done(self, step: PendingStep, reply: Any) -> None:
+    def _finish_step(self, step: PendingStep, reply: Any) -> None:
         assert self._steps[0] is step
         self._steps.popleft()
         if isinstance(step, FindCoordinator):
@@ -284,11 +284,11 @@ class TransactionManager:
         if identity != NO_IDENTITY:
             self.identity = identity
             self._is_unused = True
-        elif step.step is Step.ABORT and not self._is_adopted:
+        elif step.step is Step.ABORT and not self._is_taken_over:
             # The sequences of dropped batches are unknown; under a new epoch they begin at 0.
             self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
-    def _again(
+    def _schedule_retry(
         self,
         step: PendingStep,
         text: str,
@@ -308,14 +308,14 @@ class TransactionManager:
     def _fail(self, error: TransactionMustAbort) -> None:
         if after(self.state, TransactionEvent.FAIL) is None:
             # There is no transaction to abort, or its abort has failed.
-            self._break(ProducerUnusable(error.reason, error.code))
+            self._become_unusable(ProducerUnusable(error.reason, error.code))
             return
         self._move(TransactionEvent.FAIL)
         if self.error is None:
             self.error = error
         self._steps.clear()
 
-    def _break(self, error: ProducerUnusable) -> None:
+    def _become_unusable(self, error: ProducerUnusable) -> None:
         if self.state is not TransactionalProducerState.UNUSABLE:
             self._move(TransactionEvent.BREAK)
             self.error = error

@@ -90,7 +90,7 @@ class TransactionalProducer(Producer):
         self._features = max(self._features, transaction_version(self._client))
         version = self._features[1]
         if manager.needs_new_epoch(version):
-            manager.renew()
+            manager.request_new_epoch()
             self._carry_out()
         manager.begin(version)
         self._transaction = InTransaction(self.transactional_id, version)
@@ -194,7 +194,7 @@ def end_transaction(
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
     manager = TransactionManager(transaction.transactional_id, DEFAULT_TIMEOUT_MS, client.wait_ms)
-    manager.adopt(
+    manager.take_over(
         Identity(transaction.producer_id, transaction.producer_epoch), transaction.version
     )
     if commit:

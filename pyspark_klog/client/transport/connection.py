@@ -351,9 +351,9 @@ class Connection:
         call.reply = reply
         self._has_answered = True
         if call is self._exchange_call:
-            self._go_on_authenticating(reply)
+            self._continue_authentication(reply)
 
-    def _go_on_authenticating(self, reply: Response) -> None:
+    def _continue_authentication(self, reply: Response) -> None:
         """Handle one reply of the SASL exchange. Its requests share the time of one request."""
         exchange = self._exchange
         assert exchange is not None

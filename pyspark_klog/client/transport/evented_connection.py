@@ -59,7 +59,7 @@ class EventedSettings:
 
 
 @dataclass(slots=True, eq=False)
-class _Ask:
+class _PendingRequest:
     """A request, from `EventedConnection.send` to its callback."""
 
     number: int
@@ -81,7 +81,7 @@ class _Ask:
     def name(self) -> str:
         return self.reply_class.api_key.name
 
-    def answer(self) -> None:
+    def call_back(self) -> None:
         """Call the callback, exactly once, after the request was taken out of its queue."""
         call = self.call
         if self.error is not None or call is None:
@@ -123,9 +123,9 @@ class EventedConnection:
         self._last_error: KlogError | None = None
         self._connect_at_ms = 0
         self._next_number = 0
-        self._started: deque[_Ask] = deque()
+        self._started: deque[_PendingRequest] = deque()
         """Requests that were sent or have failed; each is older than all of `_waiting`."""
-        self._waiting: deque[_Ask] = deque()
+        self._waiting: deque[_PendingRequest] = deque()
         self._is_answering = False
         self._is_called_soon = False
         self._is_sent_soon = False
@@ -159,7 +159,9 @@ class EventedConnection:
         UnsupportedByBroker and errors of encoding leave the connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
-        ask = _Ask(self._next_number, build, reply_class, on_done, deadline_ms, (low, high))
+        ask = _PendingRequest(
+            self._next_number, build, reply_class, on_done, deadline_ms, (low, high)
+        )
         self._next_number += 1
         if self._closed is not None:
             ask.error = self._closed
@@ -185,10 +187,10 @@ class EventedConnection:
             self._timer.cancel()
             self._timer = None
         if not self._is_answering:
-            self._go_on()
+            self._run_turn()
 
     # --- turns -----------------------------------------------------------------------------------
-    def _go_on(self) -> None:
+    def _run_turn(self) -> None:
         """Call back for finished requests, then start queued ones. Every event ends here."""
         self._answer()
         self._start()
@@ -218,7 +220,7 @@ class EventedConnection:
                 ask = started.popleft()
                 if ask.call is not None and ask.call.reply is not None:
                     self._failures = 0
-                ask.answer()
+                ask.call_back()
         finally:
             self._is_answering = False
 
@@ -246,7 +248,7 @@ class EventedConnection:
 
     def _on_soon(self) -> None:
         self._is_called_soon = False
-        self._go_on()
+        self._run_turn()
 
     # --- the stream ------------------------------------------------------------------------------
     def _connect_if_due(self) -> None:
@@ -287,7 +289,7 @@ class EventedConnection:
                 self._lost(self._could_not_connect(error))
             else:
                 connection.connected(self._loop.now_ms())
-        self._go_on()
+        self._run_turn()
 
     def _receive(self, connection: Connection, stream: LoopStream) -> None:
         """Receive what has come, up to `RECEIVE_BYTES`."""
@@ -304,7 +306,7 @@ class EventedConnection:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._broke(connection, error)
+            self._on_stream_error(connection, error)
         if connection.error is not None:
             self._lost(connection.error)
 
@@ -316,7 +318,7 @@ class EventedConnection:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._broke(connection, error)
+            self._on_stream_error(connection, error)
         if connection.error is not None:
             self._lost(connection.error)
             return
@@ -325,7 +327,7 @@ class EventedConnection:
             self._interest = wanted
             self._loop.modify(stream.fileno(), wanted)
 
-    def _broke(self, connection: Connection, error: OSError) -> None:
+    def _on_stream_error(self, connection: Connection, error: OSError) -> None:
         if (
             isinstance(error, ConnectionResetError)
             and connection.state is ClientConnectionState.NEGOTIATING
@@ -381,7 +383,7 @@ class EventedConnection:
             self._lost(overdue)
         elif overdue is not None:
             self._end(overdue)
-        self._go_on()
+        self._run_turn()
         self._wake_for_the_next()
 
     def _wake_for_the_next(self) -> None:

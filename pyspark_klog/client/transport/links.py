@@ -96,7 +96,7 @@ class Links:
         self._links.clear()
         self._selector.close()
 
-    def to(self, address: Address, deadline_ms: int) -> Link:
+    def link_to(self, address: Address, deadline_ms: int) -> Link:
         """A ready connection to an address, opened if needed.
 
         :raises ClientError: if it can't be made before the deadline
@@ -134,7 +134,7 @@ class Links:
         link.last_used_ms = self._now_ms()
         return link
 
-    def to_any(
+    def link_to_any(
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> Link:
         """A ready connection to any broker: an open one, one of ``known``, a bootstrap server; to
@@ -146,7 +146,7 @@ class Links:
         for link in list(self._links.values()):
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
-                continue  # `to` authenticates it again, if it is chosen below
+                continue  # `link_to` authenticates it again, if chosen below
             if connection.state is ClientConnectionState.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
@@ -157,7 +157,7 @@ class Links:
             addresses, key=lambda each: (each in self._failures, each == doubted)
         ):
             try:
-                return self.to(address, deadline_ms)
+                return self.link_to(address, deadline_ms)
             except KlogError as error:
                 if not is_retriable(error):
                     raise

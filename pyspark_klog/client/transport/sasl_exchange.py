@@ -29,7 +29,7 @@ class Mechanism(Protocol):
         """The mechanism's name in Kafka, as in sasl.mechanism."""
 
     @property
-    def who(self) -> str:
+    def username(self) -> str:
         """The user's name, for messages; empty if the mechanism has none."""
 
     def initial(self) -> bytes:
@@ -101,8 +101,8 @@ class SaslExchange:
     def _refused(self, code: ErrorCode, text: str) -> Exception:
         if code.retriable:
             return broker_error(code, f"SASL authentication with {self.peer}")
-        name, who = self.mechanism.name, self.mechanism.who
-        given = f"{name} for user {who!r}" if who else name
+        name, user = self.mechanism.name, self.mechanism.username
+        given = f"{name} for user {user!r}" if user else name
         reason = one_line(self.mechanism.explain(text)) or code.message
-        check = "user and password in sasl.jaas.config" if who else "where the token comes from"
+        check = "user and password in sasl.jaas.config" if user else "where the token comes from"
         return AuthenticationFailed(f"{self.peer} refused SASL {given}: {reason}; check {check}")

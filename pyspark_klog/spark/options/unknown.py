@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 
-from pyspark_klog.client.settings.unknown_settings import meant_setting
+from pyspark_klog.client.settings.unknown_settings import find_similar_setting
 from pyspark_klog.spark.options.rows import BY_KEY, REFUSED_BY_SINK, REFUSED_BY_SOURCE, SPARKS_OWN
 
 _OPTIONS_BY_JOB = {
@@ -29,7 +29,7 @@ def note_on_unknown(name: str, prefix: str) -> str | None:
         return f"option {BY_KEY[name].name} is written without {prefix} before it"
     if name in SPARKS_OWN:
         return f"Spark's option {name} is written without {prefix} before it"
-    meant = meant_setting(name)
+    meant = find_similar_setting(name)
     if meant is not None:
         return REFUSED_BY_SOURCE.get(meant, REFUSED_BY_SINK.get(meant))
     near = meant_option(name, _NEAR)

@@ -37,7 +37,7 @@ class Discovery:
         self._options = options
         pattern = options.topic_pattern
         self._pattern = None if pattern is None else compile_java(pattern)
-        self._trouble = client.retries.trouble(
+        self._trouble = client.retries.failures_of(
             "asking for topics and offsets", "default.api.timeout.ms, fetchOffset.numRetries times"
         )
 
@@ -68,8 +68,8 @@ class Discovery:
             if number == self._options.offset_attempts or not self._lacks(found, known):
                 return found
             _log.info("attempt=%d some of the partitions are missing", number)
-            self._client.doubt()
-            self._client.pause(self._options.offset_retry_interval_ms)
+            self._client.mark_doubtful()
+            self._client.sleep_ms(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
     def _lacks(
@@ -97,8 +97,8 @@ class Discovery:
             if not found or number == self._options.offset_attempts:
                 return found
             _log.info("attempt=%d topics=%s have other ids", number, sorted(found))
-            self._client.doubt()
-            self._client.pause(self._options.offset_retry_interval_ms)
+            self._client.mark_doubtful()
+            self._client.sleep_ms(self._options.offset_retry_interval_ms)
             self._attempts(self._refresh)
         raise AssertionError("there is at least one attempt")
 
@@ -210,17 +210,17 @@ class Discovery:
         until_ms += attempts * self._options.client.number("default.api.timeout.ms")
         for number in range(1, attempts + 1):
             try:
-                with client.retries.of(self._trouble, lambda: until_ms):
+                with client.retries.attribute_to(self._trouble, lambda: until_ms):
                     found = attempt()
-                client.retries.passed(self._trouble)
+                client.retries.on_success(self._trouble)
                 return found
             except KlogError as error:
                 may_come = isinstance(error, passing) or is_retriable(error)
                 if not may_come or number == attempts:
                     raise
                 _log.info("attempt=%d failed: %s", number, error)
-                client.retries.failed(self._trouble, error, until_ms)
-            client.pause(interval_ms)
+                client.retries.on_failure(self._trouble, error, until_ms)
+            client.sleep_ms(interval_ms)
         raise AssertionError("there is at least one attempt")
 
     # --- offsets ---------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ class Discovery:
                 return found
             _log.info("attempt=%d partition=%s ends before a known offset", number, behind[0])
             for topic in {partition.topic for partition in behind}:
-                self._client.forget(topic)
-            self._client.doubt()
-            self._client.pause(self._options.offset_retry_interval_ms)
+                self._client.forget_topic(topic)
+            self._client.mark_doubtful()
+            self._client.sleep_ms(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:

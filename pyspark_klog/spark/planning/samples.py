@@ -58,13 +58,13 @@ def take_samples(
         try:
             calls[partition] = _request(client, partition, offset, size_bytes, deadline_ms)
         except KlogError:
-            client.forget(partition.topic)
+            client.forget_topic(partition.topic)
     found: dict[TopicPartition, Sample] = {}
     for partition, call in calls.items():
         try:
             data = _records(client.wait(call, deadline_ms))
         except KlogError:
-            client.forget(partition.topic)
+            client.forget_topic(partition.topic)
             continue
         sample = measure(data, positions[partition])
         if sample is not None:

@@ -17,7 +17,7 @@ from pyspark_klog.ids import TopicPartition
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
 
-    from pyspark_klog.client.producer.batches import SetAside
+    from pyspark_klog.client.producer.batches import RefusedRecord
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows
     from pyspark_klog.records.record import Record
@@ -100,13 +100,14 @@ class DeadLetters:
         self._max = options.dead_letter_max
         self._batch_bytes = options.client.number("batch.size")
         self._ids = ids
-        self._waiting: list[SetAside] = []
+        self._waiting: list[RefusedRecord] = []
         self._sticky = 0
         self.counts: Counter[str] = Counter()
         """The number of letters by reason."""
 
-    def receive(self, record: "SetAside") -> None:
-        """Keep a record that its topic refused until `write_waiting`; for `Producer.set_aside`.
+    def receive(self, record: "RefusedRecord") -> None:
+        """Keep a record that its topic refused until `write_waiting`; for
+        `Producer.on_refused_record`.
 
         :raises DeadLettersFailed: if the record is a letter itself
         """

@@ -78,7 +78,7 @@ class SinkRows:
     # --- steps, for callers with a producer ------------------------------------------------------
     def begin(self, producer: "Producer") -> None:
         """Prepare a producer for rows: direct refused rows to the dead letters, or let it fail."""
-        producer.set_aside(None if self._letters is None else self._letters.receive)
+        producer.on_refused_record(None if self._letters is None else self._letters.receive)
 
     def add(self, producer: "Producer", batch: "RecordBatch") -> None:
         """Write rows through the producer, without waiting for their acknowledgement."""

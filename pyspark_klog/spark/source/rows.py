@@ -141,7 +141,7 @@ class RangeReader:
 
     def _on_lost(self, lost: "OffsetsLost") -> None:
         text, how = str(lost), HOW_TO_GO_ON
-        if lost.made_again:
+        if lost.is_recreated:
             how = f"run a batch again, and {NEW_CHECKPOINT}"
         elif lost.stable_end is not None:
             from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT, open_transactions

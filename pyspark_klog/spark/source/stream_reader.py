@@ -192,7 +192,7 @@ if HAS_LIMITS:
                 assert self._client is not None
                 idle_ms = self._client.now_ms() - self._idle_since_ms
                 if idle_ms < self._options.idle_wait_ms:
-                    self._client.pause(self._options.idle_wait_ms - idle_ms)
+                    self._client.sleep_ms(self._options.idle_wait_ms - idle_ms)
 
         def _note_if_idle(self, idle: bool) -> None:
             assert self._client is not None

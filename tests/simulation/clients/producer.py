@@ -177,7 +177,7 @@ class Producer(Client):
         core, now_ms = self._core, self.world.now_ms
         low, high = self._versions()
         while self.in_flight < (5 if self._idempotent else 1):
-            batches = core.take(self._ready(now_ms), now_ms)
+            batches = core.take_batches(self._ready(now_ms), now_ms)
             if not batches:
                 return
             request = self._new_request()
@@ -262,7 +262,7 @@ class Producer(Client):
                 self._core.written(batch, row.base_offset)
                 self._acknowledged(batch.partition, row.base_offset, numbers)
             elif verdict is Verdict.NEW_IDENTITY:
-                self._core.begin_anew(batch)
+                self._core.retry_with_new_identity(batch)
             elif verdict is Verdict.RETRY:
                 self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
             else:

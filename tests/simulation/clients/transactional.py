@@ -175,7 +175,7 @@ class TransactionalProducer(Producer):
             yield from self.sleep(world.between(0, self._timeout_ms + 3_000))
         for _ in range(world.between(1, 2)):
             self._manager = self._new_manager()
-            self._manager.adopt(identity, version)
+            self._manager.take_over(identity, version)
             if is_commit:
                 self._manager.commit()
             else:

@@ -45,7 +45,7 @@ def seen_by(broker: Broker) -> Sight | None:
     try:
         with BlockingClient(settings) as client:
             link = client.link_to_any(client.deadline())
-            reply = client.ask(link, MetadataResponse, lambda _: MetadataRequest(topics=None))
+            reply = client.call(link, MetadataResponse, lambda _: MetadataRequest(topics=None))
     except (KlogError, OSError):
         return None
     view = ClusterView.of(reply)

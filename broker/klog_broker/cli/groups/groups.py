@@ -35,7 +35,7 @@ from pyspark_klog.client.admin.groups import (
     list_groups,
 )
 from pyspark_klog.client.admin.sink_listing import find_sinks
-from pyspark_klog.client.admin.sinks import SinkGroup
+from pyspark_klog.client.admin.sink_progress import SinkGroup
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.coordinators import Coordinator
 from pyspark_klog.client.errors import broker_error

@@ -26,7 +26,7 @@ from klog_broker.cli.groups.offset_strategies import (
 )
 from pyspark_klog.client.admin.group_members import describe_group
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
-from pyspark_klog.client.admin.sinks import parse
+from pyspark_klog.client.admin.sink_progress import parse_sink_id
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -155,7 +155,7 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
 
     :raises KlogError: if it has members or belongs to an exactly-once sink
     """
-    if parse(group_id) is not None:
+    if parse_sink_id(group_id) is not None:
         raise KlogError(
             f"group {group_id} stores the progress of an exactly-once sink: its offsets are not "
             "positions (klog sinks describe shows them)"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from klog_broker.cli.common.tables import print_table
-from pyspark_klog.client.admin.sinks import SinkGroup
+from pyspark_klog.client.admin.sink_progress import SinkGroup
 
 
 def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
@@ -33,7 +33,7 @@ def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
             "batch": mark.batch_id,
             "run": mark.run_id,
             "written_ms": mark.time_ms,
-            "past_runs": list(mark.past),
+            "past_runs": list(mark.earlier_run_ids),
         }
         for group in groups
         for partition, mark in group.marks.items()

@@ -16,7 +16,7 @@ from klog_broker.cli.common.tables import print_table
 from klog_broker.cli.groups.sink_rows import print_sink_groups, shown_time, sink_fields
 from pyspark_klog.client.admin.groups import delete_group, list_groups
 from pyspark_klog.client.admin.sink_listing import find_sinks
-from pyspark_klog.client.admin.sinks import ProgressRow, SinkGroup, SinkId
+from pyspark_klog.client.admin.sink_progress import ProgressRow, SinkGroup, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 

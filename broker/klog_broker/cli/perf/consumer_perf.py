@@ -6,7 +6,7 @@ from klog_broker.cli.perf.figures import Flow
 from klog_broker.cli.perf.producer_perf import PRINT_EVERY_S, PrintFigures
 from pyspark_klog.client.clock import monotonic_s
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.follower import ContinuousReader, Fetched, OutOfRange
+from pyspark_klog.client.consumer.continuous_reader import ContinuousReader, Fetched, OutOfRange
 from pyspark_klog.client.consumer.offsets import EARLIEST, list_offsets
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.record_sets import entries
@@ -32,7 +32,7 @@ def measure_reading(
         client,
         {partition: at.offset for partition, at in positions.items()},
         trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),
-        go_on=_at_the_beginning,
+        on_out_of_range=_at_the_beginning,
     )
     try:
         while total.records < most_records:

@@ -115,4 +115,4 @@ def measure_writing(
 def _wait(client: BlockingClient, producer: Producer, until_s: float) -> None:
     wait_ms = int((until_s - monotonic_s()) * 1_000)
     if wait_ms > 0:
-        producer.attend(client.now_ms() + wait_ms)
+        producer.handle_responses_until(client.now_ms() + wait_ms)

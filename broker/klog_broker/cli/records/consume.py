@@ -15,8 +15,8 @@ from klog_broker.cli.records.record_output import FIELDS, RecordFormat
 from klog_broker.cli.records.record_reader import Columns, RecordReader
 from klog_broker.cli.records.start_offsets import GroupPositions, StartPosition
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.follower import ContinuousReader, OutOfRange
-from pyspark_klog.client.consumer.lost_offsets import may_pass
+from pyspark_klog.client.consumer.continuous_reader import ContinuousReader, OutOfRange
+from pyspark_klog.client.consumer.lost_offsets import is_passing_error
 from pyspark_klog.client.consumer.offsets import EARLIEST
 from pyspark_klog.client.errors import TimedOut
 from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
@@ -196,8 +196,8 @@ class Printer:
             client,
             positions,
             trouble_timeout_ms=client.settings.number("default.api.timeout.ms"),
-            go_on=_go_on,
-            in_trouble=self._in_trouble,
+            on_out_of_range=_on_out_of_range,
+            on_trouble=self._on_trouble,
         )
         self._out = _buffered_stdout()
 
@@ -227,7 +227,7 @@ class Printer:
         records since."""
         if self._idle_ms is None or now_ms < quiet_since_ms + self._idle_ms:
             return False
-        return self._follower.has_heard_of_all_since(quiet_since_ms)
+        return self._follower.has_responses_from_all_since(quiet_since_ms)
 
     def _print_next(self, until_ms: int) -> bool:
         """Print what arrives until ``until_ms``. Return whether anything came, even without visible
@@ -269,11 +269,11 @@ class Printer:
         try:
             self.commit()
         except KlogError as error:
-            if not (isinstance(error, TimedOut) or may_pass(error)):
+            if not (isinstance(error, TimedOut) or is_passing_error(error)):
                 raise
             self._tell_of(error)
 
-    def _in_trouble(self, trouble: TimedOut) -> None:
+    def _on_trouble(self, trouble: TimedOut) -> None:
         if self._idle_ms is not None:
             raise trouble
         self._tell_of(trouble)
@@ -292,7 +292,7 @@ def _buffered_stdout() -> BinaryIO:
     return io.BufferedWriter(out) if isinstance(out, io.RawIOBase) else out
 
 
-def _go_on(lost: OutOfRange) -> int:
+def _on_out_of_range(lost: OutOfRange) -> int:
     there = lost.earliest if lost.offset < lost.earliest else lost.latest
     click.echo(
         f"klog: offset {lost.offset} of {lost.partition} is out of range: the log has offsets "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pyspark_klog.client.consumer.follower import Fetched
+from pyspark_klog.client.consumer.continuous_reader import Fetched
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.legacy import LegacyView

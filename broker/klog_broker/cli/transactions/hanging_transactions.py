@@ -20,11 +20,11 @@ from pyspark_klog.client.admin.hanging_transactions import (
     PartitionTransaction,
     abort_in_partition,
     active_producers,
-    hanging,
-    open_before,
+    find_hanging_transactions,
+    find_idle_transactions,
 )
-from pyspark_klog.client.admin.transaction_descriptions import describe
-from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.admin.transaction_descriptions import describe_transaction
+from pyspark_klog.client.admin.transaction_listing import fence_producers
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.errors import KlogError
@@ -74,9 +74,9 @@ def find_hanging(
                 found, errors = active_producers(client, some)
                 refused += map(str, errors.values())
                 for partition, producers in sorted(found.items()):
-                    suspects += open_before(producers, partition, before_ms)
+                    suspects += find_idle_transactions(producers, partition, before_ms)
                 advance(len(some))
-        hang = hanging(client, suspects)
+        hang = find_hanging_transactions(client, suspects)
     if asking.as_json:
         print_json([{**each.partition._asdict(), **each.producer._asdict()} for each in hang])
     else:
@@ -129,8 +129,10 @@ def abort(
                 "TRANSACTIONAL_ID: expected no other options with it, such as --topic"
             )
         with asking.client() as client:
-            state = describe(client, transactional_id)
-            fence(client, transactional_id, transaction_timeout_ms=max(state.timeout_ms, 1))
+            state = describe_transaction(client, transactional_id)
+            fence_producers(
+                client, transactional_id, transaction_timeout_ms=max(state.timeout_ms, 1)
+            )
         say(asking.as_json, "aborted", [transactional_id])
         return
     has_all = None not in by_producer and start_offset is None

@@ -16,8 +16,8 @@ from klog_broker.cli.common.tables import NOTHING, Row, print_table
 from klog_broker.cli.groups.sink_rows import shown_time
 from klog_broker.cli.transactions.hanging_transactions import abort, find_hanging
 from pyspark_klog.client.admin.hanging_transactions import active_producers
-from pyspark_klog.client.admin.transaction_descriptions import Described
-from pyspark_klog.client.admin.transaction_descriptions import describe as describe_id
+from pyspark_klog.client.admin.transaction_descriptions import TransactionDescription
+from pyspark_klog.client.admin.transaction_descriptions import describe_transaction as describe_id
 from pyspark_klog.client.admin.transaction_listing import TransactionFilter, list_transactions
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.errors import KlogError
@@ -121,7 +121,7 @@ def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
         raise KlogError("\n".join(str(error) for _, error in sorted(refused.items())))
 
 
-def _told(transactional_id: str, state: Described) -> dict[str, object]:
+def _told(transactional_id: str, state: TransactionDescription) -> dict[str, object]:
     partitions = [{"topic": t, "partition": number} for t, number in sorted(state.partitions)]
     return {
         "transactional_id": transactional_id,

@@ -1,6 +1,6 @@
 """The exactly-once sink: a task's rows and its progress row become visible together, only once.
 
 May import: client, records; of spark: options, workers, errors, and the sink's rows.
-Start reading at client/admin/sinks.py (the ids and positions on brokers) and progress.py, then
-decisions.py (the tables), then task.py (a task's side) and commit.py (the driver's side).
+Start reading at client/admin/sink_progress.py (the ids and positions on brokers) and progress.py,
+then decisions.py (the tables), then task.py (a task's side) and commit.py (the driver's side).
 """

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark_klog.client import clock
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
-from pyspark_klog.client.admin.transaction_listing import fence
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
+from pyspark_klog.client.admin.transaction_listing import fence_producers
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ClientError, ProducerUnusable
 from pyspark_klog.client.settings.client_settings import ClientSettings
@@ -27,7 +27,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     needs_retention,
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
+from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse_sink_id
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.sink_groups import SinkGroups
 from pyspark_klog.spark.workers.clients import client_for
@@ -147,7 +147,7 @@ def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchRe
 
 
 def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
-    found = parse(task.transactional_id)
+    found = parse_sink_id(task.transactional_id)
     if found is None or found[1] is None:
         raise ExactlyOnceRefused(f"a task has transactional id {task.transactional_id!r}")
     return found[0], found[1]
@@ -199,7 +199,7 @@ def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[i
 
 def _fence(client: BlockingClient, sink: SinkId, index: int) -> None:
     timeout_ms = client.settings.number("transaction.timeout.ms")
-    fence(client, sink.task(index), transaction_timeout_ms=timeout_ms)
+    fence_producers(client, sink.task(index), transaction_timeout_ms=timeout_ms)
 
 
 def _end(

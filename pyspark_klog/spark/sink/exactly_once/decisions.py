@@ -8,7 +8,7 @@ exists once the task has the transactional id, since an older attempt may have c
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 
 
 class Writing(NamedTuple):
@@ -118,7 +118,7 @@ def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
     """
     if mark is None or row.run_id == now.run_id:
         return None
-    if now.run_id not in (mark.run_id, *mark.past):
+    if now.run_id not in (mark.run_id, *mark.earlier_run_ids):
         return None
     return (
         f"task {now.task} of micro-batch {row.batch_id} was written by run {row.run_id} of the "

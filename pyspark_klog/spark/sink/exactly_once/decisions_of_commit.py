@@ -23,7 +23,7 @@ because each task of the newer run has fenced its predecessor, and task 0 is in 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_klog.client.admin.sinks import ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _new_mark(batch: MicroBatchResults, seen: Seen) -> RunMark | None:
         return None
     is_again = last is not None and last.batch_id == batch.batch_id
     time_ms = last.time_ms if last is not None and is_again else seen.now_ms
-    return RunMark.after(last, batch.batch_id, batch.run_id, time_ms)
+    return RunMark.next_mark(last, batch.batch_id, batch.run_id, time_ms)
 
 
 # --- the rows of the table -----------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _other_run(batch: MicroBatchResults, seen: Seen) -> str | None:
     mark = seen.mark
     if mark is None:
         return None
-    if batch.run_id in mark.past:
+    if batch.run_id in mark.earlier_run_ids:
         return (
             f"run {mark.run_id} has taken the query over at micro-batch {mark.batch_id} while this "
             f"run, {batch.run_id}, was at work: {_TWO_RUNS}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_klog.client.admin.sinks import ProgressRow
+from pyspark_klog.client.admin.sink_progress import ProgressRow
 
 if TYPE_CHECKING:
     from pyspark_klog.client.transactions.producer import OpenTransaction

@@ -10,16 +10,16 @@ from pyspark_klog.client.admin.groups import (
     delete_group,
     list_group_ids,
 )
-from pyspark_klog.client.admin.sinks import ForeignProgress, ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.client.admin.topics import Admin
-from pyspark_klog.client.admin.transaction_descriptions import describe
+from pyspark_klog.client.admin.transaction_descriptions import describe_transaction
 from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import UnsupportedByBroker
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
+from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse_sink_id
 
 _YEAR_MS = 365 * 86_400_000
 MARK_KEPT_MS = 10 * _YEAR_MS
@@ -73,7 +73,7 @@ class SinkGroups:
         """Whether a task's transaction is open, according to its coordinator. While there is no
         coordinator, this call waits, and no broker lists the transaction."""
         try:
-            return describe(self._client, self._sink.task(index)).state == ONGOING
+            return describe_transaction(self._client, self._sink.task(index)).state == ONGOING
         except BrokerError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
@@ -135,5 +135,5 @@ class SinkGroups:
                     raise
 
     def _index(self, group_id: str) -> int | None:
-        found = parse(group_id)
+        found = parse_sink_id(group_id)
         return found[1] if found is not None and found[0] == self._sink else None

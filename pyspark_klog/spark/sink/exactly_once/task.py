@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_klog.client.admin.open_transactions import open_since
-from pyspark_klog.client.admin.sinks import ProgressRow
-from pyspark_klog.client.admin.transaction_descriptions import Described, describe
+from pyspark_klog.client.admin.open_transactions import find_open_transactions
+from pyspark_klog.client.admin.sink_progress import ProgressRow
+from pyspark_klog.client.admin.transaction_descriptions import (
+    TransactionDescription,
+    describe_transaction,
+)
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import (
     ClientError,
@@ -63,7 +66,7 @@ _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
 """The patience with an attempt that has nothing left to write: Spark ends the copies of a task once
 one attempt has succeeded."""
-_NEW = Described("Empty", frozenset())
+_NEW = TransactionDescription("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
 """An attempt takes an id only if it has rows to write, so an attempt that has written nothing for
@@ -207,7 +210,7 @@ class _Attempt:
             if left_ms <= 0:
                 break
             looks += 1
-            self._client.pause(min(self._client.wait_ms(looks), left_ms))
+            self._client.sleep_ms(min(self._client.wait_ms(looks), left_ms))
         return looks > 0
 
     def _version(self) -> int:
@@ -255,7 +258,7 @@ class _Attempt:
         if topic is None:
             return
         try:
-            found = open_since(self._client, *self._producer.identity, topic)
+            found = find_open_transactions(self._client, *self._producer.identity, topic)
         except UnsupportedByBroker:
             return
         except BrokerError as error:
@@ -397,12 +400,12 @@ class _Attempt:
             if left_ms <= 0:
                 return None
             looks += 1
-            client.pause(min(client.wait_ms(looks), left_ms))
+            client.sleep_ms(min(client.wait_ms(looks), left_ms))
 
-    def _described(self) -> Described | None:
+    def _described(self) -> TransactionDescription | None:
         """The state of the transactional id; None if brokers do not return it."""
         try:
-            return describe(self._client, self._task.transactional_id)
+            return describe_transaction(self._client, self._task.transactional_id)
         except BrokerError as error:
             return _NEW if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND else None
         except ClientError:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pyspark_klog.client.admin.groups import committed_offsets
-from pyspark_klog.client.admin.sinks import ForeignProgress, ProgressRow, RunMark
+from pyspark_klog.client.admin.sink_progress import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.attempt import Task

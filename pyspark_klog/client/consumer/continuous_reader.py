@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.lost_offsets import may_pass
+from pyspark_klog.client.consumer.lost_offsets import is_passing_error
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
 from pyspark_klog.client.errors import (
     LeaderUnknown,
@@ -64,7 +64,7 @@ class OutOfRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PartitionState:
     """The position of a partition, and the state of its requests and retries."""
 
     position: int
@@ -73,21 +73,21 @@ class _Reading:
     absences: int = 0
     not_before_ms: int = 0
     failing_since_ms: int | None = None
-    heard_ms: int | None = None
+    last_response_ms: int | None = None
     """When the partition's leader last answered without an error."""
 
 
-def _give_up(trouble: TimedOut) -> None:
+def _raise_trouble(trouble: TimedOut) -> None:
     raise trouble
 
 
 class ContinuousReader:
     """Reads partitions continuously, from the given offsets on.
 
-    ``go_on`` is called when an offset is out of range: it returns the offset to go on at, or
-    raises. ``in_trouble`` is called each time that a partition has failed for another
+    ``on_out_of_range`` is called when an offset is out of range: it returns the offset to go on at,
+    or raises. ``on_trouble`` is called each time that a partition has failed for another
     ``trouble_timeout_ms``: it gets the error, and raises it by default, which ends the reading. If
-    ``in_trouble`` returns, the partition is requested again.
+    ``on_trouble`` returns, the partition is requested again.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class ContinuousReader:
         positions: Mapping[TopicPartition, int],
         *,
         trouble_timeout_ms: int,
-        go_on: Callable[[OutOfRange], int],
-        in_trouble: Callable[[TimedOut], None] = _give_up,
+        on_out_of_range: Callable[[OutOfRange], int],
+        on_trouble: Callable[[TimedOut], None] = _raise_trouble,
     ) -> None:
         settings = client.settings
         self._client = client
-        self._readings = {each: _Reading(offset) for each, offset in positions.items()}
+        self._partitions = {each: _PartitionState(offset) for each, offset in positions.items()}
         self._trouble_timeout_ms = trouble_timeout_ms
-        self._go_on = go_on
-        self._in_trouble = in_trouble
+        self._on_out_of_range = on_out_of_range
+        self._on_trouble = on_trouble
         self._read_committed = settings["isolation.level"] == "read_committed"
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
@@ -118,42 +118,42 @@ class ContinuousReader:
         """The next records; an empty list if none came until ``until_ms`` of the client's clock.
 
         :raises TopicMissing: if a partition does not exist any more
-        :raises TimedOut: if ``in_trouble`` raises it, after a partition's trouble_timeout_ms
+        :raises TimedOut: if ``on_trouble`` raises it, after a partition's trouble_timeout_ms
         :raises BrokerError: for an error that a retry cannot cure
         """
         while True:
-            self._ask()
-            found = self._take()
+            self._send_requests()
+            found = self._take_responses()
             now_ms = self._client.now_ms()
             if found:
-                self._ask()
+                self._send_requests()
                 return found
             if now_ms >= until_ms:
                 return []
             self._wait(now_ms, until_ms)
 
-    def has_heard_of_all_since(self, time_ms: int) -> bool:
+    def has_responses_from_all_since(self, time_ms: int) -> bool:
         """Whether each partition's leader has answered since ``time_ms``, even without records."""
         return all(
-            each.heard_ms is not None and each.heard_ms >= time_ms
-            for each in self._readings.values()
+            each.last_response_ms is not None and each.last_response_ms >= time_ms
+            for each in self._partitions.values()
         )
 
     def _wait(self, now_ms: int, until_ms: int) -> None:
         """Wait until a reply came, or a partition may be requested again."""
-        waiting = [each for each in self._readings.values() if not each.is_asked]
+        waiting = [each for each in self._partitions.values() if not each.is_asked]
         next_ms = min((each.not_before_ms for each in waiting), default=until_ms)
         deadline_ms = max(min(next_ms, until_ms), now_ms + 1)
         if self._calls:
             self._client.links.poll(deadline_ms)
         else:
-            self._client.pause(deadline_ms - now_ms)
+            self._client.sleep_ms(deadline_ms - now_ms)
 
     # --- requests --------------------------------------------------------------------------------
-    def _ask(self) -> None:
+    def _send_requests(self) -> None:
         now_ms = self._client.now_ms()
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for partition, reading in list(self._readings.items()):
+        for partition, reading in list(self._partitions.items()):
             if reading.is_asked or reading.not_before_ms > now_ms:
                 continue
             try:
@@ -170,7 +170,7 @@ class ContinuousReader:
                 self._failed(partitions, error)
                 continue
             for partition in partitions:
-                self._readings[partition].is_asked = True
+                self._partitions[partition].is_asked = True
 
     def _send(self, leader: int, partitions: list[TopicPartition]) -> Call[FetchResponse]:
         client = self._client
@@ -193,7 +193,7 @@ class ContinuousReader:
                 FetchPartition(
                     partition=partition.partition,
                     current_leader_epoch=info.leader_epoch,
-                    fetch_offset=self._readings[partition].position,
+                    fetch_offset=self._partitions[partition].position,
                     partition_max_bytes=self._partition_bytes,
                 )
             )
@@ -207,14 +207,14 @@ class ContinuousReader:
         return client.send(link, request, FetchResponse, version, timeout_ms=self._max_wait_ms)
 
     # --- responses -------------------------------------------------------------------------------
-    def _take(self) -> list[Fetched]:
+    def _take_responses(self) -> list[Fetched]:
         found: list[Fetched] = []
         for leader, (call, partitions) in list(self._calls.items()):
             if not call.is_done:
                 continue
             del self._calls[leader]
             for partition in partitions:
-                self._readings[partition].is_asked = False
+                self._partitions[partition].is_asked = False
             try:
                 reply = call.result()
                 code = error_code(reply.error_code)
@@ -246,18 +246,18 @@ class ContinuousReader:
             elif code is not ErrorCode.NONE:
                 self._failed([partition], broker_error(code, f"fetch from {partition}"))
             else:
-                reading = self._readings[partition]
+                reading = self._partitions[partition]
                 reading.failures = reading.absences = 0
                 reading.failing_since_ms = None
-                reading.heard_ms = self._client.now_ms()
+                reading.last_response_ms = self._client.now_ms()
                 if row.records:
                     yield self._fetched(partition, row)
 
     def _fetched(self, partition: TopicPartition, row: PartitionData) -> Fetched:
         assert isinstance(row.records, bytes | memoryview)
         # Ask for this partition last next time: a full reply then leaves out others less often.
-        reading = self._readings.pop(partition)
-        self._readings[partition] = reading
+        reading = self._partitions.pop(partition)
+        self._partitions[partition] = reading
         start, data = reading.position, memoryview(row.records)
         next_offset = offset_after(data)
         if next_offset is None:
@@ -276,10 +276,10 @@ class ContinuousReader:
 
     # --- failures --------------------------------------------------------------------------------
     def _out_of_range(self, partition: TopicPartition) -> None:
-        reading = self._readings[partition]
+        reading = self._partitions[partition]
         # A leader that was replaced and does not know it lacks records that its successor has.
-        self._client.forget(partition.topic)
-        self._client.doubt()
+        self._client.forget_topic(partition.topic)
+        self._client.mark_doubtful()
         try:
             earliest, latest = (
                 list_offsets(self._client, {partition: end}, read_committed=self._read_committed)[
@@ -296,16 +296,16 @@ class ContinuousReader:
             self._failed([partition], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, text))
             return
         lost = OutOfRange(partition, reading.position, earliest, latest)
-        reading.position = self._go_on(lost)
+        reading.position = self._on_out_of_range(lost)
 
     def _failed(self, partitions: Iterable[TopicPartition], error: KlogError) -> None:
         """Schedule a retry, unless a retry cannot help or retries have failed for too long."""
-        if not (isinstance(error, TimedOut) or may_pass(error)):
+        if not (isinstance(error, TimedOut) or is_passing_error(error)):
             raise error
         client = self._client
         now_ms = client.now_ms()
         for partition in partitions:
-            reading = self._readings[partition]
+            reading = self._partitions[partition]
             reading.failures += 1
             is_absent = isinstance(error, LeaderUnknown) and not client.view.has_partition(
                 partition
@@ -313,7 +313,7 @@ class ContinuousReader:
             reading.absences = reading.absences + 1 if is_absent else 0
             if is_absent:
                 # A broker that has just started may not have received any topic's metadata.
-                client.doubt()
+                client.mark_doubtful()
             if reading.absences >= _GONE_AFTER:
                 raise TopicMissing(
                     f"{partition} is gone: it, or its topic, does not exist any more"
@@ -326,7 +326,7 @@ class ContinuousReader:
                     f"{self._trouble_timeout_ms} ms: {error}"
                 )
                 trouble.__cause__ = error
-                self._in_trouble(trouble)
+                self._on_trouble(trouble)
                 reading.failing_since_ms = now_ms
             reading.not_before_ms = now_ms + client.wait_ms(reading.failures)
-            client.forget(partition.topic)
+            client.forget_topic(partition.topic)

@@ -55,7 +55,7 @@ class SinkId(NamedTuple):
         return f"{self.prefix}.{self.query_id}.{self.name}"
 
 
-def parse(group_id: str) -> tuple[SinkId, int | None] | None:
+def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
     """The sink and the task of a transactional id or group id. The task is None for the group of
     marks; the result is None for an id that no sink can have.
 
@@ -146,12 +146,12 @@ class RunMark(NamedTuple):
     run_id: str
     time_ms: int
     """When the mark was made, by the clock of the driver's host."""
-    past: tuple[str, ...] = ()
+    earlier_run_ids: tuple[str, ...] = ()
     """The ids of earlier runs, newest first. If one of them still writes, it is a copy, too."""
 
     def to_offset(self) -> CommittedOffset:
         """The mark as a position that the group `SinkId.mark` commits."""
-        runs = (self.run_id, *self.past)
+        runs = (self.run_id, *self.earlier_run_ids)
         for run_id in runs:
             _check_run(run_id)
         return CommittedOffset(self.batch_id, metadata=f"{_MARK}{self.time_ms} {' '.join(runs)}")
@@ -171,9 +171,11 @@ class RunMark(NamedTuple):
             raise ForeignProgress(_foreign(position, _MARK)) from None
 
     @classmethod
-    def after(cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int) -> "RunMark":
+    def next_mark(
+        cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int
+    ) -> "RunMark":
         """The mark of the run after ``last``'s run; it keeps the ids of 20 earlier runs."""
-        past = () if last is None else (last.run_id, *last.past)
+        past = () if last is None else (last.run_id, *last.earlier_run_ids)
         return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
 
 
@@ -189,14 +191,14 @@ class SinkGroup(NamedTuple):
     marks: Mapping[TopicPartition, RunMark]
 
 
-def sink_group(
+def parse_sink_group(
     group_id: str, positions: Mapping[TopicPartition, CommittedOffset]
 ) -> SinkGroup | None:
     """Recognize a sink's group by its id and positions; None if it is another program's group.
 
     The id alone is not enough: every position has to be a sink's row or mark as well.
     """
-    known = parse(group_id)
+    known = parse_sink_id(group_id)
     if known is None:
         return None
     rows, marks = {}, {}

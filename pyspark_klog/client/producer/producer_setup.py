@@ -12,7 +12,7 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
+def request_producer_id(client: BlockingClient, timeout_ms: int) -> Identity:
     """A new producer id and epoch; NO_IDENTITY if brokers are older than 0.11.
 
     :raises BrokerError: if this user may not write idempotently
@@ -25,7 +25,7 @@ def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
         versions = link.connection.versions
         if versions is None or versions.newest(ApiKey.INIT_PRODUCER_ID) is None:
             return NO_IDENTITY
-        reply = client.ask(
+        reply = client.call(
             link,
             InitProducerIdResponse,
             lambda _: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
@@ -35,7 +35,7 @@ def ask_for_identity(client: BlockingClient, timeout_ms: int) -> Identity:
             raise no_identity(code)
         return Identity(reply.producer_id, reply.producer_epoch)
 
-    return client.retrying(attempt, deadline_ms, "asking for a producer id")
+    return client.run_with_retries(attempt, deadline_ms, "asking for a producer id")
 
 
 def wait_for_topic(client: BlockingClient, topic: str) -> int:
@@ -48,24 +48,24 @@ def wait_for_topic(client: BlockingClient, topic: str) -> int:
     max_block_ms = client.settings.number("max.block.ms")
     deadline_ms = client.now_ms() + max_block_ms
     failures = 0
-    trouble = client.retries.trouble(f"asking for topic {topic}", "max.block.ms")
+    trouble = client.retries.failures_of(f"asking for topic {topic}", "max.block.ms")
     while True:
-        with client.retries.of(trouble, lambda: deadline_ms):
+        with client.retries.attribute_to(trouble, lambda: deadline_ms):
             info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
         if info.error is ErrorCode.NONE and info.partitions:
-            client.retries.passed(trouble)
+            client.retries.on_success(trouble)
             return len(info.partitions)
         if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise not_authorized(topic)
         if not info.error.retriable and info.error is not ErrorCode.NONE:
             raise broker_error(info.error, f"topic {topic}")
         failures += 1
-        client.doubt()
+        client.mark_doubtful()
         wait_ms = client.wait_ms(failures)
         if client.now_ms() + wait_ms >= deadline_ms:
             raise TopicMissing(
                 f"topic {topic} does not exist after waiting {max_block_ms} ms "
                 "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
             )
-        client.retries.failed(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
-        client.pause(wait_ms)
+        client.retries.on_failure(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
+        client.sleep_ms(wait_ms)
