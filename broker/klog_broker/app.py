@@ -223,7 +223,7 @@ class BrokerServer:
             if self.config.joins_cluster:
                 self.cluster_part = self._part_in_cluster()
             broker_id = self.cluster_part.join(self._files, self._chance)
-            self._settings.number_is(broker_id)
+            self._settings.set_broker_id(broker_id)
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
@@ -270,7 +270,7 @@ class BrokerServer:
             self.cluster_part.is_brokers_listener,
             None if self._authorizer is ALLOWS_ALL else self._authorizer,
         )
-        logs.free_space.on_change = replicas.room_changed
+        logs.free_space.on_change = replicas.free_space_changed
         replicas.on_resign.append(lambda _: services.leader_holders.let_go_all())
         server = Server(
             self.loop,
@@ -296,14 +296,14 @@ class BrokerServer:
             server.use_plans(self.plans)
         self._cleaner = Cleaner(
             services.logs,
-            helpers=self._workers.of_cleaner,
+            helpers=self._workers.cleaner_helpers,
             timers=self.loop,
             clock=self._clock,
             chance=self._chance,
             settings=cleaner_settings(self.config),
             prepare=partial(self._load_cleaner, lambda: not self._is_wanted),
         )
-        self._settings.connect(services, server, self._cleaner)
+        self._settings.set_followers(services, server, self._cleaner)
         self._lead(metadata)
         self._listen()
         follow_leaderships(services, CONSUMER_OFFSETS, services.groups)
@@ -361,7 +361,7 @@ class BrokerServer:
         self._log_helpers.helpers = self._helpers
 
     def _apply(
-        self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
+        self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
     ) -> None:
         is_starting = self._log_helpers.helpers is None
 
@@ -371,7 +371,7 @@ class BrokerServer:
                     raise error
             done(results)
 
-        self.services.replicas.apply(orders, applied)
+        self.services.replicas.apply(role_changes, applied)
 
     def _host(
         self,
@@ -389,7 +389,7 @@ class BrokerServer:
             ),
             wake=purgatory.check_soon,
             call_soon=self.loop.call_soon,
-            around=LeaderContext(
+            context=LeaderContext(
                 now_ms=self.loop.now_ms,
                 broker_epoch=lambda: self.services.broker_epoch(),
                 live=LiveBrokerIds(lambda: metadata.image),
@@ -520,9 +520,9 @@ class BrokerServer:
             if self._exit_code is ExitCode.OK:
                 # The broker serves while it leaves, so that followers can fetch missing records
                 # before they become leaders.
-                self.cluster_part.leave(stopping.begin)
+                self.cluster_part.leave(stopping.start)
             else:
-                stopping.begin()
+                stopping.start()
 
     def _end_loop(self) -> None:
         self.loop.stop()

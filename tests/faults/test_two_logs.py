@@ -225,10 +225,10 @@ class Play:
             error, records, leader.high_watermark, leader.log_start_offset, diverging
         )
         try:
-            self.perform(state.take(asked, part, 0), part)
+            self.perform(state.handle_response(asked, part, 0), part)
             if isinstance(state.phase, AskingEnds):
                 start, end_offset = leader.log_start_offset, leader.log_end_offset
-                self.perform(state.ends_told(self.epoch, start, end_offset, 0), part)
+                self.perform(state.handle_ends(self.epoch, start, end_offset, 0), part)
         except Crashed:
             files = self.follower.files
             is_killed = self.random.random() < 0.4

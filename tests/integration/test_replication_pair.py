@@ -62,7 +62,7 @@ class Pair:
             )
             services.follower_refusal = followers_on(services.config.inter_broker_listener)
             services.metadata.register_broker(BrokerRegistration(other, (endpoint,)))
-            IsrRequests(services, controller).begin()
+            IsrRequests(services, controller).start()
             start_fetchers(services, peers)
 
         thread.in_loop(join)

@@ -9,7 +9,7 @@ import pytest
 from klog_broker.log.read.read_results import EpochEndOffset
 from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from klog_broker.replication.follower_state import FetchedPart, FollowerState, StartOver, Truncate
-from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
+from klog_broker.replication.truncation import is_diverging_epoch, truncation_offset
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.memory_files import MemoryFiles
@@ -102,7 +102,7 @@ def test_a_diverged_log_is_cut_where_kafkas_follower_cuts_it() -> None:
                     continue
                 own = EpochEndOffset(*epochs.end_offset_for(told.leader_epoch, end))
                 questions.append(f"cut {shown(starts)} {end} {leaders[0]} {leaders[1]}")
-                ours.append(str(cut_offset(told, own, end)))
+                ours.append(str(truncation_offset(told, own, end)))
     check(questions, ours)
     assert len(questions) > 2_000
 
@@ -118,8 +118,8 @@ def test_out_of_range_ends_as_for_kafkas_follower() -> None:
             position = follower.position(0, flushes_first=False)
             assert position is not None
             out = FetchedPart(ErrorCode.OFFSET_OUT_OF_RANGE, memoryview(b""), -1, -1)
-            follower.take(position, out, 0)
-            step = follower.ends_told(0, *leaders, 0)
+            follower.handle_response(position, out, 0)
+            step = follower.handle_ends(0, *leaders, 0)
             questions.append(f"range {start} {end} {leaders[0]} {leaders[1]}")
             if step is None:
                 ours.append(f"from {end}")

@@ -81,7 +81,9 @@ class Asking:
 
     def tell(self, known: Leadership) -> None:
         state = known.state
-        self.leader.told(CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync))
+        self.leader.take_partition_state(
+            CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync)
+        )
 
     def registers(self, broker: BrokerId, epoch: int) -> None:
         """The controller reads a new registration; followers still fetch under the earlier one."""
@@ -112,7 +114,7 @@ class Asking:
 
     def send(self) -> None:
         if self.last is not None:
-            self.leader.unanswered(self.last.change)
+            self.leader.handle_lost_request(self.last.change)
         asked = self.leader.asked
         self.last = Sending(asked) if asked is not None else None
         if self.last is not None:
@@ -124,7 +126,7 @@ class Asking:
         answer = self.decided(sending.change)
         if sending is self.last:
             self.last = None
-            self.leader.answered(sending.change, answer)
+            self.leader.handle_result(sending.change, answer)
 
     def decided(self, change: IsrChange) -> IsrResult:
         members = [
@@ -175,7 +177,7 @@ def first_fault(seed: int) -> str:
         world.send()
         while world.under_way:
             world.arrive(len(world.under_way) - 1)
-        if world.leader.awaits_order:
+        if world.leader.awaits_leader_and_isr:
             world.tell(world.known)
     leader = world.leader
     is_told = not world.is_tampered_with or leader.partition_epoch == world.known.partition_epoch
@@ -218,10 +220,15 @@ def _takes_all(_original: Any) -> Any:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant("a refusal is final", LeaderReplicas, "unanswered", _forgets),
+        Mutant("a refusal is final", LeaderReplicas, "handle_lost_request", _forgets),
         Mutant("the epoch is not raised", isr_changes, "decide_isr_changes", _raises_no_epoch),
-        Mutant("an order is waited for, though none comes", LeaderReplicas, "told", _forgets),
-        Mutant("what is told late is taken", LeaderReplicas, "told", _takes_all),
+        Mutant(
+            "an order is waited for, though none comes",
+            LeaderReplicas,
+            "take_partition_state",
+            _forgets,
+        ),
+        Mutant("what is told late is taken", LeaderReplicas, "take_partition_state", _takes_all),
     ],
     ids=lambda mutant: mutant.name,
 )

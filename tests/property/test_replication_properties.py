@@ -113,7 +113,7 @@ def test_whatever_comes_a_record_below_the_watermark_is_on_all_who_may_lead_next
         elif leader.asked is not None:
             wanted = tuple(each.broker_id for each in leader.asked.members)
             committed = CommittedIsr(leader.leader_epoch, leader.partition_epoch + 1, wanted)
-            leader.answered(leader.asked, told[0] or committed)
+            leader.handle_result(leader.asked, told[0] or committed)
         assert (leader.asked is None) == isinstance(leader.in_sync, Committed)
         assert ME in leader.in_sync.members
         before, watermark = watermark, leader.watermark(watermark, end, end, now_ms)

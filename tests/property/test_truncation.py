@@ -16,7 +16,7 @@ from klog_broker.replication.follower_state import (
     StartOver,
     Truncate,
 )
-from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
+from klog_broker.replication.truncation import is_diverging_epoch, truncation_offset
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.replication_model import ModelLog
@@ -62,7 +62,7 @@ def questions_until_they_match(leader: ModelLog, follower: ModelLog) -> int:
         if not is_diverging_epoch(found, offset, last_epoch):
             return count
         own = follower.end_offset_for_epoch(found.leader_epoch)
-        follower.truncate(cut_offset(found, own, offset))
+        follower.truncate(truncation_offset(found, own, offset))
         assert (follower.log_end_offset, follower.latest_epoch) != (offset, last_epoch)
     raise AssertionError("the logs never match")
 
@@ -102,7 +102,10 @@ def test_whatever_a_leader_says_the_log_stays_one(start, epochs, part, leader_st
     state = FollowerState(log, LeaderEpoch(4), backoff_ms=1)
     asked = state.position(0, flushes_first=False)
     assert asked is not None
-    steps = [state.take(asked, part, 0), state.ends_told(4, leader_start, leader_end, 0)]
+    steps = [
+        state.handle_response(asked, part, 0),
+        state.handle_ends(4, leader_start, leader_end, 0),
+    ]
     for step in steps:
         if isinstance(step, Truncate):
             assert log.log_start_offset <= step.offset <= log.log_end_offset

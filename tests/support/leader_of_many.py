@@ -62,7 +62,7 @@ class LeaderOfMany:
         self.services.broker_epoch = lambda: EPOCHS[ME]
         self.services.follower_refusal = followers_on("PLAINTEXT")
         controller: Any = self.controller
-        IsrRequests(self.services, controller).begin()
+        IsrRequests(self.services, controller).start()
         self.ids = topic_ids()
 
     def lead(self, topic: str = "plain", in_sync: tuple[BrokerId, ...] = ALL) -> None:

@@ -200,7 +200,7 @@ class ModelBroker:
 
     def ask_controller(self, role: LeaderReplicas, change: IsrChange) -> None:
         if self.asked_ms is not None and self.asked_change is not None:
-            role.unanswered(self.asked_change)
+            role.handle_lost_request(self.asked_change)
         self.asked_ms, self.asked_change = self.world.now_ms, change
         self.sending += 1
         sending, epoch, life = self.sending, self.broker_epoch, self.life
@@ -208,7 +208,7 @@ class ModelBroker:
         def answered(answer: IsrResult) -> None:
             if self.life == life and self.role is role and self.sending == sending:
                 self.asked_ms = None
-                role.answered(change, answer)
+                role.handle_result(change, answer)
                 self.settle()
 
         def arrived() -> None:
@@ -285,7 +285,7 @@ class ModelBroker:
                 return
             if self.sending == sending:
                 self.asked_ms = None
-            self.perform(self.role.take(position, part, world.now_ms), part)
+            self.perform(self.role.handle_response(position, part, world.now_ms), part)
 
         world.send(arrived, self, leader)
 
@@ -325,7 +325,7 @@ class ModelBroker:
         def take(epoch: LeaderEpoch, start: int, end: int) -> None:
             if self.life == life and self.is_alive and self.role is role:
                 self.asked_ms = None
-                self.perform(role.ends_told(epoch, start, end, world.now_ms), None)
+                self.perform(role.handle_ends(epoch, start, end, world.now_ms), None)
 
         world.send(arrived, self, leader)
 

@@ -78,7 +78,7 @@ def _ignores_min_in_sync(original: Any) -> Any:
 
 
 def _any_error_takes_back(original: Any) -> Any:
-    return lambda error: IsrOutcome.TAKEN_BACK
+    return lambda error: IsrOutcome.REFUSED
 
 
 def _joins_before_epoch_start(original: Any) -> Any:
@@ -98,10 +98,10 @@ def _fetches_before_flush(original: Any) -> Any:
 
 
 def _cuts_to_leaders_end(original: Any) -> Any:
-    def cut_offset(leaders: EpochEndOffset, own: EpochEndOffset, end: int) -> Offset:
+    def truncation_offset(leaders: EpochEndOffset, own: EpochEndOffset, end: int) -> Offset:
         return Offset(min(leaders.end_offset, end))
 
-    return cut_offset
+    return truncation_offset
 
 
 def _never_cuts(original: Any) -> Any:
@@ -138,9 +138,9 @@ MUTANTS = (
     Mutant("joins before epoch start", leader_replicas, "may_join", _joins_before_epoch_start),
     Mutant("anybody joins", leader_replicas, "may_join", _anybody_joins),
     Mutant("fetches before flush", FollowerState, "position", _fetches_before_flush),
-    Mutant("cuts to leader's end", follower_state, "cut_offset", _cuts_to_leaders_end),
-    Mutant("never cuts", follower_state, "cut_offset", _never_cuts),
-    Mutant("stale answer taken", FollowerState, "take", _takes_answers_for_elsewhere),
+    Mutant("cuts to leader's end", follower_state, "truncation_offset", _cuts_to_leaders_end),
+    Mutant("never cuts", follower_state, "truncation_offset", _never_cuts),
+    Mutant("stale answer taken", FollowerState, "handle_response", _takes_answers_for_elsewhere),
     Mutant("bounce forgotten", ModelController, "bounced", _forgets_bounces),
 )
 

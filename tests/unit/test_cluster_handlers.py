@@ -516,22 +516,22 @@ def test_a_failed_prefetch_is_tried_again() -> None:
 
 # --- offsets in ZooKeeper ------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "knows_all, error",
+    "has_full_metadata, error",
     [
         (True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (False, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
 def test_version_0_says_of_no_partition_that_it_has_no_offset_before_all_is_told(
-    knows_all: bool, error: ErrorCode
+    has_full_metadata: bool, error: ErrorCode
 ) -> None:
     """A consumer without a committed offset starts from its reset policy."""
     told = Told()
     told.context.api_version = 0
-    told.broker.known_topics = SimpleNamespace(is_complete=knows_all)
+    told.broker.known_topics = SimpleNamespace(is_complete=has_full_metadata)
     offsets: Any = SimpleNamespace(
-        fetch=lambda _group, partitions, done: done(dict.fromkeys(partitions)),
-        commit=lambda _group, offsets, done: done(dict.fromkeys(offsets)),
+        fetch_offsets=lambda _group, partitions, done: done(dict.fromkeys(partitions)),
+        commit_offsets=lambda _group, offsets, done: done(dict.fromkeys(offsets)),
     )
     services = OffsetsServices(told.broker, offsets)
     told.shows("t", state(TWO))

@@ -55,7 +55,7 @@ class Stored:
 
     def tell(self, number: int, *, is_deleted: bool = False) -> None:
         topic = TopicUpdate("orders", TopicId(UUID(int=number)), STATES, is_deleted)
-        self.store.view.topics_are([topic], is_all=False)
+        self.store.view.update_topics([topic], is_all=False)
 
     def learn(self, number: int, done: Callable[[], None]) -> None:
         self.store.learn_topics({"orders": TopicId(UUID(int=number))}, done)

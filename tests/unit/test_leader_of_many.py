@@ -359,7 +359,7 @@ def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany)
     stream = leader.send()
     assert leader.outcome(stream) is None
     server = leader.memory.broker.server
-    leader.memory.broker.loop.post(Shutdown(server, leader.services, lambda: None).begin)
+    leader.memory.broker.loop.post(Shutdown(server, leader.services, lambda: None).start)
     leader.memory.turns()
     assert leader.outcome(stream) == "NOT_LEADER_OR_FOLLOWER"
 

@@ -84,7 +84,7 @@ def test_one_that_is_being_added_holds_the_watermark_and_does_not_count_for_the_
     leader.set_min_in_sync(1)
     assert watermark(leader, 10, end=20, now_ms=1_000) == 10
     committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
-    assert leader.answered(change, committed) is IsrOutcome.COMMITTED
+    assert leader.handle_result(change, committed) is IsrOutcome.COMMITTED
     assert (leader.in_sync, leader.partition_epoch) == (Committed((ME, OTHER)), 10)
     assert leader.asked is None
 
@@ -96,7 +96,7 @@ def test_one_that_is_being_taken_out_holds_the_watermark_until_it_is_out() -> No
     assert change == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
     assert leader.asked is change
     assert watermark(leader, 10, end=20, now_ms=1_000) == 10
-    leader.answered(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
+    leader.handle_result(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
     assert watermark(leader, 10, end=20, now_ms=1_000) == 20
 
 
@@ -143,24 +143,24 @@ def test_who_is_in_sync_or_no_replica_cannot_join() -> None:
 @pytest.mark.parametrize(
     ("error", "after", "is_pending"),
     [
-        (ErrorCode.OPERATION_NOT_ATTEMPTED, IsrOutcome.TAKEN_BACK, False),
-        (ErrorCode.INELIGIBLE_REPLICA, IsrOutcome.TAKEN_BACK, False),
-        (ErrorCode.INVALID_UPDATE_VERSION, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.FENCED_LEADER_EPOCH, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.UNKNOWN_TOPIC_ID, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.INVALID_REQUEST, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.NEW_LEADER_ELECTED, IsrOutcome.AWAITS_ORDER, True),
-        (ErrorCode.NOT_CONTROLLER, IsrOutcome.AGAIN, True),
-        (ErrorCode.STALE_BROKER_EPOCH, IsrOutcome.AGAIN, True),
-        (ErrorCode.REQUEST_TIMED_OUT, IsrOutcome.AGAIN, True),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, IsrOutcome.REFUSED, False),
+        (ErrorCode.INELIGIBLE_REPLICA, IsrOutcome.REFUSED, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.UNKNOWN_TOPIC_ID, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.INVALID_REQUEST, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.NEW_LEADER_ELECTED, IsrOutcome.AWAITS_LEADER_AND_ISR, True),
+        (ErrorCode.NOT_CONTROLLER, IsrOutcome.RETRY, True),
+        (ErrorCode.STALE_BROKER_EPOCH, IsrOutcome.RETRY, True),
+        (ErrorCode.REQUEST_TIMED_OUT, IsrOutcome.RETRY, True),
     ],
 )
 def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
     error: ErrorCode, after: IsrOutcome, is_pending: bool
 ) -> None:
     leader, change = expanding()
-    assert leader.answered(change, error) is after
+    assert leader.handle_result(change, error) is after
     assert leader.in_sync.maximal == ((ME, OTHER) if is_pending else (ME,))
     assert leader.asked == (change if is_pending else None)
 
@@ -168,8 +168,8 @@ def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
 def given_up() -> tuple[LeaderReplicas, IsrChange]:
     """Return a leader whose ISR change was refused after a lost request, and its next change."""
     leader, change = expanding()
-    leader.unanswered(change)
-    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.AGAIN
+    leader.handle_lost_request(change)
+    assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.RETRY
     asked = leader.asked
     assert asked == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
     assert leader.in_sync.maximal == (ME, OTHER)
@@ -178,32 +178,32 @@ def given_up() -> tuple[LeaderReplicas, IsrChange]:
 
 def test_a_change_that_may_come_late_is_taken_back_by_another_epoch() -> None:
     leader, asked = given_up()
-    assert leader.answered(asked, ErrorCode.OPERATION_NOT_ATTEMPTED) is IsrOutcome.AGAIN
+    assert leader.handle_result(asked, ErrorCode.OPERATION_NOT_ATTEMPTED) is IsrOutcome.RETRY
     again = leader.asked
     assert again == asked
     committed = CommittedIsr(leader.leader_epoch, 10, (ME,))
-    assert leader.answered(again, committed) is IsrOutcome.COMMITTED
+    assert leader.handle_result(again, committed) is IsrOutcome.COMMITTED
     assert (leader.in_sync, leader.partition_epoch) == (Committed((ME,)), 10)
     later = leader.grow(OTHER, 10)
     assert later is not None
-    assert leader.answered(later, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.TAKEN_BACK
+    assert leader.handle_result(later, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.REFUSED
 
 
 def test_a_change_that_came_late_is_learnt_of_by_asking_once_more() -> None:
     leader, asked = given_up()
-    assert leader.answered(asked, ErrorCode.INVALID_UPDATE_VERSION) is IsrOutcome.AGAIN
+    assert leader.handle_result(asked, ErrorCode.INVALID_UPDATE_VERSION) is IsrOutcome.RETRY
     change = leader.asked
     assert change is not None
     assert [each.broker_id for each in change.members] == [ME, OTHER]
     committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
-    assert leader.answered(change, committed) is IsrOutcome.COMMITTED
+    assert leader.handle_result(change, committed) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME, OTHER))
 
 
 def test_an_answer_that_is_missing_to_another_change_means_nothing() -> None:
     leader, change = expanding()
-    leader.unanswered(change._replace(partition_epoch=8))
-    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.TAKEN_BACK
+    leader.handle_lost_request(change._replace(partition_epoch=8))
+    assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.REFUSED
 
 
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(5, 10), (3, 10), (4, 8)])
@@ -212,7 +212,7 @@ def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch
     answer = CommittedIsr(leader.leader_epoch, partition_epoch, (ME, THIRD))._replace(
         leader_epoch=leader_epoch  # type: ignore[arg-type]
     )
-    assert leader.answered(change, answer) is IsrOutcome.AWAITS_ORDER
+    assert leader.handle_result(change, answer) is IsrOutcome.AWAITS_LEADER_AND_ISR
     assert leader.in_sync.maximal == (ME, OTHER)
 
 
@@ -224,7 +224,7 @@ def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
     assert (leader.replicas, leader.asked) == (ALL, change)
     leader.take_over(order(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
     assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
-    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.TOO_LATE
+    assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
     # A replica's reported state stays known; a removed replica is refused.
     assert leader.followers[OTHER].log_end_offset == 10
     with pytest.raises(NotAReplica, match="the replicas are"):
@@ -233,10 +233,10 @@ def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
 
 def test_an_answer_to_an_equal_change_asked_before_is_too_late() -> None:
     leader, change = expanding()
-    leader.answered(change, ErrorCode.INELIGIBLE_REPLICA)
+    leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA)
     again = leader.grow(OTHER, 10)
     assert again == change
-    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.TOO_LATE
+    assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
     assert leader.asked is again
 
 
@@ -257,7 +257,7 @@ def test_acks_all_is_satisfied_once_all_who_have_to_have_it_do_and_are_enough() 
     change = leader.shrink(10, 1_000)
     assert change is not None
     assert leader.acks_all(5, 5) is AcksAll.SAFE
-    leader.answered(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
+    leader.handle_result(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
     assert leader.acks_all(5, 5) is AcksAll.TOO_FEW
     assert leader.acks_all(6, 5) is AcksAll.WAITING
 
@@ -290,7 +290,7 @@ def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
     assert change is not None
     assert change.members == (InSyncMember(ME, 70),)
     answer = CommittedIsr(LeaderEpoch(4), 10, (ME, BrokerId(9)))
-    assert leader.answered(change, answer) is IsrOutcome.COMMITTED
+    assert leader.handle_result(change, answer) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME,))
     leader.take_over(order(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
     assert leader.in_sync == Committed((ME, OTHER))
@@ -300,7 +300,7 @@ def test_who_is_named_twice_counts_once() -> None:
     """Kafka's controller passes on what is in ZooKeeper; its brokers make a set of it."""
     leader = replicas((ME, ME), min_in_sync=2)
     assert not leader.is_enough_in_sync
-    assert leader.told(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
+    assert leader.take_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
     assert leader.in_sync == Committed((ME, OTHER))
     assert leader.is_enough_in_sync
 
@@ -317,7 +317,7 @@ def test_an_answer_with_the_same_partition_epoch_commits_what_was_there() -> Non
     """A controller that finds nothing to change responds in this way."""
     leader, change = expanding()
     answer = CommittedIsr(leader.leader_epoch, leader.partition_epoch, (ME,))
-    assert leader.answered(change, answer) is IsrOutcome.COMMITTED
+    assert leader.handle_result(change, answer) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME,))
     assert leader.asked is None
 
@@ -332,12 +332,12 @@ def test_idle_followers_are_asked_for_in_turns() -> None:
         change = leader.grow_by_idle(10, 10)
         assert change is not None
         asked.append(change.members[-1].broker_id)
-        leader.answered(change, ErrorCode.INELIGIBLE_REPLICA)
+        leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA)
     assert asked == [OTHER, THIRD, OTHER]
 
 
 def test_a_partition_is_under_replicated_while_a_replica_is_out_of_sync() -> None:
     leader = replicas()
     assert not leader.is_under_replicated
-    leader.told(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER)))
+    leader.take_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER)))
     assert leader.is_under_replicated

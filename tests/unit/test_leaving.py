@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.membership.controlled_shutdown import Leaving
+from klog_broker.membership.controlled_shutdown import ControlledShutdown
 from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -35,7 +35,7 @@ class Asked:
         self.is_alone = False
         self.has_zookeeper = True
         self.timeouts_ms: list[int] = []
-        self.leaving = Leaving(
+        self.leaving = ControlledShutdown(
             self.loop,
             self,  # type: ignore[arg-type]
             BrokerId(1),
@@ -66,7 +66,7 @@ class Asked:
 
 def test_it_stops_once_others_lead() -> None:
     asked = Asked(GIVEN)
-    asked.leaving.begin()
+    asked.leaving.send_request()
     assert not asked.is_over
     asked.turns()
     assert asked.is_over
@@ -78,7 +78,7 @@ def test_it_stops_once_others_lead() -> None:
 @pytest.mark.parametrize("first", [None, REMAINS, ELSEWHERE], ids=["lost", "remains", "elsewhere"])
 def test_it_asks_again_after_a_while(first: ControlledShutdownResponse | None) -> None:
     asked = Asked(first, GIVEN)
-    asked.leaving.begin()
+    asked.leaving.send_request()
     asked.turns(4_999)
     assert (len(asked.requests), asked.is_over) == (1, False)
     asked.turns(5_000)
@@ -87,7 +87,7 @@ def test_it_asks_again_after_a_while(first: ControlledShutdownResponse | None) -
 
 def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked(None, ELSEWHERE, REMAINS)
-    asked.leaving.begin()
+    asked.leaving.send_request()
     for _ in range(3):
         assert not asked.is_over
         asked.turns(5_000)
@@ -97,18 +97,18 @@ def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_who_is_not_registered_or_may_not_ask_stops_at_once() -> None:
     asked = Asked(tries=0)
-    asked.leaving.begin()
+    asked.leaving.send_request()
     assert asked.is_over
     asked = Asked()
     asked.epoch = -1
-    asked.leaving.begin()
+    asked.leaving.send_request()
     assert asked.is_over
     assert asked.requests == []
 
 
 def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked(REMAINS)
-    asked.leaving.begin()
+    asked.leaving.send_request()
     asked.turns()
     asked.is_alone = True  # the other broker has stopped meanwhile
     asked.turns(5_000)
@@ -122,6 +122,6 @@ def test_who_has_no_zookeeper_asks_once_and_not_for_long(
 ) -> None:
     asked = Asked(answer)
     asked.has_zookeeper = False
-    asked.leaving.begin()
+    asked.leaving.send_request()
     asked.turns()
     assert (asked.timeouts_ms, asked.is_over) == ([3_000], True)

@@ -11,7 +11,7 @@ import pytest
 
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
 from klog_broker.log.manager.log_manager import LogManager
-from klog_broker.metadata.changes import partition_orders, stop_orders
+from klog_broker.metadata.changes import partition_assignments, role_removals
 from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.replication.replica_manager import ReplicaManager
@@ -447,7 +447,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
         replicas.apply(orders, results.append)
         return results[0]
 
-    assert ordered(partition_orders(topic, is_new=True)) == {}
+    assert ordered(partition_assignments(topic, is_new=True)) == {}
     logs = list(manager.logs())
     for log in logs:
         append(log)
@@ -464,8 +464,8 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
         patch.setattr(MemoryFiles, "sync_dir", refuse)
         manager = manager_of(files, first, second)
         manager.load()
-        not_made = ordered(partition_orders(topic, is_new=False))
-        lost = [order for order in stop_orders(topic) if order.topic_partition in not_made]
+        not_made = ordered(partition_assignments(topic, is_new=False))
+        lost = [order for order in role_removals(topic) if order.topic_partition in not_made]
         not_stopped = ordered(lost)
     for failures in (not_made, not_stopped):
         assert set(failures) == set(not_made)

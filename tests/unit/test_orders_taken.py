@@ -308,7 +308,7 @@ def test_what_the_controller_cannot_read_stays_as_it_was(world: OrderWorld) -> N
     world.answer(order)
     assert list(world.store.image.topics) == ["other", "orders"]
     assert world.store.image.topics["orders"].partitions == before
-    assert world.orders.knows_all
+    assert world.orders.has_full_metadata
 
 
 def test_what_the_controller_cannot_read_is_remembered_until_it_is_told_of(
@@ -329,20 +329,20 @@ def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(
     world: OrderWorld,
 ) -> None:
     """Roles arrive before the full UpdateMetadata; until then no partition counts as deleted."""
-    assert not world.orders.knows_all
+    assert not world.orders.has_full_metadata
     world.answer(lead())
     world.answer(tell(0))
-    assert not world.orders.knows_all
+    assert not world.orders.has_full_metadata
     world.answer(tell(0, kind=FULL))
-    assert world.orders.knows_all
+    assert world.orders.has_full_metadata
     world.answer(tell(1))
-    assert world.orders.knows_all
+    assert world.orders.has_full_metadata
     world.answer(lead(1, controller_epoch=4))
-    assert not world.orders.knows_all
+    assert not world.orders.has_full_metadata
     world.answer(tell(0, kind=FULL, controller_epoch=4))
-    assert world.orders.knows_all
+    assert world.orders.has_full_metadata
     world.epoch = 51
-    assert not world.orders.knows_all
+    assert not world.orders.has_full_metadata
 
 
 def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -> None:

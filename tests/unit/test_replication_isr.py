@@ -86,8 +86,8 @@ def test_who_may_join_has_the_watermark_and_the_epochs_start(end, watermark, epo
 def test_a_fetch_tells_where_the_log_begins_and_in_which_life() -> None:
     progress = FollowerProgress().fetched(FollowerFetch(9, 4, 70), leader_end=9, now_ms=1)
     assert (progress.log_start_offset, progress.broker_epoch) == (4, 70)
-    assert progress.is_of_earlier_life(69)
-    assert not progress.is_of_earlier_life(70)
-    assert not progress.is_of_earlier_life(71)
+    assert progress.is_of_older_broker_epoch(69)
+    assert not progress.is_of_older_broker_epoch(70)
+    assert not progress.is_of_older_broker_epoch(71)
     # Older versions of Fetch carry no broker epoch.
-    assert not progress.is_of_earlier_life(UNKNOWN)
+    assert not progress.is_of_older_broker_epoch(UNKNOWN)

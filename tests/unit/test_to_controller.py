@@ -40,7 +40,7 @@ class Asking(EventedWorld):
 
     def controller_is(self, number: BrokerId) -> None:
         self.image = self.image.with_controller(number)
-        self.to_controller.look()
+        self.to_controller.reconnect_if_moved()
 
     def send(self, name: str) -> None:
         def done(reply: MetadataResponse | None) -> None:

@@ -46,7 +46,7 @@ class Cluster:
         self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
         self.brokers = ScriptedBrokers(services.loop)
         self.orders = ControllerRequestQueue(lambda: 5)
-        self.orders.told_all(0, 5)
+        self.orders.note_full_metadata(0, 5)
         self.view = ImageUpdater("cluster", lambda _: {})
         services.known_topics = TopicsFromController(
             self.orders, lambda: self.view.unreadable, services.loop
@@ -114,7 +114,7 @@ def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told
     begin(cluster)
     own = {PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}
     # A broker that has just started receives the topics in this way.
-    cluster.view.topics_are([], is_all=True, unreadable={FAR.topic})
+    cluster.view.update_topics([], is_all=True, unreadable={FAR.topic})
     cluster.image_is(image_of(own, {2: 9093}))
     assert cluster.client.end() == NONE
     pass_time(cluster.broker, 1_000)
@@ -132,7 +132,7 @@ def test_a_partition_that_may_not_be_told_yet_is_to_be_added_again(cluster: Clus
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert cluster.client.add(FAR, unknown) == [loading, loading]
     assert cluster.client.add(FAR) == [NONE]
-    cluster.orders.told_all(1, 5)
+    cluster.orders.note_full_metadata(1, 5)
     assert cluster.client.add(FAR, unknown) == [
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -92,7 +92,7 @@ class Untold:
 
     def tell(self) -> None:
         self.services.metadata = self._whole
-        self.broker.broker.loop.post(lambda: self.orders.told_all(0, LIFE))
+        self.broker.broker.loop.post(lambda: self.orders.note_full_metadata(0, LIFE))
         self.broker.turns()
 
     def pass_time(self, by_ms: int) -> None:
@@ -133,7 +133,7 @@ def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: U
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
     assert codes(untold.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(untold.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
-    assert untold.orders.on_told_all == []
+    assert untold.orders.on_full_metadata == []
 
 
 def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
@@ -147,7 +147,7 @@ def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
     assert list((codes(by_id) or {}).values()) == [unknown]
     untold.tell()
     assert "none" not in untold.services.metadata.image.topics
-    assert untold.orders.on_told_all == []
+    assert untold.orders.on_full_metadata == []
 
 
 def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
@@ -167,7 +167,7 @@ def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
 def test_known_topics_are_not_waited_for(untold: Untold) -> None:
     untold.tell()
     newer = ControllerRequestQueue(lambda: LIFE + 1)
-    newer.told_all(0, LIFE)
+    newer.note_full_metadata(0, LIFE)
     untold.knows_by(newer)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
     assert codes(untold.ask()) == {}
@@ -347,7 +347,7 @@ def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: 
         return found.error_code, offsets
 
     assert fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-    untold.orders.told_all(0, LIFE)
+    untold.orders.note_full_metadata(0, LIFE)
     assert fetch() == (ErrorCode.NONE, [])
     untold.tell()
     assert fetch() == (ErrorCode.NONE, [5])
@@ -378,7 +378,7 @@ def test_offsets_of_topics_whose_ids_were_not_told_are_to_be_asked_for_again() -
 
     by_id = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])]
     assert fetch(by_id) == fetch(None) == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)]
-    untold.orders.told_all(0, LIFE)
+    untold.orders.note_full_metadata(0, LIFE)
     assert fetch(by_id) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
     assert fetch(None) == [], "it is deleted"
     untold.tell()

@@ -47,12 +47,12 @@ def handle(
     could name more and more new topics.
     """
     cluster = cluster_of(services, context)
-    store, orders = cluster.store, cluster.orders
-    if orders.is_early(request.broker_epoch):
+    store, orders = cluster.store, cluster.controller_requests
+    if orders.is_ahead(request.broker_epoch):
         context.reply.close(UNKNOWN_EPOCH_TEXT)
         return
     topics = {}
-    if not orders.is_over(request.controller_epoch, request.broker_epoch):
+    if not orders.is_outdated(request.controller_epoch, request.broker_epoch):
         topics = {
             each.topic_name: TopicId(each.topic_id)
             for each in request.topic_states
@@ -65,7 +65,7 @@ def handle(
             services,
             request,
             context,
-            lambda done: SlicedRoleChanges(services, roles, context, done).go_on(),
+            lambda done: SlicedRoleChanges(services, roles, context, done).apply_next(),
         )
 
     store.learn_topics(topics, learned)
@@ -80,7 +80,7 @@ class _RoleAssignments:
         self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
-    def orders(self) -> Iterator[RoleAssignment]:
+    def role_changes(self) -> Iterator[RoleAssignment]:
         """Yield the role assignments. A partition with a fault gets an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
@@ -113,7 +113,7 @@ class _RoleAssignments:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
-    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+    def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Note that a role assignment failed."""
         self._errors[partition] = role_change_error(error)
 

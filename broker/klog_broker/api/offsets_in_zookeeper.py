@@ -85,7 +85,7 @@ def commit(
                 )
         return response
 
-    both.offsets.commit(
+    both.offsets.commit_offsets(
         request.group_id, offsets, lambda found: context.reply.send_in_slices(answer(found))
     )
     return None
@@ -130,7 +130,7 @@ def fetch(
                 )
         return response
 
-    both.offsets.fetch(
+    both.offsets.fetch_offsets(
         request.group_id, asked, lambda found: context.reply.send_in_slices(answer(found))
     )
     return None

@@ -39,7 +39,7 @@ def handle(
         services,
         request,
         context,
-        lambda done: SlicedRoleChanges(services, stops, context, done).go_on(),
+        lambda done: SlicedRoleChanges(services, stops, context, done).apply_next(),
     )
 
 
@@ -51,7 +51,7 @@ class _ReplicaStops:
         self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
-    def orders(self) -> Iterator[RoleRemoval]:
+    def role_changes(self) -> Iterator[RoleRemoval]:
         """Yield the role removals. A replica in an offline log directory gets an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
@@ -64,7 +64,7 @@ class _ReplicaStops:
                 topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
                 yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
 
-    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+    def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Note that a role removal failed."""
         is_fenced = isinstance(error, StaleRoleChange)
         self._errors[partition] = (

@@ -62,9 +62,11 @@ def _steps(
         else:
             unreadable.add(topic.topic_name)
     is_all = request.type == FULL
-    cluster.store.view.topics_are(told, is_all=is_all, unreadable=unreadable)
+    cluster.store.view.update_topics(told, is_all=is_all, unreadable=unreadable)
     if is_all:
-        cluster.orders.told_all(request.controller_epoch, request.broker_epoch)
+        cluster.controller_requests.note_full_metadata(
+            request.controller_epoch, request.broker_epoch
+        )
     context.reply.send(UpdateMetadataResponse())
     done()
 

@@ -35,7 +35,7 @@ MAX_PARTITIONS = 100_000
 ROLE_CHANGES_PER_TURN = 50
 """The number of replicas that get their roles in one event-loop turn."""
 
-Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControllerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 class ClusterServices(NamedTuple):
@@ -44,7 +44,7 @@ class ClusterServices(NamedTuple):
     store: ClusterStore
     controller: Controller
     """This broker's controller; it answers NOT_CONTROLLER unless this broker is elected."""
-    orders: ControllerRequestQueue
+    controller_requests: ControllerRequestQueue
     changes: ControllerTopicChanges
     """Changes topics and elects leaders for clients, by means of `controller`."""
 
@@ -76,29 +76,29 @@ def cluster_of(services: BetweenBrokersServices, context: RequestContext) -> Clu
 
 def queue_controller_request(
     services: BetweenBrokersServices,
-    request: Order,
+    request: ControllerRequest,
     context: RequestContext,
     begin: Callable[[Callable[[], None]], None],
 ) -> None:
     """Queue a controller request. `begin` carries it out, answers, and then calls its argument."""
-    reply = context.reply
+    response_sink = context.reply
     if request.is_kraft_controller:
-        reply.close("klog accepts no requests of KRaft controllers")
+        response_sink.close("klog accepts no requests of KRaft controllers")
         return
 
     def refuse(code: ErrorCode) -> None:
         response: Any = registry.response_class(request.api_key)()
         response.error_code = int(code)
-        reply.send(response)
+        response_sink.send(response)
 
-    cluster_of(services, context).orders.put(
+    cluster_of(services, context).controller_requests.put(
         QueuedRequest(
             request.controller_epoch,
             request.broker_epoch,
             int(context.connection_id.rpartition("-")[2]),
             begin,
             refuse,
-            reply.close,
+            response_sink.close,
         )
     )
 

@@ -37,7 +37,7 @@ class ControllerConnection:
 
     def send(
         self,
-        reply_class: type[R],
+        response_class: type[R],
         build: Build,
         done: Callable[[R | None], None],
         timeout_ms: int,
@@ -49,18 +49,18 @@ class ControllerConnection:
         the controller changed, or if it did not answer within `timeout_ms`; the request may or may
         not have been carried out.
         """
-        self.look()
+        self.reconnect_if_moved()
         connection = self._connection
         if connection is None:
             self._call_soon(lambda: done(None))
             return
 
-        def answered(reply: R | None, _error: KlogError | None) -> None:
-            done(reply)
+        def answered(response: R | None, _error: KlogError | None) -> None:
+            done(response)
 
-        connection.send(reply_class, build, answered, timeout_ms)
+        connection.send(response_class, build, answered, timeout_ms)
 
-    def look(self) -> None:
+    def reconnect_if_moved(self) -> None:
         """Replace the connection if the metadata image names another controller or address.
 
         Requests that are outstanding on the old connection get None.

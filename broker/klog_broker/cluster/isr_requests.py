@@ -87,48 +87,49 @@ class IsrRequests:
         """Whether a request is outstanding, is about to be sent, or waits for the pause to end."""
         self._live: frozenset[BrokerId] = frozenset()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start sending changes, and checking the followers of all leaders periodically."""
         self._services.replicas.on_in_sync_changed.append(self._changed)
         for leader in self._services.replicas.led.values():
             self._changed(leader)
         self._live = frozenset(self._services.metadata.image.brokers)
         self._services.on_image.append(self._image_changed)
-        self._look_later()
+        self._schedule_check()
 
     # --- lagging followers -----------------------------------------------------------------------
-    def _look_later(self) -> None:
+    def _schedule_check(self) -> None:
         pause_ms = max(self._services.config["replica.lag.time.max.ms"] // 2, 1)
         self._services.loop.call_later(
-            pause_ms, lambda: self._services.requests.slices.run(self._look_again(), lambda: True)
+            pause_ms,
+            lambda: self._services.requests.slices.run(self._check_and_reschedule(), lambda: True),
         )
 
-    def _look_again(self) -> Steps:
-        yield from self._look()
-        self._look_later()
+    def _check_and_reschedule(self) -> Steps:
+        yield from self._check_followers()
+        self._schedule_check()
 
     def _image_changed(self) -> None:
         """Check all leaders' followers when a broker has failed, so that no leader waits for it."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:
-            self._services.requests.slices.run(self._look(), lambda: True)
+            self._services.requests.slices.run(self._check_followers(), lambda: True)
 
-    def _look(self) -> Steps:
+    def _check_followers(self) -> Steps:
         purgatory = self._services.purgatory
         leaders = list(self._services.replicas.led.values())
         for start in range(0, len(leaders), _LOOKED_AT_ONCE):
             yield _LOOKED_AT_ONCE
             for leader in leaders[start : start + _LOOKED_AT_ONCE]:
-                if leader.ended is None and not leader.is_alone:
-                    if leader.replicas.awaits_order:
-                        self._reread(leader)
+                if leader.ended is None and not leader.has_no_followers:
+                    if leader.replicas.awaits_leader_and_isr:
+                        self._retry_rejected_change(leader)
                     leader.look_after_followers()
                     if purgatory.watched_under(leader.topic_partition):
                         # DeleteRecords may wait for a broker that has failed.
                         purgatory.check(leader.topic_partition)
 
-    def _reread(self, leader: Leader) -> None:
+    def _retry_rejected_change(self, leader: Leader) -> None:
         """Take the partition's state from the metadata image, and request the change again.
 
         The controller rejected the change, and has sent no LeaderAndIsr request since.
@@ -136,7 +137,7 @@ class IsrRequests:
         topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
         number = leader.topic_partition.partition
         if topic is not None and number < len(topic.partitions):
-            leader.told(topic.partitions[number])
+            leader.take_partition_state(topic.partitions[number])
         self._changed(leader)
 
     # --- requests --------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ class IsrRequests:
         epoch = self._services.broker_epoch()
 
         def answered(response: AlterPartitionResponse | None) -> None:
-            self._answered(asked, response)
+            self._on_response(asked, response)
 
         self._controller.send(
             AlterPartitionResponse,
@@ -179,22 +180,22 @@ class IsrRequests:
                 asked[leader.log.topic_id, leader.topic_partition.partition] = leader, change
         return asked
 
-    def _answered(self, asked: _OpenRequest, response: AlterPartitionResponse | None) -> None:
-        answers: dict[tuple[TopicId, int], IsrResult] = {}
+    def _on_response(self, asked: _OpenRequest, response: AlterPartitionResponse | None) -> None:
+        results: dict[tuple[TopicId, int], IsrResult] = {}
         if response is not None and not response.error_code:
             for topic in response.topics:
                 for result in topic.partitions:
-                    answers[TopicId(topic.topic_id), result.partition_index] = _answer(result)
+                    results[TopicId(topic.topic_id), result.partition_index] = _isr_result(result)
         is_again = False
         for key, (leader, change) in asked.items():
             if leader.ended is not None:
                 continue
-            after = IsrOutcome.AGAIN
+            after = IsrOutcome.RETRY
             if response is None:
-                leader.replicas.unanswered(change)
-            if key in answers:
-                after = self._taken(leader, change, answers[key])
-            if after is IsrOutcome.AGAIN:
+                leader.replicas.handle_lost_request(change)
+            if key in results:
+                after = self._apply_result(leader, change, results[key])
+            if after is IsrOutcome.RETRY:
                 is_again = True
                 self._wanted[leader] = None
         if is_again:
@@ -202,12 +203,12 @@ class IsrRequests:
         else:
             self._send()
 
-    def _taken(self, leader: Leader, change: IsrChange, answer: IsrResult) -> IsrOutcome:
+    def _apply_result(self, leader: Leader, change: IsrChange, result: IsrResult) -> IsrOutcome:
         counts, before = self._services.in_sync_counts, len(leader.replicas.in_sync.members)
-        after = leader.in_sync_answered(change, answer)
+        after = leader.handle_isr_result(change, result)
         if after is IsrOutcome.COMMITTED:
             counts.count_committed(before, len(leader.replicas.in_sync.members))
-        elif after is not IsrOutcome.TOO_LATE:
+        elif after is not IsrOutcome.STALE:
             counts.refused += 1
         return after
 
@@ -232,7 +233,7 @@ def _request(broker_id: BrokerId, broker_epoch: int, asked: _OpenRequest) -> Alt
     )
 
 
-def _answer(result: PartitionResult) -> IsrResult:
+def _isr_result(result: PartitionResult) -> IsrResult:
     if result.error_code:
         return error_code(result.error_code)
     return CommittedIsr(

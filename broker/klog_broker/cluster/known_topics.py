@@ -58,33 +58,33 @@ class TopicsFromController:
     """The KnownTopics of a broker in a cluster."""
 
     def __init__(
-        self, orders: ControllerRequestQueue, unreadable: Callable[[], Set[str]], loop: Loop
+        self, requests: ControllerRequestQueue, unreadable: Callable[[], Set[str]], loop: Loop
     ) -> None:
         """``unreadable`` gives the topics that exist and that the controller cannot read."""
-        self._orders = orders
+        self._requests = requests
         self._unreadable = unreadable
         self._loop = loop
 
     @property
     def is_complete(self) -> bool:
-        return self._orders.knows_all
+        return self._requests.has_full_metadata
 
     @property
     def has_been_complete(self) -> bool:
-        return self._orders.was_told_all
+        return self._requests.has_had_full_metadata
 
     def may_exist(self, topic: str) -> bool:
-        return not self._orders.knows_all or topic in self._unreadable()
+        return not self._requests.has_full_metadata or topic in self._unreadable()
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
         """Call ``then`` once the controller has sent all topics, or after ``patience_ms``.
 
         Never calls ``then`` before this method returns.
         """
-        orders = self._orders
+        requests = self._requests
 
         def over() -> None:
-            orders.on_told_all.remove(complete)
+            requests.on_full_metadata.remove(complete)
             then()
 
         def complete() -> None:
@@ -92,7 +92,7 @@ class TopicsFromController:
             then()
 
         timer = self._loop.call_later(patience_ms, over)
-        orders.on_told_all.append(complete)
+        requests.on_full_metadata.append(complete)
 
 
 class NewTopicSettings(Protocol):

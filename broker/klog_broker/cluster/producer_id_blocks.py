@@ -41,13 +41,13 @@ class ProducerIdBlocks:
                 broker_id=self._broker_id, broker_epoch=self._broker_epoch()
             )
 
-        def answered(reply: AllocateProducerIdsResponse | None) -> None:
-            block = None if reply is None else _block(reply)
+        def answered(response: AllocateProducerIdsResponse | None) -> None:
+            block = None if response is None else _block(response)
             if block is not None:
                 self._is_failing = False
                 done(block)
                 return
-            why = "no answer" if reply is None else f"error {reply.error_code}"
+            why = "no answer" if response is None else f"error {response.error_code}"
             if not self._is_failing:
                 self._is_failing = True
                 _log.warning("the controller sent no producer ids: %s; trying again", why)
@@ -56,8 +56,8 @@ class ProducerIdBlocks:
         self._to_controller.send(AllocateProducerIdsResponse, build, answered, TIMEOUT_MS)
 
 
-def _block(reply: AllocateProducerIdsResponse) -> ProducerIdBlock | None:
-    first, count = reply.producer_id_start, reply.producer_id_len
-    if reply.error_code != ErrorCode.NONE or not 0 <= first <= first + count - 1 <= _MAX_ID:
+def _block(response: AllocateProducerIdsResponse) -> ProducerIdBlock | None:
+    first, count = response.producer_id_start, response.producer_id_len
+    if response.error_code != ErrorCode.NONE or not 0 <= first <= first + count - 1 <= _MAX_ID:
         return None
     return ProducerIdBlock(ProducerId(first), ProducerId(first + count))

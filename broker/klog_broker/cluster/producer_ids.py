@@ -10,7 +10,7 @@ from pyspark_klog.ids import ProducerId
 # The next block is requested when this percentage of the present block is used, as in Kafka.
 _USED_BEFORE_THE_NEXT = 90
 
-GotProducerId = Callable[[ProducerId | None], None]
+OnProducerId = Callable[[ProducerId | None], None]
 
 
 class ProducerIds:
@@ -34,18 +34,18 @@ class ProducerIds:
         self._prefetch_at = 0
         self._next = 0
         self._end = 0
-        self._waiting: deque[GotProducerId] = deque()
+        self._waiting: deque[OnProducerId] = deque()
         self._is_allocating = False
 
-    def next_id(self, got: GotProducerId) -> None:
-        """Call ``got`` with a new producer id, now or once a new block is durable.
+    def next_id(self, on_id: OnProducerId) -> None:
+        """Call ``on_id`` with a new producer id, now or once a new block is durable.
 
-        ``got`` gets None if the metadata store cannot allocate a block.
+        ``on_id`` gets None if the metadata store cannot allocate a block.
         """
         if self._next < self._end and not self._waiting:
-            got(self._take())
+            on_id(self._next_from_block())
             return
-        self._waiting.append(got)
+        self._waiting.append(on_id)
         self._allocate()
 
     def fetch_first(self) -> None:
@@ -56,37 +56,37 @@ class ProducerIds:
         if self._next == self._end:
             self._allocate()
 
-    def _take(self) -> ProducerId:
+    def _next_from_block(self) -> ProducerId:
         taken = ProducerId(self._next)
         self._next += 1
         if self._next == self._end and self._following is not None:
             following, self._following = self._following, None
-            self._use(following)
+            self._start_block(following)
         if self._prefetches and self._next >= self._prefetch_at and self._following is None:
             self._allocate()
         return taken
 
-    def _use(self, block: ProducerIdBlock) -> None:
+    def _start_block(self, block: ProducerIdBlock) -> None:
         self._next, self._end = block
         self._prefetch_at = block.first + (block.end - block.first) * _USED_BEFORE_THE_NEXT // 100
 
     def _allocate(self) -> None:
         if not self._is_allocating:
             self._is_allocating = True
-            self._metadata.allocate_producer_ids(self._allocated)
+            self._metadata.allocate_producer_ids(self._on_block)
 
-    def _allocated(self, block: ProducerIdBlock | Exception) -> None:
+    def _on_block(self, block: ProducerIdBlock | Exception) -> None:
         self._is_allocating = False
         if isinstance(block, Exception):
             waiting, self._waiting = self._waiting, deque()
-            for got in waiting:
-                got(None)
+            for on_id in waiting:
+                on_id(None)
             return
         if self._next < self._end:
             self._following = block
         else:
-            self._use(block)
+            self._start_block(block)
         while self._waiting and self._next < self._end:
-            self._waiting.popleft()(self._take())
+            self._waiting.popleft()(self._next_from_block())
         if self._waiting:
             self._allocate()

@@ -40,59 +40,59 @@ class ControllerRequestQueue:
     def __init__(self, broker_epoch: Callable[[], int]) -> None:
         self.controller_epoch = 0
         """The highest controller epoch of all accepted requests."""
-        self.on_told_all: list[Callable[[], None]] = []
+        self.on_full_metadata: list[Callable[[], None]] = []
         """Called once at the next full UpdateMetadata request, then removed."""
         self._broker_epoch = broker_epoch
-        self._told_all_in = _NEVER
+        self._full_metadata_in = _NEVER
         self._connection_number = -1
         self._waiting: deque[QueuedRequest] = deque()
         self._is_busy = False
         self._is_going_on = False
 
-    def is_over(self, controller_epoch: int, broker_epoch: int) -> bool:
+    def is_outdated(self, controller_epoch: int, broker_epoch: int) -> bool:
         """Whether a request with these epochs is rejected, now and at any later time."""
         return controller_epoch < self.controller_epoch or broker_epoch < self._broker_epoch()
 
-    def is_early(self, broker_epoch: int) -> bool:
+    def is_ahead(self, broker_epoch: int) -> bool:
         """Whether a request names a later broker epoch than the one that this broker knows."""
         return 0 <= self._broker_epoch() < broker_epoch
 
     def put(self, request: QueuedRequest) -> None:
         """Carry a request out after all earlier ones, or reject it when its turn comes."""
         self._waiting.append(request)
-        self._go_on()
+        self._begin_waiting()
 
-    def told_all(self, controller_epoch: int, broker_epoch: int) -> None:
+    def note_full_metadata(self, controller_epoch: int, broker_epoch: int) -> None:
         """Record that a full UpdateMetadata request with these epochs was carried out."""
-        self._told_all_in = (controller_epoch, broker_epoch)
-        waiting, self.on_told_all = self.on_told_all, []
+        self._full_metadata_in = (controller_epoch, broker_epoch)
+        waiting, self.on_full_metadata = self.on_full_metadata, []
         for each in waiting:
             each()
 
     @property
-    def was_told_all(self) -> bool:
+    def has_had_full_metadata(self) -> bool:
         """Whether this broker has ever received a full UpdateMetadata request."""
-        return self._told_all_in != _NEVER
+        return self._full_metadata_in != _NEVER
 
     @property
-    def knows_all(self) -> bool:
+    def has_full_metadata(self) -> bool:
         """Whether the newest controller has sent full UpdateMetadata in this broker epoch.
 
         If so, a partition that the metadata image does not show is deleted.
         """
-        return self._told_all_in == (self.controller_epoch, self._broker_epoch())
+        return self._full_metadata_in == (self.controller_epoch, self._broker_epoch())
 
-    def _go_on(self) -> None:
+    def _begin_waiting(self) -> None:
         if self._is_going_on:
             return  # `begin` answered immediately: the while loop that called it continues.
         self._is_going_on = True
         try:
             while self._waiting and not self._is_busy:
-                self._begin(self._waiting.popleft())
+                self._begin_request(self._waiting.popleft())
         finally:
             self._is_going_on = False
 
-    def _begin(self, request: QueuedRequest) -> None:
+    def _begin_request(self, request: QueuedRequest) -> None:
         own = self._broker_epoch()
         if own < 0 or request.broker_epoch > own:
             request.close(UNKNOWN_EPOCH_TEXT)
@@ -110,8 +110,8 @@ class ControllerRequestQueue:
             self.controller_epoch = request.controller_epoch
             self._connection_number = request.connection_number
             self._is_busy = True
-            request.begin(self._done)
+            request.begin(self._on_answered)
 
-    def _done(self) -> None:
+    def _on_answered(self) -> None:
         self._is_busy = False
-        self._go_on()
+        self._begin_waiting()

@@ -16,11 +16,11 @@ from pyspark_klog.protocol.message import Response
 class RoleChangeRequest(Protocol):
     """A controller request that changes the roles of replicas."""
 
-    def orders(self) -> Iterator[RoleChange]:
+    def role_changes(self) -> Iterator[RoleChange]:
         """Yield the role changes. Each is made only when it is needed, because it may depend on the
         role that its replica has at that time."""
 
-    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+    def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Record that the role change of a partition failed."""
 
     def response(self) -> Response:
@@ -41,14 +41,14 @@ class SlicedRoleChanges:
         self._request = request
         self._context = context
         self._done = done
-        self._left = request.orders()
+        self._left = request.role_changes()
         self._is_without_descriptors = False
 
-    def go_on(self) -> None:
+    def apply_next(self) -> None:
         """Carry out the next role changes, or answer the request after the last one."""
-        orders = list(islice(self._left, ROLE_CHANGES_PER_TURN))
-        if orders:
-            self._services.replicas.apply(orders, self._applied)
+        role_changes = list(islice(self._left, ROLE_CHANGES_PER_TURN))
+        if role_changes:
+            self._services.replicas.apply(role_changes, self._applied)
             return
         if self._is_without_descriptors:
             # Make the controller send the request again, by giving no response.
@@ -59,7 +59,7 @@ class SlicedRoleChanges:
 
     def _applied(self, results: RoleChangeErrors) -> None:
         for partition, error in results.items():
-            self._request.failed(partition, error)
+            self._request.add_error(partition, error)
             if isinstance(error, OutOfDescriptors):
                 self._is_without_descriptors = True
-        self._services.loop.call_soon(self.go_on)
+        self._services.loop.call_soon(self.apply_next)

@@ -88,13 +88,13 @@ class TopicRequests:
 
         ``done`` is called once, asynchronously, with an error for each topic.
         """
-        room = MAX_PARTITIONS_PER_REQUEST
+        partitions_left = MAX_PARTITIONS_PER_REQUEST
         topics: list[CreatableTopic] = []
         for name in names:
             # Do not request a topic twice while its first request is outstanding.
             topic = _topic(self._config(), name)
-            if name not in self._creating and topic.num_partitions <= room:
-                room -= topic.num_partitions
+            if name not in self._creating and topic.num_partitions <= partitions_left:
+                partitions_left -= topic.num_partitions
                 topics.append(topic)
         asked = [topic.name for topic in topics]
         unknown: Refused = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -102,12 +102,12 @@ class TopicRequests:
             self._loop.call_soon(lambda: done(unknown))
             return
 
-        def answered(reply: CreateTopicsResponse | None) -> None:
+        def answered(response: CreateTopicsResponse | None) -> None:
             self._creating.difference_update(asked)
-            if reply is None:
+            if response is None:
                 done(unknown)
                 return
-            codes = {each.name: error_code(each.error_code) for each in reply.topics}
+            codes = {each.name: error_code(each.error_code) for each in response.topics}
             done(unknown | creation_errors(codes))
 
         self._creating.update(asked)

@@ -64,7 +64,7 @@ def open_logs(
     """
     directories = settings.config.log_dirs
     metadata = open_store(files, directories, broker_id, chance)
-    settings.begin(metadata.image)
+    settings.apply_stored(metadata.image)
     config = settings.config
     if not is_standalone and accepts_missing:
         _log.warning(

@@ -68,38 +68,38 @@ class _Followers(NamedTuple):
 class SettingsInForce:
     """Computes a broker's settings in force, for the loop's thread only.
 
-    `begin` is called once the metadata is read, `connect` once the parts of the broker exist, then
-    `image_changed` with each new metadata image.
+    `apply_stored` is called once the metadata is read, `set_followers` once the parts of the broker
+    exist, then `image_changed` with each new metadata image.
     """
 
     def __init__(self, start: BrokerConfig) -> None:
         self.config = start
         self._start = start
-        self._given: Mapping[str, Mapping[str, str]] = {}
+        self._stored: Mapping[str, Mapping[str, str]] = {}
         self._problems: tuple[str, ...] = ()
         self._followers: _Followers | None = None
         self._following: object | None = None
         self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
 
-    def number_is(self, broker_id: BrokerId) -> None:
+    def set_broker_id(self, broker_id: BrokerId) -> None:
         """Set the broker id that ZooKeeper generated; called first. The configured id may be the
         same."""
         if self.config["broker.id"] != broker_id:
             self.config = self._start = self._start.with_generated_id(broker_id)
 
-    def begin(self, image: MetadataImage) -> None:
+    def apply_stored(self, image: MetadataImage) -> None:
         """Apply the stored settings of the metadata image that the broker starts with.
 
         An invalid stored setting is logged and ignored; it stays stored until a client changes it.
         """
-        self._take(image)
+        self._apply_image(image)
         if image.client_quotas:
             _quotas_log.warning(
                 "%d users, clients or addresses have quotas, which are not enforced yet",
                 len(image.client_quotas),
             )
 
-    def connect(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
+    def set_followers(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
         """Set the parts of the broker that follow the settings from now on."""
         self._followers = _Followers(services, server, cleaner)
 
@@ -115,10 +115,10 @@ class SettingsInForce:
 
     def image_changed(self, image: MetadataImage) -> None:
         """Apply the stored broker settings of a new metadata image, if they have changed."""
-        if image.broker_configs is self._given:
+        if image.broker_configs is self._stored:
             return
         old = self.config
-        self._take(image)
+        self._apply_image(image)
         new = self.config
         if self._followers is None:
             return
@@ -134,17 +134,17 @@ class SettingsInForce:
             following = self._following = object()
             services.slices.run(_follow(services), lambda: self._following is following)
 
-    def _take(self, image: MetadataImage) -> None:
+    def _apply_image(self, image: MetadataImage) -> None:
         old = self.config
         broker_id = BrokerId(self._start["broker.id"])
-        self._given = image.broker_configs
+        self._stored = image.broker_configs
         self.config, problems = given_to(self._start, image.broker_configs, broker_id)
         self._read.cache_clear()
         for problem in problems:
             if problem not in self._problems:
                 _log.warning("ignoring a stored setting: %s", problem)
         self._problems = problems
-        _tell_changes(old, self.config)
+        _log_changes(old, self.config)
 
 
 def _follow(services: SettingsFollowers) -> Steps:
@@ -157,7 +157,7 @@ def _follow(services: SettingsFollowers) -> Steps:
         services.replicas.topics_changed((topic.name,))
 
 
-def _tell_changes(old: BrokerConfig, new: BrokerConfig) -> None:
+def _log_changes(old: BrokerConfig, new: BrokerConfig) -> None:
     for name in SETTINGS:
         if old[name] != new[name]:
             _log.info("setting=%s value=%s was=%s", name, render(new[name]), render(old[name]))

@@ -26,7 +26,7 @@ _LOOK_MS = 20
 _ENDED_A_TURN = 200
 
 
-class StoppingServices(Protocol):
+class ShutdownServices(Protocol):
     """The parts of a broker that a shutdown uses."""
 
     @property
@@ -54,7 +54,7 @@ class Shutdown:
     """
 
     def __init__(
-        self, server: Server, services: StoppingServices, over: Callable[[], None]
+        self, server: Server, services: ShutdownServices, over: Callable[[], None]
     ) -> None:
         self._server = server
         self._services = services
@@ -64,17 +64,17 @@ class Shutdown:
         self._patient_until_ms: int | None = None
         self._led_with_others: list[Partition] = []
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the shutdown. Called once."""
         self._server.stop_accepting()
         self._led_with_others = [
             each
             for each in self._services.replicas.partitions()
-            if isinstance(each.role, Leader) and not each.role.is_alone
+            if isinstance(each.role, Leader) and not each.role.has_no_followers
         ]
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         # New long polls appear while requests that were received earlier are begun.
         ending = self._server.end_some(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
@@ -87,14 +87,14 @@ class Shutdown:
             return
         now_ms = self._loop.now_ms()
         if ending or polls or resigned:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue)
             return
         if self._patient_until_ms is None:
             if not self._is_patient(now_ms - self._since_ms):
                 self._patient_until_ms = now_ms + _SENDING_MS
                 self._end_leaderships()
         elif self._services.purgatory.expire_some(_ENDED_A_TURN):
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._continue)
             return
         elif now_ms >= self._patient_until_ms:
             _log.warning(
@@ -103,7 +103,7 @@ class Shutdown:
             )
             self._over()
             return
-        self._loop.call_later(_LOOK_MS, self._go_on)
+        self._loop.call_later(_LOOK_MS, self._continue)
 
     def _is_patient(self, waited_ms: int) -> bool:
         if waited_ms < _PATIENCE_MS or waited_ms >= _SYNC_PATIENCE_MS:

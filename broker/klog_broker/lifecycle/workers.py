@@ -21,14 +21,14 @@ class Workers(NamedTuple):
     """Thread pools for blocking work."""
 
     helpers: Helpers
-    of_cleaner: Helpers
+    cleaner_helpers: Helpers
     """Helpers of the log cleaner, with lower CPU priority than the loop and the other helpers."""
     parallel_work: ParallelWork
     """Parallel work on all logs, at start-up and shutdown."""
 
     def close(self) -> None:
         """Close the helpers after their present work is finished. Blocks."""
-        self.of_cleaner.close()
+        self.cleaner_helpers.close()
         self.helpers.close()
 
 

@@ -235,7 +235,7 @@ class InCluster:
             broker_epoch=self.membership.broker_epoch,
             follower_refusal=followers_on(self._config.inter_broker_listener),
             known_topics=TopicsFromController(
-                cluster.orders, lambda: store.view.unreadable, self._loop
+                cluster.controller_requests, lambda: store.view.unreadable, self._loop
             ),
             new_topic_settings=store,
             new_transactions=partial(new_transactions_in_cluster, peers=peers),
@@ -248,7 +248,9 @@ class InCluster:
         joined = self.membership.joined
         # Fetch the first block of producer ids now: when the first producer comes, there may be no
         # controller, or no ZooKeeper.
-        joined.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
+        joined.cluster.controller_requests.on_full_metadata.append(
+            services.producer_ids.fetch_first
+        )
         self._fetchers = start_fetchers(services, joined.peers)
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
@@ -258,7 +260,7 @@ class InCluster:
         return listener == self._config.inter_broker_listener
 
     def serve(self, services: ServicesInCluster) -> None:
-        IsrRequests(services, self.membership.joined.to_controller).begin()
+        IsrRequests(services, self.membership.joined.to_controller).start()
         self.membership.wait_until_registered()
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ _log = logging.getLogger("klog.cluster")
 _WITHOUT_ZOOKEEPER_MS = 3_000
 
 
-class Leaving:
+class ControlledShutdown:
     """Sends ControlledShutdown until this broker leads no partition that another could lead.
 
     After at most `tries` requests `then` is called in any case. For the loop's thread.
@@ -29,7 +29,7 @@ class Leaving:
         to_controller: ControllerConnection,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
-        is_alone: Callable[[], bool],
+        is_last_broker: Callable[[], bool],
         has_zookeeper: Callable[[], bool],
         *,
         tries: int,
@@ -39,27 +39,27 @@ class Leaving:
     ) -> None:
         """Prepare the requests.
 
-        `is_alone` returns whether no other broker is alive, `has_zookeeper` whether this broker is
-        connected to ZooKeeper.
+        `is_last_broker` returns whether no other broker is alive, `has_zookeeper` whether this
+        broker is connected to ZooKeeper.
         """
         self._loop = loop
         self._to_controller = to_controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._is_alone = is_alone
+        self._is_last_broker = is_last_broker
         self._has_zookeeper = has_zookeeper
         self._tries_left = tries
         self._pause_ms = pause_ms
         self._timeout_ms = timeout_ms
         self._then = then
 
-    def begin(self) -> None:
+    def send_request(self) -> None:
         """Send the first or the next request; the caller calls this method once."""
         if self._tries_left <= 0 or self._broker_epoch() < 0:
             # For the controller, a broker that is not registered leads nothing.
             self._give_up("it is not registered, or controlled.shutdown.max.retries is 0")
             return
-        if self._is_alone():
+        if self._is_last_broker():
             # Kafka's last broker uses all of its tries, with the pauses between them.
             self._give_up("no other broker is there")
             return
@@ -73,32 +73,32 @@ class Leaving:
             broker_id=self._broker_id, broker_epoch=self._broker_epoch()
         )
         self._to_controller.send(
-            ControlledShutdownResponse, lambda _: request, self._answered, timeout_ms
+            ControlledShutdownResponse, lambda _: request, self._on_response, timeout_ms
         )
 
-    def _answered(self, answer: ControlledShutdownResponse | None) -> None:
-        if answer is None:
-            self._try_again("the controller did not answer")
-        elif answer.error_code != ErrorCode.NONE:
-            self._try_again(f"the controller answered error {answer.error_code}")
-        elif answer.remaining_partitions:
-            first = answer.remaining_partitions[0]
-            self._try_again(
-                f"no other replica is in sync for {len(answer.remaining_partitions)} partitions,"
+    def _on_response(self, response: ControlledShutdownResponse | None) -> None:
+        if response is None:
+            self._retry_later("the controller did not answer")
+        elif response.error_code != ErrorCode.NONE:
+            self._retry_later(f"the controller answered error {response.error_code}")
+        elif response.remaining_partitions:
+            first = response.remaining_partitions[0]
+            self._retry_later(
+                f"no other replica is in sync for {len(response.remaining_partitions)} partitions,"
                 f" as {first.topic_name}-{first.partition_index}"
             )
         else:
             _log.info("broker_id=%d leads nothing that others can lead", self._broker_id)
             self._then()
 
-    def _try_again(self, why: str) -> None:
+    def _retry_later(self, why: str) -> None:
         if self._tries_left <= 0:
             self._give_up(why)
             return
         _log.warning(
             "broker_id=%d repeats its request in %d ms: %s", self._broker_id, self._pause_ms, why
         )
-        self._loop.call_later(self._pause_ms, self.begin)
+        self._loop.call_later(self._pause_ms, self.send_request)
 
     def _give_up(self, why: str) -> None:
         _log.warning("broker_id=%d stops while it may lead partitions: %s", self._broker_id, why)

@@ -31,8 +31,8 @@ _UNCLEAN = "unclean.leader.election.enable"
 class ZooKeeperMember:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
-    No method blocks; all are for the loop's thread. Call in this order: ``begin``; ``follow`` when
-    ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
+    No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``;
+    ``follow_cluster`` when ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When its session
     expires, it first resigns as controller, if it is. The broker serves on without a session.
@@ -72,12 +72,14 @@ class ZooKeeperMember:
         return self._sessions.is_connected
 
     @property
-    def is_seen(self) -> bool:
+    def sees_itself(self) -> bool:
         """Whether the broker is registered and its own store shows the registration."""
         is_registered = self.registration.broker_epoch >= 0
         return is_registered and self.registration.broker_id in self.store.image.brokers
 
-    def begin(self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int) -> None:
+    def begin_joining(
+        self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int
+    ) -> None:
         """Ask for the cluster id and, without `broker_id`, for an id above `reserved_max_id`."""
 
         def joined(outcome: JoinResult | NotJoined) -> None:
@@ -86,7 +88,7 @@ class ZooKeeperMember:
         self._sessions.use((JoinConversation(chance, broker_id, reserved_max_id, joined),))
         self._sessions.begin()
 
-    def follow(
+    def follow_cluster(
         self,
         listener: str,
         connect: Callable[..., EventedConnection],
@@ -106,7 +108,7 @@ class ZooKeeperMember:
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
         self.store = ClusterStore(self._loop, cluster_id, register=self._register)
         self.election = Election(self._loop, broker_id, self._clock.now_ms)
-        self.election.on_controller.append(self.store.view.controller_is)
+        self.election.on_controller.append(self.store.view.update_controller)
         self.registration = Registration(
             self._loop,
             broker_id,
@@ -134,11 +136,11 @@ class ZooKeeperMember:
             self._loop, self.controller, lambda: self.store.image, new_topic_id
         )
         self.store.changes = self.changes
-        self.store.on_settings = self._settings_are
+        self.store.on_settings = self._on_settings
         self.election.on_elected.append(self.controller.elected)
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
-        live = BrokerRegistrationReader(self._loop, self.store.view.brokers_are)
+        live = BrokerRegistrationReader(self._loop, self.store.view.update_brokers)
         # The controller must learn of a connection before it is elected in that session.
         store = self.store
         users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
@@ -154,7 +156,7 @@ class ZooKeeperMember:
             self.registration.expired()
         self._sessions.close(done)
 
-    def _settings_are(self, found: Settings) -> None:
+    def _on_settings(self, found: Settings) -> None:
         if any(_UNCLEAN in settings for settings in found.values()):
             self.controller.elect_again()
 

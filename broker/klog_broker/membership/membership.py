@@ -15,7 +15,7 @@ from klog_broker.lifecycle.refusals import (
     refused_by_cluster,
     stopped_while_connecting,
 )
-from klog_broker.membership.controlled_shutdown import Leaving
+from klog_broker.membership.controlled_shutdown import ControlledShutdown
 from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.join_conversation import NotJoined
@@ -105,7 +105,7 @@ class Membership:
         number = stored_id(files, directories) if given == GENERATED else BrokerId(given)
         member = self._member
         self._has_begun = True
-        member.begin(chance, number, self._config["reserved.broker.max.id"])
+        member.begin_joining(chance, number, self._config["reserved.broker.max.id"])
         patience_ms = self._config["zookeeper.connection.timeout.ms"]
         if not self._wait(lambda: member.outcome is not None, patience_ms):
             raise no_zookeeper(connect, patience_ms, was_connected=member.was_connected)
@@ -125,7 +125,7 @@ class Membership:
         member, config = self._member, self._config
         listener = config.inter_broker_listener
         peers = self._make_peers(broker_id, _own_address(config))
-        store = member.follow(
+        store = member.follow_cluster(
             listener,
             peers.connect,
             chance,
@@ -139,7 +139,7 @@ class Membership:
         orders = ControllerRequestQueue(self.broker_epoch)
         cluster = ClusterServices(store, member.controller, orders, member.changes)
         self._joined = JoinedParts(peers, to_controller, cluster)
-        member.election.on_controller.append(lambda _: to_controller.look())
+        member.election.on_controller.append(lambda _: to_controller.reconnect_if_moved())
         blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate
         # Loading a log needs the settings of its topic.
@@ -163,7 +163,7 @@ class Membership:
         Raises CannotStart if another broker has registered with the same id, or with an address of
         this broker.
         """
-        self._wait(lambda: self._refusal is not None or self._member.is_seen)
+        self._wait(lambda: self._refusal is not None or self._member.sees_itself)
         refusal = self._refusal or self._taken_address()
         if refusal is not None:
             raise refused_by_cluster(refusal)
@@ -178,7 +178,7 @@ class Membership:
         if not config["controlled.shutdown.enable"]:
             then()
             return
-        Leaving(
+        ControlledShutdown(
             self._loop,
             self.joined.to_controller,
             registration.broker_id,
@@ -189,7 +189,7 @@ class Membership:
             pause_ms=config["controlled.shutdown.retry.backoff.ms"],
             timeout_ms=config["controller.socket.timeout.ms"],
             then=then,
-        ).begin()
+        ).send_request()
 
     def close(self, *, cleanly: bool) -> None:
         """Resign as controller and close the session. Called once.
@@ -200,15 +200,15 @@ class Membership:
             return
         if self._joined is not None:
             self._joined.to_controller.close()
-        is_told = False
+        is_closed = False
 
-        def told() -> None:
-            nonlocal is_told
-            is_told = True
+        def on_closed() -> None:
+            nonlocal is_closed
+            is_closed = True
 
-        self._member.close(told)
+        self._member.close(on_closed)
         if cleanly:
-            self._turn_until(lambda: is_told, _CLOSING_MS)
+            self._turn_until(lambda: is_closed, _CLOSING_MS)
 
     # --- refusals and waiting --------------------------------------------------------------------
     def _taken_address(self) -> str | None:

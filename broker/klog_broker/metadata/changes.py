@@ -83,7 +83,7 @@ PlanSteps = Generator[int, None, Sequence[RoleChange]]
 
 
 class MetadataChange(Protocol):
-    """A requested change. After `plan`, either `failed` or `carried_out` is called, once."""
+    """A requested change. After `plan`, either `failed` or `on_applied` is called, once."""
 
     def plan(self, draft: Draft) -> PlanSteps:
         """Make the change in the draft. If `plan` raises, the change is refused, and the draft is
@@ -92,7 +92,7 @@ class MetadataChange(Protocol):
     def failed(self, error: Exception) -> None:
         """Report that the change was refused, or could not be written: nothing has changed."""
 
-    def carried_out(self, results: RoleChangeErrors) -> Steps:
+    def on_applied(self, results: RoleChangeErrors) -> Steps:
         """Report the change's outcome: the change is durable, and its role changes have been
         applied, except those with an error in `results`."""
 
@@ -124,13 +124,13 @@ class CreatePartitions:
         partitions = (*topic.partitions, *first_states(self._assignment))
         self._topic = replace(topic, partitions=partitions)
         draft.image.put(self._topic)
-        return partition_orders(self._topic, self._first_partition, is_new=True)
+        return partition_assignments(self._topic, self._first_partition, is_new=True)
 
-    def carried_out(self, results: RoleChangeErrors) -> Steps:
+    def on_applied(self, results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is None:
-            tell("extended", self._topic)
+            log_topic_event("extended", self._topic)
         self.failed(self._topic if error is None else error)
 
 
@@ -159,9 +159,9 @@ class UpdateTopicConfigs:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
-        tell("altered", self._topic)
+        log_topic_event("altered", self._topic)
         self._done(self._topic)
 
 
@@ -185,7 +185,7 @@ class UpdateBrokerConfigs:
             draft.image.put_broker_configs(self._name, configs)
         return ()
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self.failed(None)
 
@@ -216,7 +216,7 @@ class UpdateClientQuotas:
             draft.image.put_quotas(entity, new[entity])
         return ()
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self.failed(None)
 
@@ -246,12 +246,12 @@ class DeleteTopic:
         # Remove the assignments: if the broker's next start finishes the deletion, the topic's logs
         # may already be gone, and must not count as missing data.
         draft.assignments = draft.assignments.without_topic(topic.topic_id)
-        return stop_orders(topic)
+        return role_removals(topic)
 
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, results: RoleChangeErrors) -> Steps:
+    def on_applied(self, results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
@@ -276,9 +276,9 @@ class FinishDeletion:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
-        tell("deleted", self._topic)
+        log_topic_event("deleted", self._topic)
         self._done(self._topic)
 
 
@@ -299,21 +299,21 @@ class AllocateProducerIds:
     def failed(self, error: Exception) -> None:
         self._done(error)
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         self._done(self._block)
 
 
-def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
+def partition_assignments(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
     """Return the role assignments of a topic's partitions from number `first` on. A standalone
     broker has a replica of every partition."""
     return [
-        partition_order(topic, number, is_new=is_new)
+        partition_assignment(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
     ]
 
 
-def partition_order(topic: Topic, partition: int, *, is_new: bool) -> RoleAssignment:
+def partition_assignment(topic: Topic, partition: int, *, is_new: bool) -> RoleAssignment:
     """Return the role assignment for one partition of a topic."""
     state = topic.partitions[partition]
     return RoleAssignment(
@@ -328,7 +328,7 @@ def partition_order(topic: Topic, partition: int, *, is_new: bool) -> RoleAssign
     )
 
 
-def stop_orders(topic: Topic) -> list[RoleChange]:
+def role_removals(topic: Topic) -> list[RoleChange]:
     """Return the role changes that delete the logs of all the topic's partitions."""
     return [
         RoleRemoval(TopicPartition(topic.name, number), topic.topic_id, state.leader_epoch, True)
@@ -343,7 +343,7 @@ def first_failure(topic: Topic, results: RoleChangeErrors) -> KlogError | None:
     return next((results[each] for each in topic.topic_partitions() if each in results), None)
 
 
-def tell(event: str, topic: Topic) -> None:
+def log_topic_event(event: str, topic: Topic) -> None:
     """Log `event` (such as "created") with the topic's name, id, partition count and settings."""
     _log.info(
         "topic=%s %s id=%s partitions=%d configs=%s",

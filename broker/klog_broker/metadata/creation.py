@@ -11,8 +11,8 @@ from klog_broker.metadata.changes import (
     PlanSteps,
     first_failure,
     first_states,
-    partition_orders,
-    tell,
+    log_topic_event,
+    partition_assignments,
 )
 from klog_broker.metadata.errors import TopicExists
 from klog_broker.metadata.image import (
@@ -58,7 +58,7 @@ class CreateTopics:
         self._outcomes: list[Topic | Exception] = []
 
     def plan(self, draft: Draft) -> PlanSteps:
-        orders: list[RoleChange] = []
+        role_changes: list[RoleChange] = []
         for new in self._topics:
             yield _TOPIC + len(new.assignment) // PARTITIONS_PER_ELEMENT
             try:
@@ -68,10 +68,11 @@ class CreateTopics:
             else:
                 draft.image.put(topic)
                 self._outcomes.append(topic)
-                orders += (
-                    order.with_leader(NO_BROKER) for order in partition_orders(topic, is_new=True)
+                role_changes += (
+                    role_change.with_leader(NO_BROKER)
+                    for role_change in partition_assignments(topic, is_new=True)
                 )
-        return orders
+        return role_changes
 
     def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
         check_topic_name(new.name)
@@ -91,7 +92,7 @@ class CreateTopics:
         refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
         self._done([*refused, *[error] * (len(self._topics) - len(refused))])
 
-    def carried_out(self, results: RoleChangeErrors) -> Steps:
+    def on_applied(self, results: RoleChangeErrors) -> Steps:
         waiting = 1
 
         def one_is_over() -> None:
@@ -106,7 +107,7 @@ class CreateTopics:
                 continue
             error = first_failure(topic, results)
             if error is None:
-                tell("created", topic)
+                log_topic_event("created", topic)
             else:
                 self._outcomes[number] = error
                 if not topic.is_internal:

@@ -46,7 +46,7 @@ def elected(
     return states
 
 
-def begun_again(
+def with_next_epochs(
     image: MetadataImage, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionRegistration]:
     """Return new states for `partitions`, each with its leader epoch raised by one: their data is

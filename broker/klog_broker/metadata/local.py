@@ -18,7 +18,7 @@ from klog_broker.metadata import changes
 from klog_broker.metadata.changes import Draft, MetadataChange
 from klog_broker.metadata.creation import CreateTopics
 from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
-from klog_broker.metadata.election import FoundLog, begun_again, elected, found_directories
+from klog_broker.metadata.election import FoundLog, elected, found_directories, with_next_epochs
 from klog_broker.metadata.features import STANDALONE_FEATURES
 from klog_broker.metadata.image import (
     BrokerRegistration,
@@ -54,7 +54,7 @@ CHANGES_PER_WRITE = 256
 
 class _Planned(NamedTuple):
     change: MetadataChange
-    orders: Sequence[RoleChange]
+    role_changes: Sequence[RoleChange]
 
 
 class LocalStore:
@@ -146,7 +146,7 @@ class LocalStore:
         data, and remove the assignments of these partitions' logs. Writes nothing: the next write
         of the broker's start makes the result durable."""
         draft = Draft(self._state)
-        draft.image.put_partitions(begun_again(self.image, missing))
+        draft.image.put_partitions(with_next_epochs(self.image, missing))
         draft.assignments = self.assignments.with_directories(
             {key: str(path.absolute()) for key, path in directories.items()}
         )
@@ -178,7 +178,7 @@ class LocalStore:
         self._on_image = on_image
         self._apply = apply
         self._unserved = UnservedPartitions(
-            loop, lambda: self.image, lambda orders, done: self._apply(orders, done)
+            loop, lambda: self.image, lambda role_changes, done: self._apply(role_changes, done)
         )
 
     def elect(
@@ -202,20 +202,20 @@ class LocalStore:
             self._write(draft.state())
         topics, deleting = self.image.topics.values(), self.image.deleting.values()
         self._on_image(self.image, [topic.name for topic in (*deleting, *topics)])
-        orders: list[RoleChange] = []
+        role_changes: list[RoleChange] = []
         for topic in deleting:
-            orders += changes.stop_orders(topic)
+            role_changes += changes.role_removals(topic)
         for topic in topics:
-            orders += changes.partition_orders(topic, is_new=False)
-        if orders or deleting:
-            self._apply(orders, partial(self._elected, directory_of))
+            role_changes += changes.partition_assignments(topic, is_new=False)
+        if role_changes or deleting:
+            self._apply(role_changes, partial(self._elected, directory_of))
         if directory_of is not None:
             self._apply = RecordingRoleChanges(
                 self._apply,
                 directory_of,
                 image=lambda: self.image,
                 assignments=lambda: self.assignments,
-                make_change=self._ask,
+                make_change=self._queue_change,
             ).apply
 
     def _elected(self, directory_of: DirectoryOf | None, results: RoleChangeErrors) -> None:
@@ -224,7 +224,7 @@ class LocalStore:
             error = changes.first_failure(topic, results)
             if error is None:
                 draft.image.finish_deletion(topic.topic_id)
-                changes.tell("deleted", topic)
+                changes.log_topic_event("deleted", topic)
             else:
                 _log.error("topic=%s deletion is not finished: %s", topic.name, error)
         if directory_of is not None:
@@ -266,7 +266,9 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - the store waits only for its own disk
     ) -> None:
         """Create topics independently of each other: `done` gets a topic or an error for each."""
-        self._ask(CreateTopics(topics, self._new_topic_id, self._lead, self._take_back, done))
+        self._queue_change(
+            CreateTopics(topics, self._new_topic_id, self._lead, self._undo_creation, done)
+        )
 
     def create_partitions(
         self,
@@ -278,7 +280,7 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
         """Add partitions to a topic from number `first_partition` on."""
-        self._ask(changes.CreatePartitions(name, first_partition, assignment, done))
+        self._queue_change(changes.CreatePartitions(name, first_partition, assignment, done))
 
     def update_topic_configs(
         self,
@@ -287,7 +289,7 @@ class LocalStore:
         done: Done[Topic],
     ) -> None:
         """Replace a topic's settings by the result of `update(settings)`."""
-        self._ask(changes.UpdateTopicConfigs(name, update, done))
+        self._queue_change(changes.UpdateTopicConfigs(name, update, done))
 
     def update_broker_configs(
         self,
@@ -296,7 +298,7 @@ class LocalStore:
         done: Done[None],
     ) -> None:
         """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
-        self._ask(changes.UpdateBrokerConfigs(name, update, done))
+        self._queue_change(changes.UpdateBrokerConfigs(name, update, done))
 
     def update_client_quotas(
         self,
@@ -304,7 +306,7 @@ class LocalStore:
         done: Done[None],
     ) -> None:
         """Set quotas, and remove each quota whose value is None."""
-        self._ask(changes.UpdateClientQuotas(updates, done))
+        self._queue_change(changes.UpdateClientQuotas(updates, done))
 
     def delete_topic(
         self,
@@ -314,11 +316,11 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
         """Delete a topic in two durable steps (see `changes.DeleteTopic`)."""
-        self._ask(changes.DeleteTopic(topic_id, self._finish_deletion, done))
+        self._queue_change(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
         """Allocate a new block of producer ids, which is durable before `done` gets the block."""
-        self._ask(changes.AllocateProducerIds(done))
+        self._queue_change(changes.AllocateProducerIds(done))
 
     def close(self) -> None:
         """Do nothing, because no file is open between two writes."""
@@ -327,7 +329,7 @@ class LocalStore:
         return TopicId(new_id(self._chance))
 
     def _finish_deletion(self, topic: Topic, done: Done[Topic]) -> None:
-        self._ask(changes.FinishDeletion(topic, done))
+        self._queue_change(changes.FinishDeletion(topic, done))
 
     def _lead(
         self, topic: Topic, partitions: Sequence[int], done: Callable[[RoleChangeErrors], None]
@@ -337,15 +339,17 @@ class LocalStore:
         if self.image.topic_by_id(topic.topic_id) is None:
             done({})
             return
-        orders = [changes.partition_order(topic, each, is_new=False) for each in partitions]
+        role_changes = [
+            changes.partition_assignment(topic, each, is_new=False) for each in partitions
+        ]
 
         def led(results: RoleChangeErrors) -> None:
-            self._unserved.add_failed(orders, results)
+            self._unserved.add_failed(role_changes, results)
             done(results)
 
-        self._apply(orders, led)
+        self._apply(role_changes, led)
 
-    def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
+    def _undo_creation(self, topic: Topic, over: Callable[[], None]) -> None:
         """Delete a topic whose logs could not all be created. If the deletion fails, too, or if the
         topic has more partitions by now, which may have records, the topic stays, and its
         partitions' role assignments are tried again later."""
@@ -369,11 +373,11 @@ class LocalStore:
         else:
             self.delete_topic(topic.topic_id, done)
 
-    def _ask(self, change: MetadataChange) -> None:
+    def _queue_change(self, change: MetadataChange) -> None:
         self._queue.append(change)
-        self._begin()
+        self._start_planning()
 
-    def _begin(self) -> None:
+    def _start_planning(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
             # Plan at the end of this event-loop turn, so that all changes that the turn requests
@@ -391,11 +395,11 @@ class LocalStore:
         for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
             change = self._queue.popleft()
             try:
-                orders = yield from change.plan(draft)
+                role_changes = yield from change.plan(draft)
             except Exception as error:  # any class: a caller's `update` may raise
                 change.failed(error)
             else:
-                planned.append(_Planned(change, orders))
+                planned.append(_Planned(change, role_changes))
         state = draft.state()
         if not draft.is_changed:
             self._written(draft, state, planned, None)
@@ -422,44 +426,46 @@ class LocalStore:
             self._is_new = self._is_unwritten = False
             if draft.image.is_changed:
                 self._on_image(self.image, draft.image.changed_names)
-            self._carry_out(planned)
+            self._apply_planned(planned)
         self._is_changing = False
-        self._begin()
+        self._start_planning()
 
-    def _carry_out(self, planned: Sequence[_Planned]) -> None:
+    def _apply_planned(self, planned: Sequence[_Planned]) -> None:
         """Apply the role changes of planned changes, in order. Changes of different topics share
         one call of `_apply`."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:
-            own = {order.topic_partition.topic for order in each.orders}
+            own = {role_change.topic_partition.topic for role_change in each.role_changes}
             if not names.isdisjoint(own):
-                self._order(together)
+                self._apply_role_changes(together)
                 together, names = [], set()
             together.append(each)
             names |= own
-        self._order(together)
+        self._apply_role_changes(together)
 
-    def _order(self, planned: Sequence[_Planned]) -> None:
-        orders: list[RoleChange] = []
+    def _apply_role_changes(self, planned: Sequence[_Planned]) -> None:
+        role_changes: list[RoleChange] = []
         for each in planned:
-            orders += each.orders
-        self._answered((), [each.change for each in planned if not each.orders], {})
-        if orders:
-            waiting = [each.change for each in planned if each.orders]
-            self._apply(orders, partial(self._answered, orders, waiting))
+            role_changes += each.role_changes
+        self._on_role_changes_applied(
+            (), [each.change for each in planned if not each.role_changes], {}
+        )
+        if role_changes:
+            waiting = [each.change for each in planned if each.role_changes]
+            self._apply(role_changes, partial(self._on_role_changes_applied, role_changes, waiting))
 
-    def _answered(
+    def _on_role_changes_applied(
         self,
-        orders: Sequence[RoleChange],
+        role_changes: Sequence[RoleChange],
         waiting: Sequence[MetadataChange],
         results: RoleChangeErrors,
     ) -> None:
-        self._unserved.add_failed(orders, results)
+        self._unserved.add_failed(role_changes, results)
 
         def tell() -> Steps:
             for change in waiting:
-                yield from change.carried_out(results)
+                yield from change.on_applied(results)
 
         self._slices.run(tell(), lambda: True)
 

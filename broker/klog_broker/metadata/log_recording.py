@@ -44,7 +44,7 @@ class RecordLogs:
         """Report that klog-metadata could not be written."""
         self._done(error)
 
-    def carried_out(self, _results: RoleChangeErrors) -> Steps:
+    def on_applied(self, _results: RoleChangeErrors) -> Steps:
         """Report that the assignments are durable."""
         yield 1
         self._done(None)
@@ -69,44 +69,50 @@ class RecordingRoleChanges:
         self._assignments = assignments
         self._make_change = make_change
 
-    def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
+    def apply(
+        self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
+    ) -> None:
         """Apply role changes, and call `done` with the errors. If a log's directory could not be
         recorded, its role change fails with StoreFailed, and the partition gets no leader."""
-        new = {each.topic_partition: each for each in orders if self._is_unrecorded(each)}
+        new = {each.topic_partition: each for each in role_changes if self._is_unrecorded(each)}
         if not new:
-            self._apply(orders, done)
+            self._apply(role_changes, done)
             return
-        unled = [_unled(each) if each.topic_partition in new else each for each in orders]
+        unled = [
+            _without_leader(each) if each.topic_partition in new else each for each in role_changes
+        ]
         self._apply(unled, lambda results: self._created(tuple(new.values()), results, done))
 
-    def _is_unrecorded(self, order: RoleChange) -> bool:
-        recorded = self._assignments().of_topic(order.topic_id)
-        return isinstance(order, RoleAssignment) and (
-            order.topic_partition.partition not in recorded
+    def _is_unrecorded(self, role_change: RoleChange) -> bool:
+        recorded = self._assignments().of_topic(role_change.topic_id)
+        return isinstance(role_change, RoleAssignment) and (
+            role_change.topic_partition.partition not in recorded
         )
 
     def _created(
         self,
-        orders: Sequence[RoleChange],
+        role_changes: Sequence[RoleChange],
         results: RoleChangeErrors,
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
         """Record the directories of the logs that these role changes created. A role change with an
         error in `results` has created none."""
         logs: dict[TopicId, dict[int, DirectoryId]] = {}
-        for order in orders:
-            directory_id = self._directory_of(order.topic_partition)
-            if order.topic_partition not in results and directory_id is not None:
-                logs.setdefault(order.topic_id, {})[order.topic_partition.partition] = directory_id
+        for role_change in role_changes:
+            directory_id = self._directory_of(role_change.topic_partition)
+            if role_change.topic_partition not in results and directory_id is not None:
+                logs.setdefault(role_change.topic_id, {})[role_change.topic_partition.partition] = (
+                    directory_id
+                )
         if not logs:
-            self._lead(orders, results, done)
+            self._lead(role_changes, results, done)
             return
 
         def recorded(error: Exception | None) -> None:
             if error is None:
-                self._lead(orders, results, done)
+                self._lead(role_changes, results, done)
             elif isinstance(error, KlogError):
-                failed = {each.topic_partition: error for each in orders}
+                failed = {each.topic_partition: error for each in role_changes}
                 done({**failed, **results})
             else:
                 raise error
@@ -115,7 +121,7 @@ class RecordingRoleChanges:
 
     def _lead(
         self,
-        orders: Sequence[RoleChange],
+        role_changes: Sequence[RoleChange],
         results: RoleChangeErrors,
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
@@ -123,7 +129,7 @@ class RecordingRoleChanges:
         were deleted meanwhile."""
         leading = [
             each
-            for each in orders
+            for each in role_changes
             if isinstance(each, RoleAssignment)
             and each.leader != NO_BROKER
             and each.topic_partition not in results
@@ -135,11 +141,11 @@ class RecordingRoleChanges:
             done(results)
 
 
-def _unled(order: RoleChange) -> RoleChange:
+def _without_leader(role_change: RoleChange) -> RoleChange:
     """Return the role change without a leader, so that it only creates the log."""
-    if isinstance(order, RoleAssignment) and order.leader != NO_BROKER:
-        return order.with_leader(NO_BROKER)
-    return order
+    if isinstance(role_change, RoleAssignment) and role_change.leader != NO_BROKER:
+        return role_change.with_leader(NO_BROKER)
+    return role_change
 
 
 def unrecorded_logs(

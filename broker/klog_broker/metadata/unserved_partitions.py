@@ -35,13 +35,14 @@ class UnservedPartitions:
         self._waiting: dict[TopicPartition, TopicId] = {}
         self._is_retrying = False
 
-    def add_failed(self, orders: Sequence[RoleChange], results: RoleChangeErrors) -> None:
+    def add_failed(self, role_changes: Sequence[RoleChange], results: RoleChangeErrors) -> None:
         """Add the partitions of the role assignments that have an error in `results`."""
         self.add(
             {
-                order.topic_partition: order.topic_id
-                for order in (orders if results else ())
-                if isinstance(order, RoleAssignment) and order.topic_partition in results
+                role_change.topic_partition: role_change.topic_id
+                for role_change in (role_changes if results else ())
+                if isinstance(role_change, RoleAssignment)
+                and role_change.topic_partition in results
             }
         )
 
@@ -53,24 +54,26 @@ class UnservedPartitions:
             self._loop.call_later(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
-        orders: list[RoleChange] = []
+        role_changes: list[RoleChange] = []
         for topic_partition in list(self._waiting)[:RETRIED_AT_ONCE]:
             topic = self._image().topic_by_id(self._waiting.pop(topic_partition))
             if topic is not None:
                 # Do not mark the partition as new: a data directory that is offline now may hold
                 # the partition's records.
-                order = changes.partition_order(topic, topic_partition.partition, is_new=False)
-                orders.append(order)
+                role_change = changes.partition_assignment(
+                    topic, topic_partition.partition, is_new=False
+                )
+                role_changes.append(role_change)
 
         def answered(results: RoleChangeErrors) -> None:
-            for order in orders:
-                name, partition = order.topic_partition
-                if order.topic_partition not in results:
+            for role_change in role_changes:
+                name, partition = role_change.topic_partition
+                if role_change.topic_partition not in results:
                     _log.info("topic=%s partition=%d is served now", name, partition)
             self._is_retrying = False
-            self.add_failed(orders, results)
+            self.add_failed(role_changes, results)
 
-        if orders:
-            self._apply(orders, answered)
+        if role_changes:
+            self._apply(role_changes, answered)
         else:
             answered({})

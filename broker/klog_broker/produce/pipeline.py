@@ -112,7 +112,9 @@ class ProducePipeline:
                     records, acks_all=acks_all, now_ms=now_ms, share=self._share, guard=guard
                 )
             else:
-                info = leader.append_prepared(result, acks_all=acks_all, now_ms=now_ms, guard=guard)
+                info = leader.append_validated(
+                    result, acks_all=acks_all, now_ms=now_ms, guard=guard
+                )
         except LoopShareExceeded:
             return False
         except LeadershipEnded as error:

@@ -61,10 +61,10 @@ class ProduceTargets:
         ):
             return None
         leader = services.replicas.led.get((name, partition))
-        if leader is None or name in INTERNAL_TOPICS or not leader.has_room:
+        if leader is None or name in INTERNAL_TOPICS or not leader.has_free_space:
             return None
         acks_all = ACKS_ALL_AT_ONCE
-        if not leader.is_alone:
+        if not leader.has_no_followers:
             acks_all = ACKS_ALL_LATER if leader.is_enough_in_sync else ACKS_ALL_NEVER
         return PlanTarget(leader.log, acks_all)
 

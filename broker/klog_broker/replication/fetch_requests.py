@@ -54,7 +54,7 @@ class FollowerIdentity(NamedTuple):
 
 
 def fetch_request(
-    delta: Delta, asks: FollowerIdentity, settings: FetcherSettings, wait_ms: int
+    delta: Delta, identity: FollowerIdentity, settings: FetcherSettings, wait_ms: int
 ) -> FetchRequest:
     """Build the Fetch request that carries `delta`; the leader may wait up to `wait_ms`."""
     topics: dict[TopicId, FetchTopic] = {}
@@ -71,8 +71,8 @@ def fetch_request(
         left.partitions.append(number)
     return FetchRequest(
         replica_state=ReplicaState(
-            replica_id=asks.broker_id,
-            replica_epoch=asks.broker_epoch(),
+            replica_id=identity.broker_id,
+            replica_epoch=identity.broker_epoch(),
         ),
         max_wait_ms=wait_ms,
         min_bytes=settings.min_bytes,
@@ -96,9 +96,9 @@ def _fetch_partition(number: int, asked: RequestedPosition, max_bytes: int) -> F
     )
 
 
-def told_partitions(reply: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
+def response_partitions(response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
     """Yield every partition of a Fetch response, by topic id and partition number."""
-    for topic in reply.responses:
+    for topic in response.responses:
         for data in topic.partitions:
             yield (TopicId(topic.topic_id), data.partition_index), data
 
@@ -146,9 +146,9 @@ def ends_request(
     return ListOffsetsRequest(replica_id=broker_id, topics=list(topics.values()))
 
 
-def told_offsets(reply: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int]]:
+def response_offsets(response: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int]]:
     """Yield the offset of each partition of the response that has no error."""
-    for topic in reply.topics:
-        for told in topic.partitions:
-            if told.error_code == ErrorCode.NONE and told.offset >= 0:
-                yield TopicPartition(topic.name, told.partition_index), told.offset
+    for topic in response.topics:
+        for offsets in topic.partitions:
+            if offsets.error_code == ErrorCode.NONE and offsets.offset >= 0:
+                yield TopicPartition(topic.name, offsets.partition_index), offsets.offset

@@ -36,7 +36,8 @@ class Delta(NamedTuple):
 
 
 class FollowerSession:
-    """A session with one leader. Call :meth:`answered` or :meth:`lost` after each :meth:`next`."""
+    """A session with one leader. Call :meth:`handle_response` or :meth:`begin_new_session` after
+    each :meth:`next`."""
 
     def __init__(self) -> None:
         self.asked: dict[Key, RequestedPosition] = {}
@@ -70,10 +71,10 @@ class FollowerSession:
                 named.append((key, wanted))
         return Delta(self._id, self._epoch, named, forgotten)
 
-    def answered(self, error: ErrorCode, session_id: int, told: Iterable[Key]) -> bool:
-        """Handle the leader's response, which has the partitions ``told``. Returns whether the
-        response fits the request. If not, the caller must ignore the response, and the next request
-        begins a new session."""
+    def handle_response(self, error: ErrorCode, session_id: int, partitions: Iterable[Key]) -> bool:
+        """Handle the leader's response, which has the partitions ``partitions``. Returns whether
+        the response fits the request. If not, the caller must ignore the response, and the next
+        request begins a new session."""
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
@@ -85,8 +86,8 @@ class FollowerSession:
             # still counts.
             self.is_refused = began
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
-            return session_id == NO_SESSION and all(key in self.asked for key in told)
-        if not all(key in self.asked for key in told):
+            return session_id == NO_SESSION and all(key in self.asked for key in partitions)
+        if not all(key in self.asked for key in partitions):
             # The response belongs to another session, or the leader has made a mistake.
             self._epoch = FIRST_EPOCH
             return False
@@ -95,7 +96,7 @@ class FollowerSession:
         self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
         return True
 
-    def lost(self) -> None:
+    def begin_new_session(self) -> None:
         """Make the next request begin a new session, because the leader may not have the latest
         request. The next request also ends the present session, if the leader still has it."""
         self._epoch = FIRST_EPOCH

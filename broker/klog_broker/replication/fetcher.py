@@ -21,8 +21,8 @@ from klog_broker.replication.fetch_requests import (
     error_of,
     fetch_request,
     fetched_part,
-    told_offsets,
-    told_partitions,
+    response_offsets,
+    response_partitions,
 )
 from klog_broker.replication.fetch_session import FollowerSession, Key, RequestedPosition
 from klog_broker.replication.follower import FollowedPartition
@@ -57,7 +57,7 @@ class Fetcher:
     def __init__(
         self,
         leader: BrokerId,
-        asks: FollowerIdentity,
+        identity: FollowerIdentity,
         settings: FetcherSettings,
         connect: Connect,
         *,
@@ -66,7 +66,7 @@ class Fetcher:
         warnings: RateLimit,
     ) -> None:
         self._leader = leader
-        self._asks = asks
+        self._identity = identity
         self._settings = settings
         self._connect = connect
         self._loop = loop
@@ -75,7 +75,7 @@ class Fetcher:
         self._address: tuple[str, int] | None = None
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
-        self._told_epoch = -1
+        self._session_broker_epoch = -1
         """The epoch of this broker in the first request of the session."""
         self._followed: dict[Key, FollowedPartition] = {}
         # A partition with news is in one of three dicts: in `_news` before its state is read, in
@@ -120,9 +120,9 @@ class Fetcher:
         self._unflushed.pop(key, None)
         self._due.pop(key, None)
         self._news[key] = None
-        self._look()
+        self._schedule_request()
 
-    def reach(self, address: tuple[str, int] | None) -> None:
+    def set_address(self, address: tuple[str, int] | None) -> None:
         """Connect to the leader at `address`, or stop fetching while the address is None."""
         if address == self._address and (address is None or self._connection is not None):
             return
@@ -133,7 +133,7 @@ class Fetcher:
         self._is_busy = False
         self._session = FollowerSession()
         self._end_pause()
-        self._begin_anew()
+        self._begin_new_session()
         if before is not None:
             before.close("the leader has another address")
 
@@ -148,26 +148,26 @@ class Fetcher:
             connection.close("nothing is fetched from the broker any more")
 
     # --- requests --------------------------------------------------------------------------------
-    def _look(self) -> None:
+    def _schedule_request(self) -> None:
         if not self._is_called_soon:
             self._is_called_soon = True
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._send_next_request)
 
-    def _look_at_append(self) -> None:
-        """Call `_go_on` in this turn's append phase, unless a call is already due: producers may
-        wait for the next request."""
+    def _schedule_request_at_append(self) -> None:
+        """Call `_send_next_request` in this turn's append phase, unless a call is already due:
+        producers may wait for the next request."""
         if not self._is_called_soon:
             self._is_called_soon = True
-            self._loop.call_at_append(self._go_on)
+            self._loop.call_at_append(self._send_next_request)
 
-    def _go_on(self) -> None:
+    def _send_next_request(self) -> None:
         self._is_called_soon = False
         connection = self._connection
         if connection is None or self._is_busy or self._pause is not None:
             return
-        self._look_at_news()
+        self._read_news()
         if self._ends:
-            self._ask_for_ends(connection)
+            self._request_ends(connection)
         elif not self._waits_for_flushes():
             self._fetch(connection)
 
@@ -175,7 +175,7 @@ class Fetcher:
     def _most(self) -> int:
         return MOST_WHOLE if self._session.is_refused else MOST_NAMED
 
-    def _look_at_news(self) -> None:
+    def _read_news(self) -> None:
         if len(self._news) <= self._most:
             news, self._news = list(self._news), {}
         else:
@@ -184,12 +184,12 @@ class Fetcher:
                 del self._news[key]
         for key in news:
             followed = self._followed.get(key)
-            wanted = None if followed is None else followed.wanted()
+            wanted = None if followed is None else followed.next_position()
             if followed is not None and wanted is None:
                 if followed.is_flushing:
                     self._unflushed[key] = None
                     continue
-                if followed.asks_for_ends:
+                if followed.needs_ends:
                     self._ends[key] = None
             self._due[key] = wanted
 
@@ -214,12 +214,12 @@ class Fetcher:
         self._flushed_by = None
         self._due.update(dict.fromkeys(self._unflushed))
         self._unflushed.clear()
-        self._look()
+        self._schedule_request()
 
     def _fetch(self, connection: EventedConnection) -> None:
         session, due = self._session, self._due
         if session.begins:
-            self._told_epoch = self._asks.broker_epoch()
+            self._session_broker_epoch = self._identity.broker_epoch()
         if len(due) <= self._most:
             self._due = {}
             delta = session.next(due.items())
@@ -229,17 +229,17 @@ class Fetcher:
                 del due[key]
             delta = session.next(part)
         if not session.asked:
-            session.lost()  # no partition to fetch: a later request ends the session
+            session.begin_new_session()  # no partition to fetch: a later request ends the session
             if self._due or self._news:
-                self._look()
+                self._schedule_request()
             return
-        request = fetch_request(delta, self._asks, self._settings, self._wait_ms())
+        request = fetch_request(delta, self._identity, self._settings, self._wait_ms())
         self._is_busy = True
         low, high = FETCH_VERSIONS
         connection.send(
             FetchResponse,
             lambda _version: request,
-            partial(self._answered, connection),
+            partial(self._on_response, connection),
             self._settings.timeout_ms,
             low=low,
             high=high,
@@ -256,17 +256,19 @@ class Fetcher:
         return 0
 
     # --- responses -------------------------------------------------------------------------------
-    def _answered(
-        self, connection: EventedConnection, reply: FetchResponse | None, error: KlogError | None
+    def _on_response(
+        self, connection: EventedConnection, response: FetchResponse | None, error: KlogError | None
     ) -> None:
         if connection is not self._connection:
             return
-        if reply is None:
+        if response is None:
             self._failed(str(error))
             return
-        code = error_of(reply.error_code)
-        told = list(told_partitions(reply))
-        if not self._session.answered(code, reply.session_id, [key for key, _ in told]):
+        code = error_of(response.error_code)
+        partitions = list(response_partitions(response))
+        if not self._session.handle_response(
+            code, response.session_id, [key for key, _ in partitions]
+        ):
             self._is_busy = False
             if code is ErrorCode.NONE:
                 self._failed("it told of partitions that it was not asked for")
@@ -275,35 +277,35 @@ class Fetcher:
             else:
                 # The leader has evicted the session from its cache, or was restarted.
                 self._failures = 1
-                self._begin_anew()
+                self._begin_new_session()
             return
         self._failures = 0
-        steps = self._take(told, connection)
+        steps = self._handle_partitions(partitions, connection)
         self._loop.call_at_append(
             lambda: self._slices.run(steps, lambda: connection is self._connection)
         )
 
-    def _take(
-        self, told: list[tuple[Key, PartitionData]], connection: EventedConnection
+    def _handle_partitions(
+        self, partitions: list[tuple[Key, PartitionData]], connection: EventedConnection
     ) -> Generator[int, None, None]:
         with_records: dict[Key, None] = {}
-        for key, data in told:
+        for key, data in partitions:
             followed, asked = self._followed.get(key), self._session.asked.get(key)
             if followed is not None and asked is not None:
                 part = fetched_part(data)
-                followed.take(asked.position, part)
+                followed.handle_response(asked.position, part)
                 self._news[key] = None
                 if part.records:
                     with_records[key] = None
                 yield _PART_ELEMENTS + len(part.records) // _BYTES_AN_ELEMENT
         if connection is self._connection:
             self._is_busy = False
-            if self._told_epoch != self._asks.broker_epoch():
+            if self._session_broker_epoch != self._identity.broker_epoch():
                 # This broker has registered again. The leader knows a partition with the broker
                 # epoch of the last request that named the partition, and the session does not name
                 # idle partitions again. With the old epoch the controller refuses to add this
                 # replica to the ISR, so a new session has to name all partitions.
-                self._session.lost()
+                self._session.begin_new_session()
             if self._session.is_refused:
                 # The next request fetches the other partitions first. The partitions that had
                 # records come last, because a leader fills its response in the request's order.
@@ -312,23 +314,23 @@ class Fetcher:
                 idle = [key for key in these if key not in with_records]
                 self._news = dict.fromkeys((*others, *idle, *with_records))
             elif self._session.begins:
-                self._begin_anew()
-            self._look_at_append()
+                self._begin_new_session()
+            self._schedule_request_at_append()
 
-    def _begin_anew(self) -> None:
+    def _begin_new_session(self) -> None:
         """Begin a new session with the next request, which names all partitions."""
         self._due.clear()
         self._unflushed.clear()
         self._news = dict.fromkeys(self._followed)
-        self._look()
+        self._schedule_request()
 
     def _failed(self, why: str) -> None:
         """Log the failure of a request or its response, and send the next request only after a
         pause (replica.fetch.backoff.ms)."""
         self._is_busy = False
         self._failures += 1
-        self._session.lost()
-        self._begin_anew()
+        self._session.begin_new_session()
+        self._begin_new_session()
         now_ms = self._loop.now_ms()
         if self._warnings.allows(now_ms):
             note = self._warnings.take_note()
@@ -338,7 +340,7 @@ class Fetcher:
 
     def _pause_is_over(self) -> None:
         self._pause = None
-        self._look()
+        self._schedule_request()
 
     def _end_pause(self) -> None:
         for timer in (self._pause, self._flushed_by):
@@ -347,7 +349,7 @@ class Fetcher:
         self._pause = self._flushed_by = None
 
     # --- log end and start offsets ---------------------------------------------------------------
-    def _ask_for_ends(self, connection: EventedConnection) -> None:
+    def _request_ends(self, connection: EventedConnection) -> None:
         """Ask the leader for the log end offsets and, after that, for the log start offsets."""
         keys = list(islice(self._ends, MOST_NAMED))
         asked: dict[TopicPartition, FollowedPartition] = {}
@@ -357,31 +359,31 @@ class Fetcher:
             if followed is not None:
                 asked[followed.partition.topic_partition] = followed
         if not asked:
-            self._look()
+            self._schedule_request()
             return
         epochs = {name: followed.role.leader_epoch for name, followed in asked.items()}
         ends: dict[TopicPartition, int] = {}
         self._is_busy = True
 
-        def end_told(reply: ListOffsetsResponse | None, _error: KlogError | None) -> None:
-            if reply is not None:
-                ends.update(told_offsets(reply))
+        def on_ends(response: ListOffsetsResponse | None, _error: KlogError | None) -> None:
+            if response is not None:
+                ends.update(response_offsets(response))
 
-        def start_told(reply: ListOffsetsResponse | None, error: KlogError | None) -> None:
-            starts = {} if reply is None else dict(told_offsets(reply))
+        def on_starts(response: ListOffsetsResponse | None, error: KlogError | None) -> None:
+            starts = {} if response is None else dict(response_offsets(response))
             for name, followed in asked.items():
                 if name in starts and name in ends:
-                    followed.ends_told(epochs[name], starts[name], ends[name])
+                    followed.handle_ends(epochs[name], starts[name], ends[name])
                 else:
-                    followed.ends_unknown()
+                    followed.handle_unknown_ends()
                 self._news[followed.key] = None
             if connection is self._connection:
-                if reply is None:
+                if response is None:
                     self._failed(str(error))
                 self._is_busy = False
-                self._look()
+                self._schedule_request()
 
-        for timestamp, done in ((LATEST, end_told), (EARLIEST, start_told)):
+        for timestamp, done in ((LATEST, on_ends), (EARLIEST, on_starts)):
             self._send_ends(connection, epochs, timestamp, done)
 
     def _send_ends(
@@ -391,7 +393,7 @@ class Fetcher:
         timestamp: int,
         done: Callable[[ListOffsetsResponse | None, KlogError | None], None],
     ) -> None:
-        request = ends_request(epochs, self._asks.broker_id, timestamp)
+        request = ends_request(epochs, self._identity.broker_id, timestamp)
         low, high = LIST_OFFSETS_VERSIONS
         connection.send(
             ListOffsetsResponse,

@@ -25,7 +25,7 @@ class Fetchers:
     def __init__(
         self,
         replicas: ReplicaManager,
-        asks: FollowerIdentity,
+        identity: FollowerIdentity,
         settings: FetcherSettings,
         *,
         address_of: AddressOf,
@@ -34,7 +34,7 @@ class Fetchers:
         clock: Clock,
         slices: Slices,
     ) -> None:
-        self._asks = asks
+        self._identity = identity
         self._settings = settings
         self._address_of = address_of
         self._connect = connect
@@ -51,7 +51,7 @@ class Fetchers:
     def brokers_changed(self) -> None:
         """Read the leaders' addresses again after a change of the cluster's brokers."""
         for leader, fetcher in self._fetchers.items():
-            fetcher.reach(self._address_of(leader))
+            fetcher.set_address(self._address_of(leader))
 
     def followed(self) -> list[tuple[BrokerId, FollowedPartition]]:
         """Return all followed partitions, each with its leader."""
@@ -75,14 +75,14 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._fetchers[role.leader] = Fetcher(
                 role.leader,
-                self._asks,
+                self._identity,
                 self._settings,
                 self._connect,
                 loop=self._loop,
                 slices=self._slices,
                 warnings=self._warnings,
             )
-            fetcher.reach(self._address_of(role.leader))
+            fetcher.set_address(self._address_of(role.leader))
         followed = FollowedPartition(
             partition,
             self._loop,

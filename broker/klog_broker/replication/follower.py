@@ -34,8 +34,8 @@ _log = logging.getLogger("klog.replication")
 class FollowedPartition:
     """A partition during one Follower role of its replica.
 
-    ``on_news(key)`` is called when :meth:`wanted` may have changed, except after calls of
-    :meth:`take`, :meth:`ends_told` or :meth:`ends_unknown`. Loop thread only.
+    ``on_news(key)`` is called when :meth:`next_position` may have changed, except after calls of
+    :meth:`handle_response`, :meth:`handle_ends` or :meth:`handle_unknown_ends`. Loop thread only.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class FollowedPartition:
         self._warnings = warnings
         self._on_news = on_news
         self._timer: Timer | None = None
-        self._told_watermark = 0
+        self._leader_watermark = 0
         self.is_flushing = False
         """Whether the next Fetch of this partition waits until the log is flushed."""
 
@@ -73,14 +73,14 @@ class FollowedPartition:
         return self.partition.role is self.role
 
     @property
-    def asks_for_ends(self) -> bool:
+    def needs_ends(self) -> bool:
         """Whether the next request for this partition is ListOffsets."""
         return self.is_current and isinstance(self._state.phase, AskingEnds)
 
     @property
     def lag(self) -> int:
         """How many records before the leader's last known high watermark this log does not have."""
-        return max(self._told_watermark - self._log.log_end_offset, 0)
+        return max(self._leader_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:
         """Cancel the timer of a delay; also called when the fetching of the partition ends."""
@@ -88,7 +88,7 @@ class FollowedPartition:
             self._timer.cancel()
             self._timer = None
 
-    def wanted(self) -> RequestedPosition | None:
+    def next_position(self) -> RequestedPosition | None:
         """Return the position for the next Fetch; None if the partition must not be fetched now."""
         log = self._log
         if not self.is_current or log.is_offline:
@@ -102,26 +102,26 @@ class FollowedPartition:
         return None
 
     # --- responses -------------------------------------------------------------------------------
-    def take(self, asked: FetchPosition, part: FetchedPart) -> None:
+    def handle_response(self, asked: FetchPosition, part: FetchedPart) -> None:
         """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
         until this method returns or, if the log is truncated first, until that is done."""
         if self.is_current and not self._log.is_offline:
             if part.error is ErrorCode.NONE:
-                self._told_watermark = part.high_watermark
-            step = self._state.take(asked, part, self._loop.now_ms())
+                self._leader_watermark = part.high_watermark
+            step = self._state.handle_response(asked, part, self._loop.now_ms())
             if step is None and part.error is not ErrorCode.NONE:
                 self._warn(f"the leader answers {part.error.name}: {part.error.message}")
             self._perform(step, part)
 
-    def ends_told(self, leader_epoch: int, start: int, end: int) -> None:
+    def handle_ends(self, leader_epoch: int, start: int, end: int) -> None:
         """Handle the log start and end offset of the leader of `leader_epoch`."""
         if self.is_current and not self._log.is_offline:
-            step = self._state.ends_told(leader_epoch, start, end, self._loop.now_ms())
+            step = self._state.handle_ends(leader_epoch, start, end, self._loop.now_ms())
             self._perform(step, None)
 
-    def ends_unknown(self) -> None:
+    def handle_unknown_ends(self) -> None:
         """Handle a ListOffsets request that failed, by a delay before the next Fetch."""
-        if self.asks_for_ends:
+        if self.needs_ends:
             self._refused("its leader does not say where its log starts and ends")
 
     # --- steps -----------------------------------------------------------------------------------
@@ -137,14 +137,14 @@ class FollowedPartition:
             if step.log_start_offset > log.log_start_offset:
                 log.delete_records_before(step.log_start_offset)
         elif isinstance(step, Truncate):
-            self._tell_of(f"cut at {step.offset}")
+            self._log_change(f"cut at {step.offset}")
             log.truncate_async(step.offset, partial(self._changed, part))
         elif isinstance(step, StartOver):
-            self._tell_of(f"begun anew at {step.offset}")
+            self._log_change(f"begun anew at {step.offset}")
             now_ms = self._clock.now_ms()
             log.start_over_async(step.offset, now_ms, partial(self._changed, part))
         elif isinstance(step, AskEnds):
-            pass  # the fetcher reads `asks_for_ends`
+            pass  # the fetcher reads `needs_ends`
         else:
             self._await_end_of_delay()
 
@@ -183,7 +183,7 @@ class FollowedPartition:
             self._perform(self._state.changed(self._loop.now_ms()), part)
             self._on_news(self.key)
 
-    def _tell_of(self, what: str) -> None:
+    def _log_change(self, what: str) -> None:
         log = self._log
         _log.info(
             "partition=%s leader=%d leader_epoch=%d log_start_offset=%d log_end_offset=%d %s",

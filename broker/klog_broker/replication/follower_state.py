@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from klog_broker.log.read.read_results import EpochEndOffset
-from klog_broker.replication.truncation import cut_offset, is_diverging_epoch
+from klog_broker.replication.truncation import is_diverging_epoch, truncation_offset
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES
@@ -115,7 +115,7 @@ class StartOver(NamedTuple):
 
 
 class AskEnds(NamedTuple):
-    """Ask the leader for its log end offset and its log start offset. Then call ``ends_told`` or
+    """Ask the leader for its log end offset and its log start offset. Then call ``handle_ends`` or
     ``refused``."""
 
 
@@ -173,7 +173,7 @@ class FollowerState:
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
     # --- responses of the leader -----------------------------------------------------------------
-    def take(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
+    def handle_response(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
         """Handle the response to a Fetch from `asked`, and return the next step. A response to an
         earlier Fetch changes nothing."""
         if not isinstance(self.phase, Fetching) or asked != self._position():
@@ -227,7 +227,7 @@ class FollowerState:
             self.refused(now_ms)
             return None
         own = self._log.end_offset_for_epoch(leaders.leader_epoch)
-        return self._cut(asked, cut_offset(leaders, own, asked.offset))
+        return self._cut(asked, truncation_offset(leaders, own, asked.offset))
 
     def _cut(self, asked: FetchPosition, offset: Offset) -> Step:
         log = self._log
@@ -241,7 +241,9 @@ class FollowerState:
             return StartOver(log.log_start_offset)
         return Truncate(offset)
 
-    def ends_told(self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int) -> Step:
+    def handle_ends(
+        self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int
+    ) -> Step:
         """Handle the leader's log start and end offset in `leader_epoch`; return the next step."""
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None

@@ -10,8 +10,8 @@ change: the leader requests the present ISR. For that request the controller rai
 epoch, and from then on it refuses all earlier requests.
 
 If the controller has another partition state than the leader, Kafka's leader waits for a
-LeaderAndIsr request (AWAITS_ORDER). The controller sends one only for a new leader epoch, so if
-another program has changed the partition's znode, the high watermark stands still until then.
+LeaderAndIsr request (AWAITS_LEADER_AND_ISR). The controller sends one only for a new leader epoch,
+so if another program has changed the partition's znode, the high watermark stands still until then.
 klog's leader also reads the partition state of UpdateMetadata requests, and sends its request
 again.
 """
@@ -55,10 +55,12 @@ class IsrOutcome(Enum):
     """The leader's next state after a response to an ISR change."""
 
     COMMITTED = "the set is what the controller says"
-    TAKEN_BACK = "the change was not made, and never will be: the set is what it was"
-    AWAITS_ORDER = "the controller's state is another one: until it is known both sets count"
-    AGAIN = "the change may have been made, or may yet be: what is asked for now is to be sent"
-    TOO_LATE = "the answer is about a change that is no longer asked for"
+    REFUSED = "the change was not made, and never will be: the set is what it was"
+    AWAITS_LEADER_AND_ISR = (
+        "the controller's state is another one: until it is known both sets count"
+    )
+    RETRY = "the change may have been made, or may yet be: what is asked for now is to be sent"
+    STALE = "the answer is about a change that is no longer asked for"
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
@@ -66,7 +68,7 @@ _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_R
 change; so no other controller has made the change. The change may still be made if the same request
 was sent before, and that earlier copy arrives late."""
 
-_ORDER_COMES = frozenset(
+_LEADER_AND_ISR_FOLLOWS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -82,5 +84,7 @@ def after_error(error: ErrorCode) -> IsrOutcome:
     """Return what the leader does after an error of AlterPartition; the same as Kafka
     (Partition.handleAlterPartitionError)."""
     if error in _NOT_MADE:
-        return IsrOutcome.TAKEN_BACK
-    return IsrOutcome.AWAITS_ORDER if error in _ORDER_COMES else IsrOutcome.AGAIN
+        return IsrOutcome.REFUSED
+    return (
+        IsrOutcome.AWAITS_LEADER_AND_ISR if error in _LEADER_AND_ISR_FOLLOWS else IsrOutcome.RETRY
+    )

@@ -56,7 +56,7 @@ class Leader:
     """
 
     __slots__ = (
-        "_around",
+        "_context",
         "_has_followers",
         "_seen_end",
         "broker_id",
@@ -71,31 +71,31 @@ class Leader:
         self,
         broker_id: BrokerId,
         log: PartitionLog,
-        order: RoleAssignment,
+        assignment: RoleAssignment,
         min_in_sync: int,
-        around: LeaderContext,
+        context: LeaderContext,
     ) -> None:
         self.broker_id = broker_id
         self.log = log
-        self.leader_epoch = order.leader_epoch
+        self.leader_epoch = assignment.leader_epoch
         self.ended: EndReason | None = None
         """Why the leadership has ended; None while it lasts. After the end all appends are refused,
         and all requests that wait for this leadership are completed."""
         self.successor: Leader | None = None
         """The broker's next leadership, in a newer epoch, if this broker had no other role in
         between, so that its log was not truncated."""
-        self._around = around
+        self._context = context
         self._seen_end = log.log_end_offset
         self.replicas = LeaderReplicas(
             broker_id,
-            around.broker_epoch(),
-            order,
+            context.broker_epoch(),
+            assignment,
             epoch_start_offset=log.log_end_offset,
             min_in_sync=min_in_sync,
-            max_lag_ms=around.max_lag_ms,
-            now_ms=around.now_ms(),
+            max_lag_ms=context.max_lag_ms,
+            now_ms=context.now_ms(),
         )
-        self.replicas.live = around.live
+        self.replicas.live = context.live
         self._has_followers = bool(self.replicas.followers)
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Leader:
         return self.replicas.is_enough_in_sync
 
     @property
-    def is_alone(self) -> bool:
+    def has_no_followers(self) -> bool:
         """Whether the partition has no other replica, so that records need no replication."""
         return not self._has_followers
 
@@ -164,7 +164,7 @@ class Leader:
             batch, record_count, timestamp_ms, leader_epoch=self.leader_epoch, now_ms=now_ms
         )
 
-    def append_prepared(
+    def append_validated(
         self,
         prepared: Callable[[], Validated],
         *,
@@ -212,7 +212,7 @@ class Leader:
         return self.log.preparation(records, now_ms)
 
     @property
-    def has_room(self) -> bool:
+    def has_free_space(self) -> bool:
         """Whether the disk has enough free space for records of clients."""
         return not self.log.log_directory.space.refuses_clients
 
@@ -230,10 +230,10 @@ class Leader:
             )
 
     # --- replication -----------------------------------------------------------------------------
-    def take_over(self, order: RoleAssignment, min_in_sync: int) -> None:
+    def take_over(self, assignment: RoleAssignment, min_in_sync: int) -> None:
         """Take the replicas and the ISR of a role assignment of the same leader epoch, unless its
         partition epoch is older than the present one."""
-        self.replicas.take_over(order)
+        self.replicas.take_over(assignment)
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)
 
@@ -247,41 +247,41 @@ class Leader:
         Raises NotAReplica or StaleBrokerEpoch, with nothing changed (LeaderReplicas.fetched)."""
         replicas = self.replicas
         known = replicas.followers.get(follower)
-        replicas.fetched(follower, fetch, self.log.log_end_offset, self._around.now_ms())
+        replicas.fetched(follower, fetch, self.log.log_end_offset, self._context.now_ms())
         if replicas.grow(follower, self.log.high_watermark) is not None:
-            self._around.in_sync_changed(self)
+            self._context.in_sync_changed(self)
         self.advance_watermark()
         if known is not None and known.log_start_offset != fetch.log_start_offset:
             # DeleteRecords requests may wait for the log start offset of this follower.
-            self._around.wake(self.topic_partition)
+            self._context.wake(self.topic_partition)
 
     def look_after_followers(self) -> None:
         """Ask the controller to remove lagging followers from the ISR, so that they do not hold up
         the high watermark; or else to add a follower that has all records and is not in the ISR.
         Called every replica.lag.time.max.ms / 2, and after a broker has left the cluster."""
         replicas, end = self.replicas, self.log.log_end_offset
-        change = replicas.shrink(end, self._around.now_ms())
+        change = replicas.shrink(end, self._context.now_ms())
         if change is None:
             change = replicas.grow_by_idle(end, self.log.high_watermark)
         if change is not None:
-            self._around.in_sync_changed(self)
+            self._context.in_sync_changed(self)
         self.advance_watermark()
 
-    def in_sync_answered(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
+    def handle_isr_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to an ISR change, and return the state that follows
-        (LeaderReplicas.answered). The leadership must not have ended."""
-        after = self.replicas.answered(change, answer)
-        if after in (IsrOutcome.COMMITTED, IsrOutcome.TAKEN_BACK):
-            self._around.in_sync_changed(self)
+        (LeaderReplicas.handle_result). The leadership must not have ended."""
+        after = self.replicas.handle_result(change, answer)
+        if after in (IsrOutcome.COMMITTED, IsrOutcome.REFUSED):
+            self._context.in_sync_changed(self)
             self.advance_watermark()
         return after
 
-    def told(self, state: PartitionRegistration) -> None:
+    def take_partition_state(self, state: PartitionRegistration) -> None:
         """Take the partition state of the metadata image, if it is newer than the leader's own. The
         leadership must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
-        if self.replicas.told(committed):
-            self._around.in_sync_changed(self)
+        if self.replicas.take_partition_state(committed):
+            self._context.in_sync_changed(self)
             self.advance_watermark()
 
     def has_too_few_of(self, required_offset: int) -> bool:
@@ -314,11 +314,11 @@ class Leader:
         log.set_high_watermark(reached)
 
     def _replicated(self, own_end: Offset) -> Offset:
-        log, now_ms = self.log, self._around.now_ms()
+        log, now_ms = self.log, self._context.now_ms()
         end = log.log_end_offset
         if end != self._seen_end:
             self.replicas.end_grew(self._seen_end, now_ms)
             self._seen_end = end
             # Fetches of followers may wait for the new records.
-            self._around.wake(self.topic_partition)
+            self._context.wake(self.topic_partition)
         return self.replicas.watermark(log.high_watermark, own_end, end, now_ms)

@@ -35,12 +35,12 @@ class AcksAll(Enum):
 
 
 class LeaderReplicas:
-    """The replicas of one leadership. The role assignment `order` made `broker_id` the leader when
-    its log ended at `epoch_start_offset`."""
+    """The replicas of one leadership. The role assignment `assignment` made `broker_id` the leader
+    when its log ended at `epoch_start_offset`."""
 
     __slots__ = (
         "_asked",
-        "_awaits_order",
+        "_awaits_leader_and_isr",
         "_broker_epoch",
         "_max_lag_ms",
         "_may_be_late",
@@ -59,7 +59,7 @@ class LeaderReplicas:
         self,
         broker_id: BrokerId,
         broker_epoch: int,
-        order: RoleAssignment,
+        assignment: RoleAssignment,
         *,
         epoch_start_offset: int,
         min_in_sync: int,
@@ -67,20 +67,20 @@ class LeaderReplicas:
         now_ms: int,
     ) -> None:
         self.broker_id = broker_id
-        self.leader_epoch: LeaderEpoch = order.leader_epoch
+        self.leader_epoch: LeaderEpoch = assignment.leader_epoch
         self.epoch_start_offset = epoch_start_offset
-        self.replicas = order.replicas
-        self.partition_epoch = order.partition_epoch
-        self.in_sync: InSyncSet = self._committed(order.in_sync)
-        self.live: Collection[BrokerId] = order.replicas
+        self.replicas = assignment.replicas
+        self.partition_epoch = assignment.partition_epoch
+        self.in_sync: InSyncSet = self._committed(assignment.in_sync)
+        self.live: Collection[BrokerId] = assignment.replicas
         """The live brokers in the newest metadata image; the Leader sets this collection. Only live
         followers are added to the ISR, and DeleteRecords waits for live followers only."""
         # An in-sync follower counts as caught up now, so it has replica.lag.time.max.ms to fetch.
         # Its log end offset is unknown, because its log may have been truncated since an earlier
         # leader epoch, or may be shorter after a restart.
         self.followers: dict[BrokerId, FollowerProgress] = {
-            each: FollowerProgress(caught_up_ms=now_ms if each in order.in_sync else NEVER_MS)
-            for each in order.replicas
+            each: FollowerProgress(caught_up_ms=now_ms if each in assignment.in_sync else NEVER_MS)
+            for each in assignment.replicas
             if each != broker_id
         }
         self._broker_epoch = broker_epoch
@@ -90,25 +90,25 @@ class LeaderReplicas:
         self._may_be_late = False
         """Whether a request from this partition epoch was given up, so that a controller may still
         receive it."""
-        self._awaits_order = False
+        self._awaits_leader_and_isr = False
         """Whether the controller has another partition state than the leader."""
 
     # --- role assignments and fetches ------------------------------------------------------------
-    def take_over(self, order: RoleAssignment) -> None:
+    def take_over(self, assignment: RoleAssignment) -> None:
         """Take a role assignment of the same leader epoch, unless its partition epoch is older than
         the present one.
 
         An assignment with the same partition epoch must not end a requested ISR change, because the
         controller may be about to make that change.
         """
-        if order.partition_epoch < self.partition_epoch:
+        if assignment.partition_epoch < self.partition_epoch:
             return
-        self.replicas = order.replicas
-        if order.partition_epoch > self.partition_epoch:
-            self._commit(order.partition_epoch, order.in_sync)
+        self.replicas = assignment.replicas
+        if assignment.partition_epoch > self.partition_epoch:
+            self._commit(assignment.partition_epoch, assignment.in_sync)
         self.followers = {
             each: self.followers.get(each, FollowerProgress())
-            for each in order.replicas
+            for each in assignment.replicas
             if each != self.broker_id
         }
 
@@ -126,7 +126,7 @@ class LeaderReplicas:
             raise NotAReplica(
                 f"broker {follower} fetches as a follower, the replicas are {self.replicas}"
             )
-        if progress.is_of_earlier_life(broker_epoch):
+        if progress.is_of_older_broker_epoch(broker_epoch):
             raise StaleBrokerEpoch(
                 f"broker {follower} fetches with broker epoch {broker_epoch}, it was started anew"
                 f" with {progress.broker_epoch}"
@@ -165,7 +165,7 @@ class LeaderReplicas:
         ):
             return None
         self.in_sync = expanding = in_sync.expanded(follower)
-        return self._ask_for(expanding.wanted)
+        return self._request_change(expanding.wanted)
 
     def grow_by_idle(self, leader_end: int, high_watermark: int) -> IsrChange | None:
         """Return the change that adds one follower that has all records, if any may join (`grow`).
@@ -198,7 +198,7 @@ class LeaderReplicas:
         if not behind:
             return None
         self.in_sync = shrinking = in_sync.shrunk(behind)
-        return self._ask_for(shrinking.wanted)
+        return self._request_change(shrinking.wanted)
 
     @property
     def asked(self) -> IsrChange | None:
@@ -206,24 +206,29 @@ class LeaderReplicas:
         sends the request again after a lost response or a change of the controller."""
         return self._asked
 
-    def answered(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
+    def handle_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to the latest request for `change`, which must be the
         object that `asked` returned. The caller must drop responses to earlier requests. After
         COMMITTED the high watermark may rise."""
         if change is not self._asked:
-            return IsrOutcome.TOO_LATE
-        after = self._taken(answer) if isinstance(answer, CommittedIsr) else self._refused(answer)
-        self._awaits_order = after is IsrOutcome.AWAITS_ORDER
+            return IsrOutcome.STALE
+        after = (
+            self._apply_committed(answer)
+            if isinstance(answer, CommittedIsr)
+            else self._refused(answer)
+        )
+        self._awaits_leader_and_isr = after is IsrOutcome.AWAITS_LEADER_AND_ISR
         return after
 
     @property
-    def awaits_order(self) -> bool:
-        """Whether the response to the requested change was AWAITS_ORDER. The controller sends no
-        LeaderAndIsr request if the state was changed within this leader epoch. So the caller has to
-        pass the state of the metadata image to `told` and repeat the request, periodically."""
-        return self._awaits_order
+    def awaits_leader_and_isr(self) -> bool:
+        """Whether the response to the requested change was AWAITS_LEADER_AND_ISR. The controller
+        sends no LeaderAndIsr request if the state was changed within this leader epoch. So the
+        caller has to pass the state of the metadata image to `take_partition_state` and repeat the
+        request, periodically."""
+        return self._awaits_leader_and_isr
 
-    def told(self, state: CommittedIsr) -> bool:
+    def take_partition_state(self, state: CommittedIsr) -> bool:
         """Take a partition state that the controller has sent in UpdateMetadata, if it is a newer
         state of this leader epoch. Returns whether the state was taken: the high watermark may rise
         then, and a change requested from the earlier state is dropped, because the controller will
@@ -237,36 +242,36 @@ class LeaderReplicas:
         self._commit(state.partition_epoch, state.members)
         return True
 
-    def unanswered(self, change: IsrChange) -> None:
+    def handle_lost_request(self, change: IsrChange) -> None:
         """Record that the latest request for `change` gets no response. A controller may still
         carry that request out at any time, even after it has refused a later copy of the
         request."""
         if change is self._asked:
             self._may_be_late = True
 
-    def _taken(self, answer: CommittedIsr) -> IsrOutcome:
+    def _apply_committed(self, answer: CommittedIsr) -> IsrOutcome:
         if answer.leader_epoch != self.leader_epoch or (
             answer.partition_epoch < self.partition_epoch
         ):
-            return IsrOutcome.AWAITS_ORDER
+            return IsrOutcome.AWAITS_LEADER_AND_ISR
         self._commit(answer.partition_epoch, answer.members)
         return IsrOutcome.COMMITTED
 
     def _refused(self, error: ErrorCode) -> IsrOutcome:
         after = after_error(error)
-        if after is IsrOutcome.TAKEN_BACK:
+        if after is IsrOutcome.REFUSED:
             if self._may_be_late:
                 # The lost request may still be carried out. Request the present ISR: the change
                 # raises the partition epoch, and then the controller refuses the lost request.
-                self._ask_for(self.in_sync.members)
-                return IsrOutcome.AGAIN
+                self._request_change(self.in_sync.members)
+                return IsrOutcome.RETRY
             self._commit(self.partition_epoch, self.in_sync.members)
         elif error is ErrorCode.INVALID_UPDATE_VERSION and self._asks_for_an_epoch:
             # The controller's partition epoch has moved on, perhaps because of an earlier request
             # of this leader. Request the wanted ISR again to find out.
             assert not isinstance(self.in_sync, Committed)
-            self._ask_for(self.in_sync.wanted)
-            return IsrOutcome.AGAIN
+            self._request_change(self.in_sync.wanted)
+            return IsrOutcome.RETRY
         return after
 
     @property
@@ -283,7 +288,7 @@ class LeaderReplicas:
             and follower not in self.in_sync.maximal
         )
 
-    def _ask_for(self, wanted: tuple[BrokerId, ...]) -> IsrChange:
+    def _request_change(self, wanted: tuple[BrokerId, ...]) -> IsrChange:
         members = tuple(InSyncMember(each, self._epoch_of(each)) for each in wanted)
         self._asked = IsrChange(self.leader_epoch, self.partition_epoch, members)
         return self._asked
@@ -297,7 +302,7 @@ class LeaderReplicas:
         self.in_sync = self._committed(members)
         self.partition_epoch = partition_epoch
         self._asked = None
-        self._may_be_late = self._awaits_order = False
+        self._may_be_late = self._awaits_leader_and_isr = False
 
     def _committed(self, members: tuple[BrokerId, ...]) -> Committed:
         """Return the committed ISR, without duplicates and without brokers that are no replicas. A

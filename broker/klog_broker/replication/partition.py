@@ -103,22 +103,24 @@ class Partition:
         self.role = Offline() if log.is_offline else Unassigned()
 
     # --- roles -----------------------------------------------------------------------------------
-    def lead(self, order: RoleAssignment, min_in_sync: int, around: LeaderContext) -> Leader | None:
+    def lead(
+        self, assignment: RoleAssignment, min_in_sync: int, context: LeaderContext
+    ) -> Leader | None:
         """Become the leader. Returns the Leader if a new leadership begins; None if the present one
         continues with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
         """
         log, role = self.log, self.role
         assert log is not None
-        epochs = Epochs(order.leader_epoch, order.partition_epoch)
-        if isinstance(role, Leader) and role.leader_epoch == order.leader_epoch:
-            role.take_over(order, min_in_sync)
+        epochs = Epochs(assignment.leader_epoch, assignment.partition_epoch)
+        if isinstance(role, Leader) and role.leader_epoch == assignment.leader_epoch:
+            role.take_over(assignment, min_in_sync)
             self.epochs = epochs
             role.advance_watermark()
             # The ISR may have become too small for requests that wait with acks=all.
             self._wake(self.topic_partition)
             return None
-        log.begin_epoch(order.leader_epoch)
-        leader = Leader(order.leader, log, order, min_in_sync, around)
+        log.begin_epoch(assignment.leader_epoch)
+        leader = Leader(assignment.leader, log, assignment, min_in_sync, context)
         if isinstance(role, Leader):
             role.successor = leader
         self._end(EndReason.RESIGNED)
@@ -127,16 +129,16 @@ class Partition:
         leader.advance_watermark()
         return leader
 
-    def follow(self, order: RoleAssignment) -> bool:
+    def follow(self, assignment: RoleAssignment) -> bool:
         """Become a follower: another broker leads, or no broker does. Returns whether the role has
         changed; False if the partition already follows the same leader in the same epoch."""
         role = self.role
-        self.epochs = Epochs(order.leader_epoch, order.partition_epoch)
-        ordered = (order.leader, order.leader_epoch)
-        if isinstance(role, Follower) and (role.leader, role.leader_epoch) == ordered:
+        self.epochs = Epochs(assignment.leader_epoch, assignment.partition_epoch)
+        assigned = (assignment.leader, assignment.leader_epoch)
+        if isinstance(role, Follower) and (role.leader, role.leader_epoch) == assigned:
             return False
         self._end(EndReason.RESIGNED)
-        self.role = Follower(order.leader, order.leader_epoch)
+        self.role = Follower(assignment.leader, assignment.leader_epoch)
         return True
 
     def stop(self, *, deletes: bool) -> None:

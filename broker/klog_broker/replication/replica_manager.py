@@ -36,7 +36,7 @@ from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
-ALONE = LeaderContext()
+STANDALONE = LeaderContext()
 
 
 class LogChanges(Protocol):
@@ -79,7 +79,7 @@ class ReplicaManager:
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
     the present one. A log can go offline in the middle of a coordinator's append, and ``on_resign``
     callbacks must not reach the coordinator before that append has returned.
-    ``around`` is passed to leaders, with its ``wake`` and ``in_sync_changed`` replaced.
+    ``context`` is passed to leaders, with its ``wake`` and ``in_sync_changed`` replaced.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ReplicaManager:
         settings_of: Callable[[str], TopicSettings],
         wake: Callable[[TopicPartition], None],
         call_soon: Callable[[Callable[[], None]], None],
-        around: LeaderContext = ALONE,
+        context: LeaderContext = STANDALONE,
     ) -> None:
         self.version = 0
         """Rises when a role, an ISR, a setting, or the refusal of records for lack of space
@@ -107,7 +107,7 @@ class ReplicaManager:
         the partition's next leadership."""
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
         """Called with a leadership whose ISR has changed, or has a change to request."""
-        self._around = replace(around, wake=wake, in_sync_changed=self._in_sync_changed)
+        self._context = replace(context, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
         """Called when a partition begins to follow a leader, or the same leader in a new epoch; the
         partition's `role` is the Follower."""
@@ -129,7 +129,7 @@ class ReplicaManager:
         self._queue: deque[RoleChangeBatch] = deque()
         self._applied: RoleChangeBatch | None = None
         self._is_beginning = False
-        self._untold: deque[Callable[[], None]] = deque()
+        self._pending_callbacks: deque[Callable[[], None]] = deque()
         for log in logs.logs():
             self._host(log.topic_partition, log.topic_id, log)
 
@@ -143,7 +143,9 @@ class ReplicaManager:
             yield from by_number.values()
 
     # --- role changes ----------------------------------------------------------------------------
-    def apply(self, orders: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]) -> None:
+    def apply(
+        self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
+    ) -> None:
         """Apply the role changes after those of earlier calls, then call `done` with the errors.
 
         A role change fails with StaleRoleChange (the replica has newer epochs already),
@@ -153,8 +155,8 @@ class ReplicaManager:
         """
         self._queue.append(
             RoleChangeBatch(
-                orders,
-                carry_out=self._carry_out,
+                role_changes,
+                apply_change=self._apply_role_change,
                 forget_deleted=self._logs.forget_deleted,
                 done=lambda results: self._applied_all(results, done),
             )
@@ -179,34 +181,34 @@ class ReplicaManager:
         done(results)
         self._apply_next()
 
-    def _carry_out(self, order: RoleChange, done: OnRoleChangeApplied) -> None:
-        partition = self.partition(*order.topic_partition)
+    def _apply_role_change(self, role_change: RoleChange, done: OnRoleChangeApplied) -> None:
+        partition = self.partition(*role_change.topic_partition)
         if partition is not None and partition.log is not None and partition.log.is_being_cut:
             # A helper thread is truncating the log: apply the role change once that is done.
-            partition.log.after_cut(partial(self._carry_out, order, done))
+            partition.log.after_cut(partial(self._apply_role_change, role_change, done))
             return
         try:
-            if isinstance(order, RoleRemoval):
-                self._stop(order, done)
+            if isinstance(role_change, RoleRemoval):
+                self._stop(role_change, done)
             else:
-                self._assign(order, done)
+                self._assign(role_change, done)
         except (LogError, ReplicationError) as error:
             done(error)
 
-    def _assign(self, order: RoleAssignment, done: OnRoleChangeApplied) -> None:
-        partition = self.partition(*order.topic_partition)
+    def _assign(self, role_change: RoleAssignment, done: OnRoleChangeApplied) -> None:
+        partition = self.partition(*role_change.topic_partition)
         if partition is not None:
-            _check_order(partition, order)
-            if partition.log is not None and partition.topic_id == order.topic_id:
-                done(self._give_role(partition, order))
+            _check_epochs(partition, role_change)
+            if partition.log is not None and partition.topic_id == role_change.topic_id:
+                done(self._give_role(partition, role_change))
                 return
-        if not order.is_new and (partition is None or partition.log is None):
+        if not role_change.is_new and (partition is None or partition.log is None):
             try:
                 self._logs.check_complete()
             except LogStorageError:
-                self._host_offline(order)
+                self._host_offline(role_change)
                 raise
-        settings = self._settings_of(order.topic_partition.topic)
+        settings = self._settings_of(role_change.topic_partition.topic)
 
         def made(log: PartitionLog | None, error: BaseException | None) -> None:
             if log is None:
@@ -216,68 +218,74 @@ class ReplicaManager:
                 if isinstance(failure, LogStorageError) and not isinstance(
                     failure, OutOfDescriptors | DiskFull
                 ):
-                    self._host_offline(order)
+                    self._host_offline(role_change)
                 done(failure)
                 return
-            now = self._settings_of(order.topic_partition.topic)
+            now = self._settings_of(role_change.topic_partition.topic)
             if now.log != log.config:
                 # The settings have changed while the log was created.
                 log.update_config(now.log)
-            done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
+            done(
+                self._give_role(
+                    self._host(role_change.topic_partition, role_change.topic_id, log), role_change
+                )
+            )
 
         # If a broker without topic ids created the log earlier, this call stores the topic id.
-        self._logs.changes.create_async(order.topic_partition, order.topic_id, settings.log, made)
+        self._logs.changes.create_async(
+            role_change.topic_partition, role_change.topic_id, settings.log, made
+        )
 
-    def _give_role(self, partition: Partition, order: RoleAssignment) -> KlogError | None:
+    def _give_role(self, partition: Partition, role_change: RoleAssignment) -> KlogError | None:
         if isinstance(partition.role, Offline):
-            partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
-            return LogStorageError(f"the log of {order.topic_partition} is offline")
-        if order.leader != self._broker_id:
-            if partition.follow(order):
-                self._tell([partial(tell, partition) for tell in self.on_follow])
+            partition.epochs = Epochs(role_change.leader_epoch, role_change.partition_epoch)
+            return LogStorageError(f"the log of {role_change.topic_partition} is offline")
+        if role_change.leader != self._broker_id:
+            if partition.follow(role_change):
+                self._run_callbacks([partial(tell, partition) for tell in self.on_follow])
         else:
-            settings = self._settings_of(order.topic_partition.topic)
+            settings = self._settings_of(role_change.topic_partition.topic)
             try:
-                leader = partition.lead(order, settings.min_in_sync_replicas, self._around)
+                leader = partition.lead(role_change, settings.min_in_sync_replicas, self._context)
             except StaleLeaderEpoch as error:
                 return StaleRoleChange(str(error))
             if leader is not None:
-                self.led[order.topic_partition] = leader
-                self.led_by_id[leader.log.topic_id, order.topic_partition.partition] = leader
-                self._tell([partial(tell, leader) for tell in self.on_lead])
+                self.led[role_change.topic_partition] = leader
+                self.led_by_id[leader.log.topic_id, role_change.topic_partition.partition] = leader
+                self._run_callbacks([partial(tell, leader) for tell in self.on_lead])
         self.version += 1
         return None
 
-    def _stop(self, order: RoleRemoval, done: OnRoleChangeApplied) -> None:
-        partition = self.partition(*order.topic_partition)
-        if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
-            if order.deletes and partition is None:
+    def _stop(self, role_change: RoleRemoval, done: OnRoleChangeApplied) -> None:
+        partition = self.partition(*role_change.topic_partition)
+        if partition is None or partition.topic_id not in (role_change.topic_id, NO_TOPIC_ID):
+            if role_change.deletes and partition is None:
                 # The log may be in an offline directory, and return together with that directory.
                 self._logs.check_complete()
             done(None)
             return
-        if order.leader_epoch < partition.epochs.leader_epoch:
+        if role_change.leader_epoch < partition.epochs.leader_epoch:
             raise StaleRoleChange(
-                f"{order.topic_partition} is to stop in epoch {order.leader_epoch}, it is in"
-                f" {partition.epochs.leader_epoch}"
+                f"{role_change.topic_partition} is to stop in epoch {role_change.leader_epoch},"
+                f" it is in {partition.epochs.leader_epoch}"
             )
-        if order.deletes and partition.log is None:
+        if role_change.deletes and partition.log is None:
             self._logs.check_complete()
-        partition.stop(deletes=order.deletes)
+        partition.stop(deletes=role_change.deletes)
         self.version += 1
-        if not order.deletes:
+        if not role_change.deletes:
             done(None)
             return
 
         def deleted(error: BaseException | None) -> None:
             if error is None:
-                self._drop(order.topic_partition)
+                self._drop(role_change.topic_partition)
                 done(None)
                 return
             partition.go_offline()
             done(_as_failure(error))
 
-        self._logs.changes.delete_async(order.topic_partition, partition.topic_id, deleted)
+        self._logs.changes.delete_async(role_change.topic_partition, partition.topic_id, deleted)
 
     # --- hosted partitions -----------------------------------------------------------------------
     def _host(
@@ -305,9 +313,9 @@ class ReplicaManager:
         if not by_number:
             del self._hosted[topic_partition.topic]
 
-    def _host_offline(self, order: RoleAssignment) -> None:
-        partition = self._host(order.topic_partition, order.topic_id, None)
-        partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
+    def _host_offline(self, role_change: RoleAssignment) -> None:
+        partition = self._host(role_change.topic_partition, role_change.topic_id, None)
+        partition.epochs = Epochs(role_change.leader_epoch, role_change.partition_epoch)
         partition.go_offline()
         self.version += 1
 
@@ -317,8 +325,10 @@ class ReplicaManager:
         if self.led_by_id.get(by_id) is leader:  # else a controller gave two topics one id
             del self.led_by_id[by_id]
         self.version += 1
-        self._untold.extend(partial(tell, leader.topic_partition) for tell in self.on_resign)
-        self._call_soon(lambda: self._tell(()))
+        self._pending_callbacks.extend(
+            partial(callback, leader.topic_partition) for callback in self.on_resign
+        )
+        self._call_soon(lambda: self._run_callbacks(()))
 
     def _in_sync_changed(self, leader: Leader) -> None:
         self.version += 1
@@ -329,14 +339,14 @@ class ReplicaManager:
         for tell in self.on_unfollow:
             tell(topic_partition)
 
-    def _tell(self, more: Iterable[Callable[[], None]]) -> None:
+    def _run_callbacks(self, more: Iterable[Callable[[], None]]) -> None:
         """Run the pending callbacks: first those for ended leaderships, then the callbacks in
         `more` for a new role."""
-        self._untold.extend(more)
-        while self._untold:
-            self._untold.popleft()()
+        self._pending_callbacks.extend(more)
+        while self._pending_callbacks:
+            self._pending_callbacks.popleft()()
 
-    def room_changed(self) -> None:
+    def free_space_changed(self) -> None:
         """Raise the version, after a disk fell below its minimum of free space or rose above it."""
         self.version += 1
 
@@ -355,19 +365,20 @@ class ReplicaManager:
         self.version += 1
 
 
-def _check_order(partition: Partition, order: RoleAssignment) -> None:
+def _check_epochs(partition: Partition, role_change: RoleAssignment) -> None:
     """Raise InconsistentTopicId if the role assignment is for a topic with another id, or
     StaleRoleChange if the replica has newer epochs."""
-    if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
+    if partition.topic_id not in (role_change.topic_id, NO_TOPIC_ID):
         raise InconsistentTopicId(
-            f"{order.topic_partition} is here a replica of the topic with id"
-            f" {encode_topic_id(partition.topic_id)}, not of {encode_topic_id(order.topic_id)}"
+            f"{role_change.topic_partition} is here a replica of the topic with id"
+            f" {encode_topic_id(partition.topic_id)}, not of"
+            f" {encode_topic_id(role_change.topic_id)}"
         )
-    ordered = Epochs(order.leader_epoch, order.partition_epoch)
-    if ordered < partition.epochs:
+    assigned_epochs = Epochs(role_change.leader_epoch, role_change.partition_epoch)
+    if assigned_epochs < partition.epochs:
         raise StaleRoleChange(
-            f"the order for {order.topic_partition} is of {ordered}, the replica is told of"
-            f" {partition.epochs} already"
+            f"the order for {role_change.topic_partition} is of {assigned_epochs}, the replica"
+            f" is told of {partition.epochs} already"
         )
 
 

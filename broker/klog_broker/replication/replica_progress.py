@@ -67,7 +67,7 @@ class FollowerProgress(NamedTuple):
             self.leader_end_at_fetch,
         )
 
-    def is_of_earlier_life(self, broker_epoch: int) -> bool:
+    def is_of_older_broker_epoch(self, broker_epoch: int) -> bool:
         """Whether a Fetch with `broker_epoch` was sent before the follower's broker registered
         again. The broker's log may have become shorter since."""
         return UNKNOWN != broker_epoch < self.broker_epoch

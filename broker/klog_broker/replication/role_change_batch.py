@@ -23,15 +23,15 @@ class RoleChangeBatch:
 
     def __init__(
         self,
-        orders: Iterable[RoleChange],
+        role_changes: Iterable[RoleChange],
         *,
-        carry_out: Callable[[RoleChange, OnRoleChangeApplied], None],
+        apply_change: Callable[[RoleChange, OnRoleChangeApplied], None],
         forget_deleted: Callable[[Callable[[], None]], None],
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
-        self._left = deque(orders)
+        self._left = deque(role_changes)
         self._deletes = any(isinstance(each, RoleRemoval) and each.deletes for each in self._left)
-        self._carry_out = carry_out
+        self._apply_change = apply_change
         self._forget_deleted = forget_deleted
         self._done = done
         self._results: dict[TopicPartition, KlogError] = {}
@@ -41,16 +41,16 @@ class RoleChangeBatch:
     def run(self) -> None:
         """Start role changes up to the limit; those of one partition run one after the other."""
         if self._is_beginning:
-            return  # `_carry_out` finished within its call: the loop below is still running.
+            return  # `_apply_change` finished within its call: the loop below is still running.
         self._is_beginning = True
         while (
             self._left
             and len(self._at_work) < CONCURRENT_ROLE_CHANGES
             and self._left[0].topic_partition not in self._at_work
         ):
-            order = self._left.popleft()
-            self._at_work.add(order.topic_partition)
-            self._carry_out(order, partial(self._carried_out, order.topic_partition))
+            role_change = self._left.popleft()
+            self._at_work.add(role_change.topic_partition)
+            self._apply_change(role_change, partial(self._on_applied, role_change.topic_partition))
         self._is_beginning = False
         if self._left or self._at_work:
             return
@@ -60,7 +60,7 @@ class RoleChangeBatch:
         else:
             self._end()
 
-    def _carried_out(self, topic_partition: TopicPartition, error: KlogError | None) -> None:
+    def _on_applied(self, topic_partition: TopicPartition, error: KlogError | None) -> None:
         self._at_work.remove(topic_partition)
         if error is None:
             self._results.pop(topic_partition, None)

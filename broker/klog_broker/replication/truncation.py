@@ -20,7 +20,7 @@ def is_diverging_epoch(leaders: EpochEndOffset, offset: int, last_epoch: int) ->
     )
 
 
-def cut_offset(leaders: EpochEndOffset, own: EpochEndOffset, log_end_offset: int) -> Offset:
+def truncation_offset(leaders: EpochEndOffset, own: EpochEndOffset, log_end_offset: int) -> Offset:
     """Return the offset to which a follower truncates its log, which ends at `log_end_offset`.
 
     `leaders` is the leader's newest epoch that is not newer than the follower's last epoch, with

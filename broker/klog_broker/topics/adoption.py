@@ -231,7 +231,7 @@ class Adoption:
             if log.topic_partition.topic in self._names:
                 log.update_config(config_of(log.topic_partition.topic, log.topic_id))
         for topic, plan in zip(topics, self._topics, strict=True):
-            _tell(topic, plan)
+            _log_adoption(topic, plan)
 
     def _topic(self, plan: AdoptedTopic, logs: LogManager) -> Topic:
         """Return the topic with its adopted partitions. Each of them begins a new leader epoch,
@@ -257,7 +257,7 @@ def _known(topics: Iterable[Topic]) -> list[KnownTopic]:
     return [KnownTopic(each.name, each.topic_id, len(each.partitions)) for each in topics]
 
 
-def _tell(topic: Topic, plan: AdoptedTopic) -> None:
+def _log_adoption(topic: Topic, plan: AdoptedTopic) -> None:
     if plan.first_new:
         _log.warning(
             "topic=%s adopted partitions from %d to %d",

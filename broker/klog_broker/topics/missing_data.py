@@ -58,7 +58,7 @@ class MissingData:
             if not self._adopts:
                 self._check_first(directories)
             return
-        gone = self._gone(directories)
+        gone = self._missing_directories(directories)
         self._missing = self._missing_logs(directories, found)
         if (gone or self._missing) and not self._is_accepted:
             raise LogDirectoryError(_text(gone, self._missing))
@@ -103,12 +103,12 @@ class MissingData:
                     f"--adopt"
                 )
 
-    def _gone(self, directories: Sequence[LogDirectory]) -> list[str]:
+    def _missing_directories(self, directories: Sequence[LogDirectory]) -> list[str]:
         """Return a text for each directory that the metadata knows and that is missing."""
         ids = {each.directory_id for each in directories}
         by_path = {str(each.path.absolute()): each for each in directories}
         return [
-            _why_gone(key, path, by_path.get(path))
+            _missing_reason(key, path, by_path.get(path))
             for key, path in self._metadata.assignments.directories.items()
             if key not in ids
         ]
@@ -155,7 +155,7 @@ class MissingData:
             return False  # the data directory goes offline when its logs are loaded
 
 
-def _why_gone(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:
+def _missing_reason(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:
     text = encode_topic_id(directory_id)
     if there is None:
         return f"the data directory {path} (directory.id {text}) is not in log.dirs"

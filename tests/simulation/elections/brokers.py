@@ -54,7 +54,7 @@ class BrokerLife:
         self.member = ZooKeeperMember(
             self.loop, world.clock, self._open_session, SESSION_MS, on_in_use=self._in_use
         )
-        self.member.begin(Chance(world.random.getrandbits(32)), self.number, 1_000)
+        self.member.begin_joining(Chance(world.random.getrandbits(32)), self.number, 1_000)
 
     # --- turns -----------------------------------------------------------------------------------
     @property
@@ -71,7 +71,7 @@ class BrokerLife:
             self._followed = True
             if not isinstance(self.member.outcome, JoinResult):
                 raise Violation("a broker joins", f"{self.name}: {self.member.outcome.text}")
-            store = self.member.follow(
+            store = self.member.follow_cluster(
                 "PLAINTEXT",
                 lambda *_, **__: _NoConnection(),  # type: ignore[arg-type,return-value]
                 Chance(self.number),

@@ -155,6 +155,6 @@ MUTANTS = (
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
     Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
     Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
-    Mutant("broker's settings forgotten", SettingsInForce, "begin", _forgets_settings),
+    Mutant("broker's settings forgotten", SettingsInForce, "apply_stored", _forgets_settings),
     Mutant("logs keep their settings", settings_in_force, "_follow", _follows_nothing),
 )

@@ -14,7 +14,7 @@ from typing import Protocol
 from klog_broker.controller.zookeeper import controller_requests
 from klog_broker.controller.zookeeper.controller_requests import ElectionErrors
 from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic as ControllersTopic
-from klog_broker.metadata.changes import tell
+from klog_broker.metadata.changes import log_topic_event
 from klog_broker.metadata.errors import NoResponse, PartitionsChanged, TopicExists, UnknownTopic
 from klog_broker.metadata.image import (
     NO_BROKER,
@@ -197,7 +197,7 @@ class ControllerTopicChanges:
             late = [each for each in unseen if not _is_elected(image, each, unclean=unclean)]
             done(outcome | dict.fromkeys(late, ErrorCode.REQUEST_TIMED_OUT))
 
-        wait = self._waits.begin(timeout_ms, over)
+        wait = self._waits.start_wait(timeout_ms, over)
 
         def answered(elected: ElectionErrors | ErrorCode) -> None:
             nonlocal outcome
@@ -227,13 +227,13 @@ class ControllerTopicChanges:
         def over(_is_shown: bool) -> None:
             topic = shown(self._image())
             if topic is not None:
-                tell(event, topic)
+                log_topic_event(event, topic)
                 done(topic)
                 return
             text = f"topic {name} was not {event} within {timeout_ms} ms, but may be later"
             done(NoResponse(f"{text}: describe the topic to find out"))
 
-        wait = self._waits.begin(timeout_ms, over)
+        wait = self._waits.start_wait(timeout_ms, over)
 
         def answered(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:

@@ -57,7 +57,7 @@ APPEND_TIMEOUT_MS = 30_000
 """How long a response waits for its record to be visible: Kafka's request.timeout.ms."""
 
 TransactionAnswer = Callable[[TransactionResult], object]
-GotProducerId = Callable[[int | None], None]
+OnProducerId = Callable[[int | None], None]
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
@@ -93,7 +93,7 @@ class TransactionCoordinator:
         sender: MarkerSender,
         *,
         num_partitions: Callable[[], int | None],
-        next_producer_id: Callable[[GotProducerId], None],
+        next_producer_id: Callable[[OnProducerId], None],
     ) -> None:
         self._settings = settings
         self._clock = services.clock

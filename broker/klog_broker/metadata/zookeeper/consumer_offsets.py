@@ -62,7 +62,7 @@ class ConsumerOffsets:
         """Let all requests wait for the next session."""
         self._session = None
 
-    def fetch(
+    def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[Fetched], None]
     ) -> None:
         """Read the group's committed offsets. Errors of a partition: ZnodeError if its znode cannot
@@ -70,19 +70,19 @@ class ConsumerOffsets:
         ZooKeeperError.
         """
         asked = dict.fromkeys(partitions)
-        self._ask(_Job(group_id, asked, self._read, done))
+        self._queue_job(_Job(group_id, asked, self._read, done))
 
-    def commit(
+    def commit_offsets(
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, Offset],
         done: Callable[[Committed], None],
     ) -> None:
-        """Write the group's committed offsets. Errors of a partition: those of `fetch`. After
-        NoResponse the offset may still be written."""
-        self._ask(_Job(group_id, offsets, _write, done))
+        """Write the group's committed offsets. Errors of a partition: those of `fetch_offsets`.
+        After NoResponse the offset may still be written."""
+        self._queue_job(_Job(group_id, offsets, _write, done))
 
-    def _ask(self, job: "_Job") -> None:
+    def _queue_job(self, job: "_Job") -> None:
         timer = self._loop.call_later(TIMEOUT_MS, job.give_up)
 
         def over() -> None:

@@ -45,7 +45,7 @@ class Conversation:
         """Drop the running conversation, if any, and take the first step of `steps` now."""
         self.drop()
         self._steps = steps
-        self._go_on(None)
+        self._next_step(None)
 
     def drop(self) -> None:
         """End the running conversation, and ignore the response that it waits for."""
@@ -54,7 +54,7 @@ class Conversation:
         if steps is not None:
             steps.close()
 
-    def _go_on(self, answer: Any) -> None:
+    def _next_step(self, answer: Any) -> None:
         steps = self._steps
         assert steps is not None
         turn = self._turn
@@ -65,16 +65,16 @@ class Conversation:
                 self._steps = None
             return
         if turn == self._turn:
-            ask(lambda answer: self._answered(turn, answer))
+            ask(lambda answer: self._on_response(turn, answer))
 
-    def _answered(self, turn: int, answer: Any) -> None:
+    def _on_response(self, turn: int, answer: Any) -> None:
         if turn != self._turn:
             return
         self._turn += 1
         if isinstance(answer, ConnectionLost | SessionExpired):
             self.drop()
         else:
-            self._go_on(answer)
+            self._next_step(answer)
 
 
 def get(session: Session, path: str, watch: Watch | None = None) -> Steps[Node | ZooKeeperError]:

@@ -44,27 +44,27 @@ class ImageUpdater:
         topic as an earlier update described it, if there was one."""
         self._configs_of = configs_of
 
-    def take(self, image: MetadataImage, names: Sequence[str] = ()) -> None:
+    def set_image(self, image: MetadataImage, names: Sequence[str] = ()) -> None:
         """Replace the image. `names` has the topics that were added or removed, or whose settings
         changed."""
         self.image = image
         if self.on_image is not None:
             self.on_image(image, names)
 
-    def brokers_are(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
+    def update_brokers(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
         """Replace the image's brokers by the registered `brokers`."""
         if brokers != self.image.brokers:
-            self.take(self.image.with_brokers(brokers))
+            self.set_image(self.image.with_brokers(brokers))
 
-    def controller_is(self, controller_id: BrokerId) -> None:
+    def update_controller(self, controller_id: BrokerId) -> None:
         """Replace the image's controller; NO_BROKER means none, or an unknown controller."""
         if controller_id != self.image.controller_id:
-            self.take(self.image.with_controller(controller_id))
+            self.set_image(self.image.with_controller(controller_id))
 
-    def topics_are(
-        self, told: Sequence[TopicUpdate], *, is_all: bool, unreadable: Set[str] = frozenset()
+    def update_topics(
+        self, updates: Sequence[TopicUpdate], *, is_all: bool, unreadable: Set[str] = frozenset()
     ) -> None:
-        """Apply the controller's update `told`. If `is_all`, the update is complete: all other
+        """Apply the controller's update `updates`. If `is_all`, the update is complete: all other
         topics are removed, except those that the controller cannot read (`unreadable`).
 
         If a topic was deleted and created again under the same name, one image without the topic
@@ -72,44 +72,46 @@ class ImageUpdater:
         """
         # Use each name and each id once, so that an update that contradicts itself cannot make an
         # inconsistent image.
-        told = list({each.topic_id: each for each in told}.values())
-        told = list({each.name: each for each in told}.values())
-        self.unreadable = (unreadable if is_all else self.unreadable) - {each.name for each in told}
-        gone = self._gone(told, unreadable, is_all=is_all)
+        updates = list({each.topic_id: each for each in updates}.values())
+        updates = list({each.name: each for each in updates}.values())
+        self.unreadable = (unreadable if is_all else self.unreadable) - {
+            each.name for each in updates
+        }
+        gone = self._removed_topics(updates, unreadable, is_all=is_all)
         if gone:
             draft = ImageDraft(self.image)
             for topic in gone:
                 draft.forget(topic)
-            self.take(draft.image(), draft.changed_names)
+            self.set_image(draft.image(), draft.changed_names)
         draft = ImageDraft(self.image)
-        for each in told:
+        for each in updates:
             if not each.is_deleted:
-                draft.put(self._next(draft.topics.get(each.name), each, is_all=is_all))
+                draft.put(self._updated_topic(draft.topics.get(each.name), each, is_all=is_all))
         if draft.is_changed:
-            self.take(draft.image(), draft.changed_names)
+            self.set_image(draft.image(), draft.changed_names)
 
-    def _gone(
-        self, told: Sequence[TopicUpdate], unreadable: Set[str], *, is_all: bool
+    def _removed_topics(
+        self, updates: Sequence[TopicUpdate], unreadable: Set[str], *, is_all: bool
     ) -> Iterable[Topic]:
         gone: dict[TopicId, Topic] = {}
-        for each in told:
+        for each in updates:
             known, same = self.image.topic(each.name), self.image.topic_by_id(each.topic_id)
             if known is not None and (known.topic_id == each.topic_id) is each.is_deleted:
                 gone[known.topic_id] = known
             if same is not None and same.name != each.name:
                 gone[same.topic_id] = same
         if is_all:
-            named = {each.name for each in told} | unreadable
+            named = {each.name for each in updates} | unreadable
             gone |= {
                 each.topic_id: each for each in self.image.topics.values() if each.name not in named
             }
         return gone.values()
 
-    def _next(self, known: Topic | None, told: TopicUpdate, *, is_all: bool) -> Topic:
+    def _updated_topic(self, known: Topic | None, updates: TopicUpdate, *, is_all: bool) -> Topic:
         before = () if known is None or is_all else known.partitions
-        count = max(len(before), max(told.partitions, default=-1) + 1)
+        count = max(len(before), max(updates.partitions, default=-1) + 1)
         partitions = [*before, *[UNKNOWN_STATE] * (count - len(before))]
-        for number, state in told.partitions.items():
+        for number, state in updates.partitions.items():
             if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
                 # The controller cannot read the partition's state: keep the last known state.
                 partitions[number] = known.partitions[number]
@@ -119,5 +121,5 @@ class ImageUpdater:
                 partitions[number] = state
         if known is not None:
             return replace(known, partitions=tuple(partitions))
-        configs = self._configs_of(told.name)
-        return Topic(told.name, told.topic_id, tuple(partitions), configs)
+        configs = self._configs_of(updates.name)
+        return Topic(updates.name, updates.topic_id, tuple(partitions), configs)

@@ -17,7 +17,7 @@ class ImageWaits:
         self._image = image
         self._waiting: dict[ImageWait, None] = {}
 
-    def begin(self, timeout_ms: int, over: Callable[[bool], None]) -> "ImageWait":
+    def start_wait(self, timeout_ms: int, over: Callable[[bool], None]) -> "ImageWait":
         """Start the timeout of a new wait now; `ImageWait.until` sets the condition later. Calls
         `over` once, with whether an image fulfilled the condition in time, unless dropped."""
         return ImageWait(self._loop, self._image, self._waiting, timeout_ms, over)
@@ -25,11 +25,11 @@ class ImageWaits:
     def changed(self) -> None:
         """Check the conditions of all waits against the new image."""
         for each in list(self._waiting):
-            each.look()
+            each.check()
 
 
 class ImageWait:
-    """One wait for a condition on the image, made by `ImageWaits.begin`."""
+    """One wait for a condition on the image, made by `ImageWaits.start_wait`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ImageWait:
         if not self._is_over:
             self._is_shown = is_shown
             self._waiting[self] = None
-            self.look()
+            self.check()
 
     def drop(self) -> bool:
         """End the wait without a call of `over`. Return False if the wait was over before."""
@@ -60,7 +60,7 @@ class ImageWait:
         self._waiting.pop(self, None)
         return not was_over
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the condition against the present image, and end the wait if it is fulfilled."""
         if not self._is_over and self._is_shown(self._image()):
             self._end(is_shown=True)

@@ -72,14 +72,14 @@ class Registration:
         """Register the broker now and in every later session. `says` makes the registration's data
         for each attempt, because the data includes the time."""
         self._says = says
-        self._begin()
+        self._start_registration()
 
     def connected(self, session: Session) -> None:
         """Register in `session`, which may have registered the broker before. Starts the wait for
         another session's end again, because ZooKeeper may have been down, when no session ends."""
         self._session = session
         self._end_waiting()
-        self._begin()
+        self._start_registration()
 
     def expired(self) -> None:
         """Report the session's end to `then`, and wait for the next session."""
@@ -89,7 +89,7 @@ class Registration:
         self._conversation.drop()
         self._end_waiting()
 
-    def _begin(self) -> None:
+    def _start_registration(self) -> None:
         session, says = self._session, self._says
         if session is not None and says is not None and not self._is_refused:
             if self._retry is not None:
@@ -105,7 +105,7 @@ class Registration:
             if isinstance(made, ZooKeeperError) and not _is_there(made):
                 self._failed(made)
                 return
-            stat = yield from exists(session, self._path, self._begin)
+            stat = yield from exists(session, self._path, self._start_registration)
             if isinstance(stat, ZooKeeperError):
                 self._failed(stat)
                 return
@@ -132,7 +132,7 @@ class Registration:
             return
 
         def over() -> None:
-            self._conversation.begin(self._look_again(session, says, owner))
+            self._conversation.begin(self._check_again(session, says, owner))
 
         self._deadline = self._loop.call_later(self._patience_ms, over)
         holder = yield from self._holder(session, owner)
@@ -144,7 +144,7 @@ class Registration:
             self._patience_ms,
         )
 
-    def _look_again(
+    def _check_again(
         self, session: Session, says: Callable[[], BrokerRegistration], owner: int
     ) -> Steps[None]:
         """Check, after `patience_ms`, whether the same session still owns the registration. If
@@ -176,7 +176,7 @@ class Registration:
 
     def _failed(self, error: ZooKeeperError) -> None:
         _log.error("broker_id=%d is not registered, tried again: %s", self.broker_id, error)
-        self._retry = self._loop.call_later(RETRY_MS, self._begin)
+        self._retry = self._loop.call_later(RETRY_MS, self._start_registration)
 
     def _end_waiting(self) -> None:
         for timer in (self._deadline, self._retry):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from klog_broker.metadata.changes import refuse_too_many_quotas, tell
+from klog_broker.metadata.changes import log_topic_event, refuse_too_many_quotas
 from klog_broker.metadata.errors import TooManyQuotas, UnknownTopic
 from klog_broker.metadata.image import ALL_BROKERS, MetadataImage, QuotaEntity, Topic
 from klog_broker.metadata.interface import Done
@@ -34,7 +34,7 @@ class SettingsChanges:
         def changed(error: Exception | None) -> None:
             topic = self._image().topic(name)
             if error is None and topic is not None:
-                tell("altered", topic)
+                log_topic_event("altered", topic)
             done(error or topic or UnknownTopic(f"topic {name} was deleted meanwhile"))
 
         self._settings.change(entity(TOPICS, name), update, changed)

@@ -149,7 +149,7 @@ class ClusterStore:
     def _settings_are(self, found: Settings, is_all: bool) -> None:
         image, names = with_settings(self.image, found, is_all=is_all)
         if image is not self.image:
-            self.view.take(image, names)
+            self.view.set_image(image, names)
         if self.on_settings is not None:
             self.on_settings(found)
 
@@ -202,7 +202,7 @@ class ClusterStore:
         directory_of: DirectoryOf | None = None,
     ) -> None:
         """Announce the image. Replicas have no role until the controller's requests assign it."""
-        self.view.take(self.image)
+        self.view.set_image(self.image)
 
     def register_broker(self, broker: BrokerRegistration) -> None:
         """Register this broker in ZooKeeper; the image shows the broker once that is done."""

@@ -82,20 +82,20 @@ MUTANTS = (
     Mutant(
         "order of an old controller taken",
         ControllerRequestQueue,
-        "_begin",
+        "_begin_request",
         _orders_of_anybody,
     ),
     Mutant(
         "old LeaderAndIsr taken",
         ControllerRequestQueue,
-        "_begin",
+        "_begin_request",
         _orders_of_anybody,
         also=Mutant(
             "",
             leader_and_isr._RoleAssignments,
             "_fault",
             _any_leader_epoch,
-            also=Mutant("", replica_manager, "_check_order", _any_order),
+            also=Mutant("", replica_manager, "_check_epochs", _any_order),
         ),
     ),
     *_here(OF_ELECTIONS, _OF_ELECTIONS),

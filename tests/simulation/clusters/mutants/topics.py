@@ -102,7 +102,7 @@ MUTANTS = (
         "topic shown in slices", RequestBatch, "__init__", _published_in_slices, also=SMALL_SLICES
     ),
     Mutant("part of a topic shown before the rest", RequestBatch, "__init__", _untold_see_slices),
-    Mutant("deletion ignored", stop_replica._ReplicaStops, "orders", _keeps_all),
+    Mutant("deletion ignored", stop_replica._ReplicaStops, "role_changes", _keeps_all),
     _NOT_WAITED_FOR,
     Mutant(
         "topic ids not compared",
