@@ -25,7 +25,8 @@ from pyspark_klog.spark.planning.ranges import OffsetRange
 from tests.support.broker_thread import BrokerThread
 from tests.support.cleaner_harness import CleanerBench
 from tests.support.client_cases import client_of
-from tests.support.log_harness import TOPIC_ID, ManualHelpers, append, batch, open_manager
+from tests.support.cluster.helpers import Helpers
+from tests.support.log_harness import TOPIC_ID, append, batch, open_manager
 from tests.support.manual_clock import ManualClock
 from tests.support.raw_requests import batch as values
 from tests.support.raw_requests import create_topic, fetch, first_partition, produced
@@ -144,7 +145,7 @@ def test_the_cleaner_leaves_the_log_as_it_is_and_cleans_others(tmp_path: Path) -
         delete=False,
         min_cleanable_dirty_ratio=0.0,
     )
-    helpers, clock = ManualHelpers(), ManualClock()
+    helpers, clock = Helpers.held(), ManualClock()
     manager = open_manager(
         RealFiles(), config=config, directory=tmp_path, helpers=helpers, clock=clock
     )

@@ -16,12 +16,12 @@ from klog_broker.runtime.net.poller import default_poller
 from klog_broker.runtime.system.clock import SystemClock
 from klog_broker.runtime.threads.parallel_work import ThreadedParallelWork
 from pyspark_klog.ids import BrokerId, TopicPartition
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     SMALL,
     TOPIC_ID,
-    InlineHelpers,
     append,
     batch,
     read_all,
@@ -41,7 +41,7 @@ def manager_of(files: Files, directory: Path) -> LogManager:
         [directory],
         files=files,
         clock=ManualClock(),
-        helpers=InlineHelpers(),
+        helpers=Helpers(),
         broker_id=BrokerId(0),
         cluster_id=CLUSTER,
         default_config=CONFIG,

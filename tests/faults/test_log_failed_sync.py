@@ -12,11 +12,11 @@ import pytest
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append,
     batch,
     open_manager,
@@ -33,7 +33,7 @@ class Life:
 
     def __init__(self, files: MemoryFiles) -> None:
         self.files = files
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         manager = open_manager(files, config=CONFIG, helpers=self.helpers)
         self.log: PartitionLog = manager.create(PARTITION, TOPIC_ID, CONFIG)
 
@@ -107,7 +107,7 @@ def test_a_start_that_fails_in_the_same_way_leaves_it_to_the_next_one() -> None:
 
 
 def test_only_the_log_whose_sync_failed_is_written_again(caplog: pytest.LogCaptureFixture) -> None:
-    files, helpers = MemoryFiles(), ManualHelpers()
+    files, helpers = MemoryFiles(), Helpers.held()
     manager = open_manager(files, helpers=helpers)
     logs = [
         manager.create(PARTITION._replace(partition=number), TOPIC_ID, SMALL) for number in (0, 1)

@@ -16,10 +16,10 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     PARTITION,
     TOPIC_ID,
-    InlineHelpers,
     append,
     batch,
     open_log,
@@ -234,7 +234,7 @@ def test_a_checkpoint_is_written_again_after_a_write_that_failed_has_removed_it(
     files = MemoryFiles()
     log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
     name, directory = names.RECOVERY_POINT_CHECKPOINT, log.log_directory
-    checkpoints = Checkpoints(InlineHelpers())
+    checkpoints = Checkpoints(Helpers())
     first, second = Checkpoint(name), Checkpoint(name)
     first.offsets[PARTITION] = 6
     # The second checkpoint needs more space than the first.

@@ -31,12 +31,12 @@ from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 from tests.support.cleaner_harness import CleanerBench
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     PARTITION,
     TOPIC_ID,
-    ManualHelpers,
     append_in,
     batch,
     read_all,
@@ -66,7 +66,7 @@ class Replica:
 
     def open(self, files: MemoryFiles) -> None:
         self.files = files
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.manager = LogManager(
             [DATA],
             files=files,

@@ -11,7 +11,8 @@ from klog_broker.log.errors import InconsistentTopicId
 from klog_broker.metadata.role_changes import RoleChange, RoleRemoval
 from klog_broker.replication.errors import StaleRoleChange
 from pyspark_klog.ids import TopicId, TopicPartition
-from tests.support.log_harness import InlineHelpers, ManualHelpers, batch
+from tests.support.cluster.helpers import Helpers
+from tests.support.log_harness import batch
 from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("a", "b") for number in (0, 1)]
@@ -37,17 +38,17 @@ ORDERS = st.one_of(
 )
 
 
-class ShuffledHelpers(ManualHelpers):
+class ShuffledHelpers(Helpers):
     """Helpers that run a randomly chosen piece of work when the test says so."""
 
     def __init__(self, chance: Random) -> None:
-        super().__init__()
+        super().__init__(is_held=True)
         self._chance = chance
 
     def run_one(self) -> None:
         work = self._chance.choice(list(self.waiting))
         self.waiting.remove(work)
-        InlineHelpers().submit(*work)
+        self.run(*work)
 
 
 @dataclass

@@ -10,7 +10,8 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from pyspark_klog.records.record import Record
-from tests.support.log_harness import ManualHelpers, read_all
+from tests.support.cluster.helpers import Helpers
+from tests.support.log_harness import read_all
 from tests.support.manual_clock import ManualClock
 
 
@@ -34,7 +35,7 @@ class CleanerBench:
     def __init__(
         self,
         manager: LogManager,
-        helpers: ManualHelpers,
+        helpers: Helpers,
         clock: Clock | None = None,
         settings: CleanerSettings | None = None,
         prepare: Callable[[], bool] = lambda: True,
@@ -78,7 +79,7 @@ class CleanerBench:
         self.run()
 
 
-def clean(manager: LogManager, helpers: ManualHelpers, clock: Clock | None = None) -> Cleaner:
+def clean(manager: LogManager, helpers: Helpers, clock: Clock | None = None) -> Cleaner:
     """Clean all logs that are due."""
     bench = CleanerBench(manager, helpers, clock)
     bench.begin()

@@ -37,14 +37,13 @@ from pyspark_klog.protocol.apis.list_offsets import (
 )
 from pyspark_klog.protocol.headers import decode_response, encode_response
 from pyspark_klog.protocol.message import Request, Response
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import ScriptedPoller
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     SMALL,
     Alone,
-    InlineHelpers,
-    ManualHelpers,
     append_in,
     batch,
     read_all,
@@ -120,7 +119,7 @@ class ModelLeader:
     """Answers as a leader does. Its logs are real; `refuses` and `part_of` let it fail or lie."""
 
     def __init__(self) -> None:
-        self.logs = _logs(MemoryFiles(), InlineHelpers(), OTHER)
+        self.logs = _logs(MemoryFiles(), Helpers(), OTHER)
         self.logs.listener = Alone()
         self.epochs: dict[Key, int] = {}
         self.session_id = 77
@@ -249,7 +248,7 @@ class ModelLeader:
         return ListOffsetsResponse(topics=topics)
 
 
-def _logs(files: MemoryFiles, helpers: InlineHelpers | ManualHelpers, me: BrokerId) -> LogManager:
+def _logs(files: MemoryFiles, helpers: Helpers, me: BrokerId) -> LogManager:
     logs = LogManager(
         [DATA],
         files=files,
@@ -270,7 +269,7 @@ class FetcherWorld:
         self.files = files or MemoryFiles()
         self.clock = ManualClock(1_000)
         self.loop = Loop(self.clock, ScriptedPoller())
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.settings = TopicSettings(SMALL, 1)
         self.logs = _logs(self.files, self.helpers, ME)
         self.replicas = ReplicaManager(

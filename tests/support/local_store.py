@@ -14,7 +14,7 @@ from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
-from tests.support.log_harness import InlineHelpers
+from tests.support.cluster.helpers import Helpers
 
 T = TypeVar("T")
 Assignment = Sequence[Sequence[BrokerId]]
@@ -106,7 +106,7 @@ class BlockingStore:
         self.store = LocalStore.open(files, directory, self.broker_id, chance=Chance())
         self.store.start(
             self.loop,
-            InlineHelpers(),
+            Helpers(),
             on_image=lambda image, names: self.images.append((image, list(names))),
             apply=self.orders.apply,
         )

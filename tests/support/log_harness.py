@@ -1,6 +1,5 @@
 """Helpers of the log's tests: batches, helper threads run by hand, a log manager on any disk."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
+from tests.support.cluster.helpers import Helpers
 from tests.support.manual_clock import ManualClock
 
 PARTITION = TopicPartition("topic", 0)
@@ -53,53 +53,6 @@ class Alone:
         self.on_change(log)
 
 
-class InlineHelpers:
-    """Runs submitted work at once, in the caller's thread."""
-
-    def submit(
-        self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any, BaseException | None], None],
-    ) -> None:
-        try:
-            result = work()
-        except Exception as error:
-            on_done(None, error)
-            return
-        on_done(result, None)
-
-    def close(self) -> None:
-        """Do nothing: no thread runs."""
-
-
-class ManualHelpers:
-    """Helpers that run their work only when the test calls `run` or `run_all`, in order."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[
-            tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
-        ] = deque()
-
-    def submit(
-        self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any, BaseException | None], None],
-    ) -> None:
-        self.waiting.append((work, on_done))
-
-    def run_one(self) -> None:
-        """Run the oldest submitted work, then pass its outcome to its callback."""
-        InlineHelpers().submit(*self.waiting.popleft())
-
-    def run_all(self) -> None:
-        """Run submitted work until none is left."""
-        while self.waiting:
-            self.run_one()
-
-    def close(self) -> None:
-        self.run_all()
-
-
 def batch(
     count: int = 1,
     *,
@@ -131,7 +84,7 @@ def open_manager(
     files: Files,
     *,
     config: LogConfig = SMALL,
-    helpers: InlineHelpers | ManualHelpers | None = None,
+    helpers: Helpers | None = None,
     clock: ManualClock | None = None,
     directory: Path = DATA,
     settings: LogManagerSettings | None = None,
@@ -143,7 +96,7 @@ def open_manager(
         [directory],
         files=files,
         clock=clock or ManualClock(),
-        helpers=helpers or InlineHelpers(),
+        helpers=helpers or Helpers(),
         broker_id=BrokerId(0),
         cluster_id=CLUSTER,
         settings=settings,

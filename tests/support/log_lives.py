@@ -7,7 +7,8 @@ from random import Random
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from tests.support.log_harness import PARTITION, TOPIC_ID, ManualHelpers, open_manager
+from tests.support.cluster.helpers import Helpers
+from tests.support.log_harness import PARTITION, TOPIC_ID, open_manager
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
 
@@ -18,7 +19,7 @@ class Life:
 
     manager: LogManager
     log: PartitionLog
-    helpers: ManualHelpers
+    helpers: Helpers
 
 
 @dataclass
@@ -35,7 +36,7 @@ class LogLives:
 
     def live(self, steps: int | None, act: Callable[[Life], None]) -> bool:
         """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
-        files, helpers = self.files, ManualHelpers()
+        files, helpers = self.files, Helpers.held()
         files.crash_at_step = None if steps is None else files.steps + steps
         try:
             manager = open_manager(

@@ -13,12 +13,12 @@ from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import Files
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_partition_metadata
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import FakeNetwork
-from tests.support.log_harness import DATA, InlineHelpers, append
+from tests.support.log_harness import DATA, append
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
@@ -26,10 +26,6 @@ T = TypeVar("T")
 
 NOW_MS = 1_700_000_000_000
 ALONE = ((BrokerId(0),),)
-
-
-def _helpers(_loop: Loop) -> InlineHelpers:
-    return InlineHelpers()
 
 
 def make(
@@ -56,7 +52,7 @@ def make(
         open_store=open_store,
         network=network,
         poller=network.poller,
-        make_helpers=_helpers,
+        make_helpers=lambda _: Helpers(),
         adopt=adopt,
         accept_missing=accept_missing,
     )

@@ -6,7 +6,7 @@ seen of them is compared: answers, files, and what the logs know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from klog_broker.config import BrokerConfig
 from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.resources.authorizer import ALLOWS_ALL
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
@@ -28,6 +27,7 @@ from pyspark_klog.protocol.apis.create_topics import (
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
@@ -57,39 +57,6 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
 }
 
 
-class InlineHelpers:
-    """Runs work at once and posts its result; while ``hold`` is set, only when it is released."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self.hold = False
-        self.held: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        if self.hold:
-            self.held.append(lambda: self._do(work, on_done))
-        else:
-            self._do(work, on_done)
-
-    def let_go(self) -> None:
-        """Run the held work; work that is submitted from now on runs at once."""
-        self.hold = False
-        held, self.held = self.held, []
-        for each in held:
-            each()
-
-    def _do(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        try:
-            result = work()
-        except Exception as error:
-            self._loop.post(lambda error=error: on_done(None, error))
-        else:
-            self._loop.post(lambda: on_done(result, None))
-
-    def close(self) -> None:
-        pass
-
-
 class MemoryBroker:
     """A broker on a disk, a network and a clock in memory."""
 
@@ -99,7 +66,6 @@ class MemoryBroker:
         *,
         with_kernel: bool,
         at_once: bool = True,
-        make_helpers: Callable[[Loop], Any] = InlineHelpers,
         clock: ManualClock | None = None,
         authorizer: Authorizer = ALLOWS_ALL,
         **settings: object,
@@ -118,7 +84,7 @@ class MemoryBroker:
             files=files,
             network=self.network,
             poller=self.network.poller,
-            make_helpers=make_helpers,
+            make_helpers=Helpers,
             authorizer=authorizer,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
@@ -168,9 +134,9 @@ class MemoryBroker:
         return answer_of(self.send(request, version), request, version)
 
     @property
-    def helpers(self) -> InlineHelpers:
+    def helpers(self) -> Helpers:
         found = self.broker.services.helpers
-        assert isinstance(found, InlineHelpers)
+        assert isinstance(found, Helpers)
         return found
 
     @property

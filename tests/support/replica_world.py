@@ -11,14 +11,13 @@ from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
-    InlineHelpers,
-    ManualHelpers,
 )
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
@@ -67,11 +66,11 @@ class ReplicaWorld:
     def __init__(
         self,
         files: MemoryFiles | None = None,
-        helpers: ManualHelpers | InlineHelpers | None = None,
+        helpers: Helpers | None = None,
         directories: tuple[Path, ...] = (DATA,),
     ) -> None:
         self.files = files or MemoryFiles()
-        self.helpers = helpers or ManualHelpers()
+        self.helpers = helpers or Helpers.held()
         self.settings = TopicSettings(SMALL, 1)
         self.logs = LogManager(
             directories,
@@ -106,8 +105,7 @@ class ReplicaWorld:
 
     def work(self) -> None:
         """Run all work of the helpers, then all posted actions."""
-        if isinstance(self.helpers, ManualHelpers):
-            self.helpers.run_all()
+        self.helpers.run_all()
         while self.soon:
             self.soon.pop(0)()
 

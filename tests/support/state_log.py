@@ -15,8 +15,8 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
+from tests.support.cluster.helpers import Helpers
 from tests.support.manual_clock import ManualClock
-from tests.support.produce_paths import InlineHelpers
 
 
 class MemoryStateLog:
@@ -122,7 +122,7 @@ class VirtualTime:
     ) -> None:
         self.clock = ManualClock(now_ms)
         self.loop = Loop(self.clock, _NoPoller())
-        self.helpers = InlineHelpers(self.loop)
+        self.helpers = Helpers(self.loop)
         self.services = RuntimeServices(
             loop=self.loop,
             purgatory=Purgatory(self.loop),

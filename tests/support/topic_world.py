@@ -29,6 +29,7 @@ from pyspark_klog.protocol.apis.create_topics import (
     CreateTopicsRequest,
 )
 from pyspark_klog.protocol.codec import decode_message, encode_message
+from tests.support.cluster.helpers import Helpers
 from tests.support.local_store import SteppedLoop
 
 
@@ -114,37 +115,6 @@ class FakeLogs:
         self.loop.post(delete)
 
 
-class ImmediateHelpers:
-    """Runs the work at once; while it is held, only when it is released."""
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self._waiting: list[Callable[[], None]] = []
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        self._waiting.append(partial(self._run, work, on_done))
-        if not self.is_held:
-            self.release()
-
-    def release(self) -> None:
-        self.is_held = False
-        while self._waiting:
-            self._waiting.pop(0)()
-
-    @staticmethod
-    def _run(work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        try:
-            result = work()
-        except Exception as error:
-            on_done(None, error)
-        else:
-            on_done(result, None)
-
-
 class World:
     """A broker without a network."""
 
@@ -153,7 +123,7 @@ class World:
         self.directory = directory
         self.broker_id = BrokerId(broker_id)
         self.store = LocalStore.open(RealFiles(), directory, self.broker_id)
-        self.helpers = ImmediateHelpers()
+        self.helpers = Helpers()
         self.loop = SteppedLoop()
         self.logs = FakeLogs(self.loop)
         self.checked: list[TopicPartition] = []

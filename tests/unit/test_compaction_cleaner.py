@@ -18,11 +18,11 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT, Suffix, segment_file_name
 from pyspark_klog.storage.text_files import encode_offset_checkpoint
 from tests.support.cleaner_harness import CleanerBench, clean, last_records, problems_of_cleaned
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     DATA,
     PARTITION,
     TOPIC_ID,
-    ManualHelpers,
     append,
     batch,
     open_manager,
@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings | None = None) -> None:
         self.files = MemoryFiles()
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.clock = ManualClock()
         self.manager = self._open(config)
         self.log = self.manager.create(PARTITION, TOPIC_ID, config)

@@ -126,12 +126,12 @@ def test_two_directories_and_one_that_goes_offline(broker: MemoryBroker) -> None
 
 
 def test_a_directory_that_goes_offline_while_its_volume_is_asked(broker: MemoryBroker) -> None:
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     request = DescribeLogDirsRequest(topics=None)
     stream = broker.send(request, NEWEST)
     broker.log("plain").log_directory.error = OSError("the disk is gone")
     assert not stream.sent
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert stream.sent[4:].find(ErrorCode.KAFKA_STORAGE_ERROR.to_bytes(2, "big")) > 0
 

@@ -164,11 +164,11 @@ def test_a_cold_index_is_brought_in_by_a_helper(broker: MemoryBroker, log: Parti
     write(log, 6, 0)
     end(log, 6, commit=False)
     broker.files.freeze()
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     stream = broker.send(fetch_request("plain", isolation_level=COMMITTED), FETCH)
     assert not stream.sent
     broker.files.thaw.set()
     for _ in range(3):
-        broker.helpers.let_go()
+        broker.helpers.release()
         broker.turns()
     assert aborted(fetched(stream)) == [(6, 0)]

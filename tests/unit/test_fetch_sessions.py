@@ -356,13 +356,13 @@ def test_a_fetch_whose_client_leaves_while_an_index_is_cold_holds_no_deleted_seg
         write(broker, "small-segments", 0, b"x" * 1000)
     client = SessionClient(broker)
     broker.files.freeze()
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     client.send({("small-segments", 0): 0}, 0)
     assert broker.broker.services.requests.counters["cold-look-ups"] == 1
     client.stream.is_at_end = True
     broker.turns()
     broker.files.thaw.set()
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     delete(broker, "small-segments")
     assert broker.files.removed_files_held() == []

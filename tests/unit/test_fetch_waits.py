@@ -36,7 +36,7 @@ def produced(stream: FakeStream) -> Any:
 def test_a_consumer_stays_below_the_high_watermark_while_a_sync_is_held(
     broker: MemoryBroker, acks: int
 ) -> None:
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     writer = broker.send(produce_request("flushed", batch(b"x"), acks=acks), PRODUCE)
     assert not writer.sent, "flush.messages=1: the reply waits for the sync"
     for consumer in (CONSUMER, DEBUGGING_CONSUMER):
@@ -46,7 +46,7 @@ def test_a_consumer_stays_below_the_high_watermark_while_a_sync_is_held(
     assert [each.value for each in records_of(copy)] == [b"x"]
     waiting = broker.send(fetch_request("flushed", max_wait_ms=LONG_MS), FETCH)
     assert not waiting.sent
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert produced(writer).error_code == 0
     found = fetched(waiting)

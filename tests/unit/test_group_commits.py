@@ -75,11 +75,11 @@ def committed(broker: MemoryBroker) -> dict[int, int]:
 def test_a_commit_is_not_shown_before_it_is_acknowledged(broker: MemoryBroker) -> None:
     assert code_of(commit(broker, 5)) == 0
     assert committed(broker) == {0: 5}
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     newer, other, newest = commit(broker, 6), commit(broker, 1, 1), commit(broker, 7, 0, 2)
     assert not newer.sent + other.sent + newest.sent
     assert committed(broker) == {0: 5}
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert [code_of(each) for each in (newer, other, newest)] == [0, 0, 0]
     assert committed(broker) == {0: 7, 1: 1, 2: 7}
@@ -88,10 +88,10 @@ def test_a_commit_is_not_shown_before_it_is_acknowledged(broker: MemoryBroker) -
 
 
 def test_the_first_commit_of_a_group_neither(broker: MemoryBroker) -> None:
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     stream = commit(broker, 5, 0, 0)
     assert (committed(broker), bytes(stream.sent)) == ({}, b"")
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert (code_of(stream), committed(broker)) == (0, {0: 5})
 
@@ -100,9 +100,9 @@ def test_an_offset_that_is_to_be_forgotten_is_shown_until_that_is_durable(
     broker: MemoryBroker,
 ) -> None:
     assert code_of(commit(broker, 5)) == 0
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     broker.broker.services.groups.delete_topic_offsets("plain")
     assert committed(broker) == {0: 5}
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert committed(broker) == {}

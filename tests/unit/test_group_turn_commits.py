@@ -206,7 +206,7 @@ def test_they_are_all_told_if_they_cannot_be_applied(
 
 def test_one_wait_is_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = start(flush_messages="1")
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     waits = []
     when_visible = Shard.when_visible
 
@@ -218,7 +218,7 @@ def test_one_wait_is_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = in_one_turn(broker, (commit(5), 7), (commit(6, "other"), 7))
     assert streams == [None, None]
     assert len(waits) == 1
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert (kept(broker), kept(broker, "other")) == (5, 6)
 

@@ -78,14 +78,14 @@ def settle(broker: MemoryBroker) -> None:
 # --- in a helper thread --------------------------------------------------------------------------
 def test_others_are_served_while_a_response_is_converted(broker: MemoryBroker) -> None:
     append(broker, batch(b"a", b"b"))
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     stream = broker.send(request(), VERSION)
     metadata = encode_request(RequestHeader(ApiKey.METADATA, 1, 9, "c"), MetadataRequest(topics=[]))
     stream.inbox += metadata
     broker.turns()
     assert not stream.sent
     assert broker.send(MetadataRequest(topics=[]), 1).sent
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     # In the order of the requests, on one connection.
     size = 4 + int.from_bytes(stream.sent[:4], "big")
@@ -96,14 +96,14 @@ def test_others_are_served_while_a_response_is_converted(broker: MemoryBroker) -
 
 def test_a_client_that_leaves_meanwhile_is_not_answered(broker: MemoryBroker) -> None:
     append(broker, batch(b"a"))
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     streams = [broker.send(request(), VERSION) for _ in range(3)]
-    assert len(broker.helpers.held) == 1
+    assert len(broker.helpers.waiting) == 1
     for stream in streams[:2]:
         stream.is_at_end = True
     broker.turns()
     assert [each.is_closed for each in streams] == [True, True, False]
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert [bool(each.sent) for each in streams] == [False, False, True]
     assert broker.broker.services.requests.bugs.total == 0
@@ -112,10 +112,10 @@ def test_a_client_that_leaves_meanwhile_is_not_answered(broker: MemoryBroker) ->
 
 def test_a_topic_that_goes_meanwhile_was_read_before(broker: MemoryBroker) -> None:
     append(broker, batch(b"a"))
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     stream = broker.send(request(), VERSION)
     deleted = broker.send(DeleteTopicsRequest(topic_names=["plain"], timeout_ms=1000), 4)
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     assert values(answers(stream)[0]) == [b"a"]
     assert deleted.sent
@@ -125,7 +125,7 @@ def test_a_topic_that_goes_meanwhile_was_read_before(broker: MemoryBroker) -> No
 
 def test_a_disk_that_fails_meanwhile(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     append(broker, batch(b"a"))
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     stream = broker.send(request(), VERSION)
 
     def fails(*_: int) -> bytes:
@@ -134,7 +134,7 @@ def test_a_disk_that_fails_meanwhile(broker: MemoryBroker, monkeypatch: pytest.M
     file = broker.log("plain").segments[0].log_file
     with monkeypatch.context() as patch:
         patch.setattr(type(file), "pread", fails)
-        broker.helpers.let_go()
+        broker.helpers.release()
         broker.turns()
     assert answers(stream)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert values(fetch(broker)[0]) == [b"a"]
@@ -231,10 +231,10 @@ def test_a_set_is_about_as_large_as_what_was_asked_for(broker: MemoryBroker) -> 
 
 def test_responses_are_converted_one_after_the_other(broker: MemoryBroker) -> None:
     append(broker, batch(b"a"))
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     streams = [broker.send(request(), VERSION) for _ in range(5)]
-    assert len(broker.helpers.held) == 1
-    broker.helpers.let_go()
+    assert len(broker.helpers.waiting) == 1
+    broker.helpers.release()
     broker.turns()
     assert [values(answers(each)[0]) for each in streams] == [[b"a"]] * 5
 

@@ -17,8 +17,8 @@ from klog_broker.produce.kernel_loading import compile_produce_kernel
 from klog_broker.produce.quiet_loading import QuietKernelLoader
 from klog_broker.produce.turn_plans import UNPLANNED_REQUESTS, TurnPlans
 from klog_broker.runtime.event_loop.loop import Loop
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import FakeNetwork
-from tests.support.log_harness import ManualHelpers
 from tests.support.manual_clock import ManualClock
 
 PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
@@ -36,7 +36,7 @@ class World:
         self.clock = ManualClock()
         self.network = FakeNetwork()
         self.loop = Loop(self.clock, self.network.poller)
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.happened: list[str] = []
         self.server = Server(
             self.loop,

@@ -8,11 +8,11 @@ import pytest
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append_in,
     batch,
     open_log,
@@ -82,7 +82,7 @@ def test_a_kill_at_any_moment_leaves_a_log_without_a_hole(
 
 
 def test_nobody_uses_the_log_before_it_is_there() -> None:
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     log = open_log(MemoryFiles(), helpers=helpers)
     helpers.run_all()
     append_in(log, 0, batch(2))
@@ -106,7 +106,7 @@ def test_nobody_uses_the_log_before_it_is_there() -> None:
 
 
 def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> None:
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     log = open_log(MemoryFiles(), helpers=helpers)
     helpers.run_all()
     append_in(log, 0, batch(1))
@@ -125,7 +125,7 @@ def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> N
 def test_a_flush_from_before_a_cut_says_nothing_of_what_came_after_it() -> None:
     """The helper of the flush reports late."""
     files = MemoryFiles()
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     log = open_log(files, helpers=helpers)
     helpers.run_all()
     append_in(log, 0, batch(5))
@@ -145,7 +145,7 @@ def test_a_flush_from_before_a_cut_says_nothing_of_what_came_after_it() -> None:
 
 def test_a_flush_that_finds_no_descriptor_does_not_end_a_cut() -> None:
     files = MemoryFiles()
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     log = open_log(files, helpers=helpers)
     helpers.run_all()
     append_in(log, 0, batch(5))
@@ -165,7 +165,7 @@ def test_a_flush_that_finds_no_descriptor_does_not_end_a_cut() -> None:
 
 def test_a_disk_that_fails_takes_the_log_offline_and_all_are_told() -> None:
     files = MemoryFiles()
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     log = open_log(files, helpers=helpers)
     helpers.run_all()
     append_in(log, 0, batch(3))

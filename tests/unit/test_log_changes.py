@@ -12,13 +12,13 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append,
     open_manager,
 )
@@ -33,7 +33,7 @@ class World:
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
         self.files = files or MemoryFiles()
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.manager = open_manager(self.files, helpers=self.helpers)
         self.made: list[PartitionLog] = []
         self.errors: list[BaseException] = []
@@ -160,7 +160,7 @@ def test_a_directory_that_goes_offline_meanwhile_gets_no_log() -> None:
 
 def test_what_is_being_made_counts_where_it_is_made() -> None:
     files = MemoryFiles()
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     directories = [Path("/one"), Path("/two")]
     manager = LogManager(
         directories,

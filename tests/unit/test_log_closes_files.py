@@ -20,11 +20,11 @@ from klog_broker.runtime.disk.files import ReadRegion, RealDirectory, RealFiles
 from klog_broker.runtime.disk.open_files import OpenFiles
 from pyspark_klog.storage.names import Suffix
 from tests.support.cleaner_harness import CleanerBench
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append,
     batch,
     open_manager,
@@ -81,13 +81,13 @@ class World:
     def __init__(self, path: Path, config: LogConfig = CONFIG) -> None:
         self.disk = Disk(path)
         self.clock = ManualClock()
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.open(config)
         for number in range(40):
             append(self.log, batch(key=b"k%d" % (number % 3), value=b"v" * 200))
         assert len(self.log.segments) > 4
 
-    def open(self, config: LogConfig, helpers: ManualHelpers | None = None) -> None:
+    def open(self, config: LogConfig, helpers: Helpers | None = None) -> None:
         """Open the log. Without ``helpers`` their work is done at once."""
         data = self.disk.path / "data"
         self.manager = open_manager(

@@ -24,14 +24,13 @@ from pyspark_klog.storage.text_files import (
     encode_meta_properties,
     encode_topic_id,
 )
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
-    InlineHelpers,
-    ManualHelpers,
     append,
     open_manager,
     read_all,
@@ -52,7 +51,7 @@ def manager_of(
         directories or (DATA,),
         files=files,
         clock=ManualClock(),
-        helpers=InlineHelpers(),
+        helpers=Helpers(),
         broker_id=BrokerId(broker_id),
         cluster_id=cluster_id,
         default_config=SMALL,
@@ -313,7 +312,7 @@ def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
     config = replace(SMALL, segment_bytes=3_000, index_interval_bytes=200)
     checkpoint = "recovery-point-offset-checkpoint"
     for seed in range(20):
-        files, helpers, clock = MemoryFiles(), ManualHelpers(), ManualClock()
+        files, helpers, clock = MemoryFiles(), Helpers.held(), ManualClock()
         manager = open_manager(files, config=config, helpers=helpers, clock=clock)
         log = manager.create(PARTITION, TOPIC_ID, config)
         for _ in range(200):

@@ -11,6 +11,7 @@ from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
 from pyspark_klog.ids import BrokerId, LeaderEpoch
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     DATA,
     EPOCH,
@@ -18,7 +19,6 @@ from tests.support.log_harness import (
     SMALL,
     TOPIC_ID,
     Alone,
-    ManualHelpers,
     append,
     batch,
     open_log,
@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, config: LogConfig = SYNCED, settings: LogManagerSettings | None = None):
         self.files = MemoryFiles()
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         self.clock = ManualClock()
         self.manager: LogManager = open_manager(
             self.files, config=config, helpers=self.helpers, clock=self.clock, settings=settings
@@ -248,7 +248,7 @@ def test_a_log_starts_with_the_watermark_that_was_noted_within_its_bounds(
         [DATA],
         files=files,
         clock=ManualClock(),
-        helpers=ManualHelpers(),
+        helpers=Helpers.held(),
         broker_id=BrokerId(0),
     )
     manager.load()
@@ -359,7 +359,7 @@ def test_after_a_failed_sync_everything_since_the_last_good_one_fails_and_no_ret
 
 
 def test_a_directory_takes_all_its_logs_along_and_no_other_directorys() -> None:
-    files, helpers = MemoryFiles(), ManualHelpers()
+    files, helpers = MemoryFiles(), Helpers.held()
     first, second = DATA / "one", DATA / "two"
     manager = LogManager(
         [first, second],
@@ -409,7 +409,7 @@ def test_a_close_waits_for_the_sync_that_is_under_way_and_hears_of_its_failure()
 def test_a_sync_that_finds_its_log_deleted_takes_nothing_offline() -> None:
     """The directory whose names it is to make durable has been renamed."""
     config = replace(SMALL, segment_bytes=3_000)
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     manager = open_manager(MemoryFiles(), config=config, helpers=helpers)
     log = manager.create(PARTITION, TOPIC_ID, config)
     while len(log.segments) < 2:
@@ -423,7 +423,7 @@ def test_a_sync_that_finds_its_log_deleted_takes_nothing_offline() -> None:
 
 
 def test_epochs_that_find_their_log_deleted_take_nothing_offline() -> None:
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     manager = open_manager(MemoryFiles(), helpers=helpers)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)
     log.begin_epoch(LeaderEpoch(3))

@@ -11,12 +11,12 @@ from klog_broker.log.segment.batch_search import find_batch
 from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append,
     append_in,
     batch,
@@ -270,7 +270,7 @@ def test_a_truncation_cuts_the_epochs_behind_the_end_too(offset: int) -> None:
 
 
 def test_a_log_that_is_being_cut_refuses_to_be_used_and_syncs_nothing_in_the_loop() -> None:
-    files, helpers = MemoryFiles(), ManualHelpers()
+    files, helpers = MemoryFiles(), Helpers.held()
     log = open_log(files, helpers=helpers)
     for _ in range(10):
         append_in(log, 2)

@@ -14,11 +14,11 @@ from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
 from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support import memory_start
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,
     SMALL,
     TOPIC_ID,
-    InlineHelpers,
     append,
     batch,
     read_all,
@@ -37,7 +37,7 @@ def manager_of(
         [FIRST, SECOND],
         files=files,
         clock=clock or ManualClock(),
-        helpers=InlineHelpers(),
+        helpers=Helpers(),
         broker_id=BrokerId(0),
         cluster_id=CLUSTER,
         default_config=config,

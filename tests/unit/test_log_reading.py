@@ -15,11 +15,11 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY
 from pyspark_klog.storage.names import Suffix
+from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
-    ManualHelpers,
     append,
     append_in,
     batch,
@@ -180,7 +180,7 @@ def test_the_special_timestamps(log: PartitionLog) -> None:
 
 def test_records_that_readers_do_not_see_yet_are_not_found() -> None:
     config = replace(SMALL, flush_messages=1)
-    helpers = ManualHelpers()
+    helpers = Helpers.held()
     manager = open_manager(MemoryFiles(), config=config, helpers=helpers)
     log = manager.create(PARTITION, TOPIC_ID, config)
     append(log, batch(timestamp_ms=100))

@@ -425,11 +425,11 @@ def test_a_look_up_by_time_in_much_is_made_beside_the_loop() -> None:
         ],
     )
     stream = broker.connect()
-    broker.helpers.hold = True
+    broker.helpers.is_held = True
     put(stream, request, 7)
     broker.turns()
     assert not stream.sent
-    broker.helpers.let_go()
+    broker.helpers.release()
     broker.turns()
     (topic,) = answer_of(stream, request, 7).topics
     found = [(each.partition_index, each.offset, each.timestamp) for each in topic.partitions]

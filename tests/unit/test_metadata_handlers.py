@@ -724,7 +724,7 @@ class TestTwoAtOnce:
             return world.start(incremental_alter_configs, request)
 
         answers = [alter("retention.ms", "5"), alter("retention.ms", "6"), alter("flush.ms", "7")]
-        assert world.helpers.waiting == 1
+        assert len(world.helpers.waiting) == 1
         assert world.store.image.topics["a"].configs == {}
         world.helpers.release()
         assert [answer[0].responses[0].error_code for answer in answers] == [0, 0, 0]

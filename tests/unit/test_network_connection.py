@@ -13,6 +13,7 @@ from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.poller import READABLE, WRITABLE
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.manual_clock import ManualClock
 
@@ -26,33 +27,6 @@ def frame(api_key: int, body: bytes = b"", size: int | None = None) -> bytes:
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
-class ManualHelpers:
-    """Helpers whose work waits until the test lets it run."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self.waiting: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable, on_done: Callable) -> None:
-        def run() -> None:
-            try:
-                result = work()
-            except OSError as error:
-                self._loop.post(lambda error=error: on_done(None, error))
-            else:
-                self._loop.post(lambda: on_done(result, None))
-
-        self.waiting.append(run)
-
-    def run_all(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for run in waiting:
-            run()
-
-    def close(self) -> None:
-        self.run_all()
-
-
 class Broker:
     """A server whose handler notes the requests; answers at once, or when the test says so."""
 
@@ -60,7 +34,7 @@ class Broker:
         self.clock = ManualClock(0)
         self.network = FakeNetwork()
         self.loop = Loop(self.clock, self.network.poller)
-        self.helpers = ManualHelpers(self.loop)
+        self.helpers = Helpers.held(self.loop)
         self.requests: list[bytes] = []
         self.slots: list[QueuedResponse] = []
         self.answers: Callable[[bytes, QueuedResponse], None] | None = echo

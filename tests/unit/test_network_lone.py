@@ -10,8 +10,8 @@ from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.network.single_requests import SingleResponse
 from klog_broker.runtime.event_loop.loop import Loop
+from tests.support.cluster.helpers import Helpers
 from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.log_harness import ManualHelpers
 from tests.support.manual_clock import ManualClock
 
 PRODUCE, OTHER = 0, 3
@@ -34,7 +34,7 @@ class Broker:
         self.handle = handle
         self.server = Server(
             self.loop,
-            ManualHelpers(),
+            Helpers.held(),
             self.network,
             NetworkLimits(),
             self._handle,

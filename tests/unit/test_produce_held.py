@@ -1,14 +1,11 @@
 """Produce that exceeds the loop's share: validated in a helper, in order, within bounds."""
 
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, TURN_WORK_BYTES
 from klog_broker.produce.append_validation import BATCHES_AT_ONCE
-from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pyspark_klog.protocol.apis.produce import (
@@ -29,53 +26,20 @@ from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
 LARGE = bytes(BATCH_WORK_BYTES + 1)
 
 
-class HeldHelpers:
-    """Work waits until the test lets it run, and its outcome is posted."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self.waiting: deque[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = deque()
-        self.is_holding = False
-
-    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        self.waiting.append((work, on_done))
-        if not self.is_holding:
-            self.run_one()
-
-    def run_one(self) -> None:
-        work, on_done = self.waiting.popleft()
-        try:
-            result = work()
-        except Exception as error:
-            self._loop.post(lambda error=error: on_done(None, error))
-        else:
-            self._loop.post(lambda: on_done(result, None))
-
-    def close(self) -> None:
-        while self.waiting:
-            self.run_one()
-
-
 @pytest.fixture
 def broker() -> MemoryBroker:
-    broker = new_broker(with_kernel=True, make_helpers=HeldHelpers)
-    helpers(broker).is_holding = True
+    broker = new_broker(with_kernel=True)
+    broker.helpers.is_held = True
     return broker
 
 
-def helpers(broker: MemoryBroker) -> HeldHelpers:
-    found = broker.broker.services.helpers
-    assert isinstance(found, HeldHelpers)
-    return found
-
-
 def let_one_run(broker: MemoryBroker) -> None:
-    helpers(broker).run_one()
+    broker.helpers.run_one()
     broker.turns()
 
 
 def let_all_run(broker: MemoryBroker) -> None:
-    while helpers(broker).waiting:
+    while broker.helpers.waiting:
         let_one_run(broker)
 
 
@@ -175,10 +139,10 @@ def test_a_topic_that_is_deleted_meanwhile_is_answered(broker: MemoryBroker) -> 
     stream = broker.connect()
     stream.inbox += frame(large())
     broker.turns()
-    work = helpers(broker).waiting.popleft()
-    helpers(broker).is_holding = False
+    work = broker.helpers.waiting.popleft()
+    broker.helpers.is_held = False
     broker.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="plain")], timeout_ms=1000), 6)
-    helpers(broker).waiting.append(work)
+    broker.helpers.waiting.append(work)
     let_all_run(broker)
     codes = [each.error_code for each in answers(stream)]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -223,7 +187,7 @@ def test_a_held_frame_with_a_buffer_of_its_own_keeps_it(broker: MemoryBroker) ->
     broker.turns()
     for _ in range(3):
         broker.broker.loop.run_turn(0)
-    assert len(helpers(broker).waiting) == 1
+    assert len(broker.helpers.waiting) == 1
     lent_bytes = broker.broker.server.memory.buffers.lent_bytes
     assert lent_bytes > 0
     let_all_run(broker)
@@ -243,11 +207,11 @@ def test_few_batches_are_worked_on_at_once_and_connections_take_turns(
     for number, stream in enumerate(more):
         stream.inbox += frame(large(b"%d" % number))
     broker.turns()
-    assert len(helpers(broker).waiting) == BATCHES_AT_ONCE == 2
+    assert len(broker.helpers.waiting) == BATCHES_AT_ONCE == 2
     let_one_run(broker)
     let_one_run(broker)
     assert tags(broker) == [b"g0", b"m"]
-    assert len(helpers(broker).waiting) == BATCHES_AT_ONCE
+    assert len(broker.helpers.waiting) == BATCHES_AT_ONCE
     let_all_run(broker)
     assert sorted(tags(broker)) == sorted(
         [b"g0", b"g1", b"g2", b"g3", b"g4", b"m", b"0", b"1", b"2"]
@@ -274,7 +238,7 @@ def test_many_small_ones_in_a_turn_have_a_bound_together(broker: MemoryBroker) -
     stream.inbox += b"".join(frame(one) for _ in range(count))
     broker.turns()
     assert 0 < len(values(broker)) < count
-    assert len(helpers(broker).waiting) == 1
+    assert len(broker.helpers.waiting) == 1
     let_all_run(broker)
     assert len(answers(stream)) == len(values(broker)) == count
 
@@ -299,7 +263,7 @@ def test_large_sets_of_old_messages_are_held_too(broker: MemoryBroker, codec: Co
     stream.inbox += old_frame(legacy(3)) + old_frame(legacy(20_000, codec)) + old_frame(legacy(1))
     broker.turns()
     is_held = codec is not Codec.NONE
-    assert len(helpers(broker).waiting) == is_held
+    assert len(broker.helpers.waiting) == is_held
     let_all_run(broker)
     assert [each.base_offset for each in answers(stream, 2)] == [0, 3, 20_003]
 

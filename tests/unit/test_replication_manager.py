@@ -16,7 +16,8 @@ from klog_broker.replication import settings_updates
 from klog_broker.replication.errors import EndReason, StaleRoleChange
 from klog_broker.replication.role_change_batch import CONCURRENT_ROLE_CHANGES
 from pyspark_klog.ids import TopicId, TopicPartition
-from tests.support.log_harness import DATA, PARTITION, SMALL, TOPIC_ID, InlineHelpers, batch
+from tests.support.cluster.helpers import Helpers
+from tests.support.log_harness import DATA, PARTITION, SMALL, TOPIC_ID, batch
 from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
 
 OTHER_ID = TopicId(UUID(int=99))
@@ -77,7 +78,7 @@ def test_a_log_may_be_made_before_anybody_leads() -> None:
 
 
 def test_who_is_answered_may_give_orders() -> None:
-    world = ReplicaWorld(helpers=InlineHelpers())
+    world = ReplicaWorld(helpers=Helpers())
     answered: list[str] = []
 
     def first_is_done(results: object) -> None:
@@ -128,7 +129,7 @@ def test_older_epochs_are_refused() -> None:
 
 
 def test_an_epoch_that_the_log_is_past_is_refused() -> None:
-    world = ReplicaWorld(helpers=InlineHelpers())
+    world = ReplicaWorld(helpers=Helpers())
     world.lead(5).append(batch(), acks_all=True, now_ms=1)
     world.logs.close()
     again = ReplicaWorld(world.files)
@@ -251,7 +252,7 @@ def test_settings_that_change_while_a_log_is_made_count() -> None:
 
 def test_many_partitions_take_their_settings_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_updates, "PARTITIONS_A_TURN", 2)
-    world = ReplicaWorld(helpers=InlineHelpers())
+    world = ReplicaWorld(helpers=Helpers())
     many = [TopicPartition(PARTITION.topic, number) for number in range(5)]
     assert world.apply(*(order(partition=each) for each in many)) == {}
     taken: list[str] = []
@@ -277,7 +278,7 @@ def test_many_partitions_take_their_settings_in_slices(monkeypatch: pytest.Monke
 
 def test_only_settings_that_differ_wake_those_who_wait_for_a_partition() -> None:
     """A topic may have 10,000 partitions, and is announced once more when the image shows it."""
-    world = ReplicaWorld(helpers=InlineHelpers())
+    world = ReplicaWorld(helpers=Helpers())
     world.lead()
     woken = []
     for settings in (
@@ -295,7 +296,7 @@ def test_only_settings_that_differ_wake_those_who_wait_for_a_partition() -> None
 
 
 def test_loaded_logs_wait_for_their_role() -> None:
-    world = ReplicaWorld(helpers=InlineHelpers())
+    world = ReplicaWorld(helpers=Helpers())
     world.lead(2).append(batch(3), acks_all=True, now_ms=1)
     world.logs.close()
     again = ReplicaWorld(world.files)

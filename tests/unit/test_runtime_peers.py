@@ -8,8 +8,8 @@ from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
+from tests.support.cluster.helpers import Helpers
 from tests.support.evented_world import BrokerEnd, ConnectingNetwork, KeptStream, metadata_request
-from tests.support.log_harness import ManualHelpers
 from tests.support.manual_clock import ManualClock
 
 
@@ -40,7 +40,7 @@ class PeersWorld:
         self.clock = ManualClock(1_000)
         self.network = NamedNetwork()
         self.loop = Loop(self.clock, self.network.poller)
-        self.helpers = ManualHelpers()
+        self.helpers = Helpers.held()
         peers = Peers(
             self.loop,
             self.helpers,
