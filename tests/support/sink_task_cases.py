@@ -93,7 +93,7 @@ def one_batch_goes_to_several_topics(servers: str) -> None:
     world = World(servers)
     second = new_topic(servers, 2)
     with pytest.raises(
-        ExactlyOnceRefused, match="option exactlyOnceTopic is no:where, and it must"
+        ExactlyOnceRefused, match="option exactlyOnceTopic is no:where; expected the name of"
     ):
         world.worker(exactlyOnceTopic="no:where").write(0, "x")
     worker = Worker(servers, exactlyOncePrefix=world.prefix, exactlyOnceTopic=world.topic)
