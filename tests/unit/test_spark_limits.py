@@ -5,7 +5,7 @@ import pytest
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.options.values import read_duration_ms
+from pyspark_klog.spark.options.rows import read_option
 from pyspark_klog.spark.planning.byte_limits import SAMPLES_AT_ONCE, ByteRates
 from pyspark_klog.spark.planning.committed import start_of
 from pyspark_klog.spark.planning.limits import Patience, prorate
@@ -57,7 +57,7 @@ def test_a_delay_of_nothing_is_no_wait() -> None:
 def test_durations_are_written_as_sparks_configuration_has_them(
     text: str, expected_ms: int
 ) -> None:
-    assert read_duration_ms({"maxtriggerdelay": text}, "maxTriggerDelay", 5) == expected_ms
+    assert read_option({"maxtriggerdelay": text}, "maxTriggerDelay", int) == expected_ms
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_durations_are_written_as_sparks_configuration_has_them(
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(OptionError, match=r"maxTriggerDelay is .* expected a whole number and a u"):
-        read_duration_ms({"maxtriggerdelay": text}, "maxTriggerDelay", 5)
+        read_option({"maxtriggerdelay": text}, "maxTriggerDelay", int)
 
 
 def test_a_duration_that_is_not_given() -> None:
-    assert read_duration_ms({}, "maxTriggerDelay", 900_000) == 900_000
+    assert read_option({}, "maxTriggerDelay", int) == 900_000
 
 
 def test_backlogs_of_half_the_limit_need_no_samples_once_all_are_known() -> None:

@@ -18,7 +18,7 @@ from pyspark_klog.spark.offsets import (
     read_offsets,
     read_timestamps,
 )
-from pyspark_klog.spark.options.values import LONG_MAX
+from pyspark_klog.spark.options.rows import read_optional
 
 Side = Literal["starting", "ending"]
 
@@ -75,10 +75,9 @@ def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
 
     :raises OffsetError, OptionError: naming what was given and what is expected
     """
-    name = f"{side}Timestamp"
-    text = options.get(name.lower())
-    if text is not None:
-        return AtTimestamp(_timestamp(text, name))
+    timestamp_ms = read_optional(options, f"{side}Timestamp", int)
+    if timestamp_ms is not None:
+        return AtTimestamp(timestamp_ms)
     name = f"{side}OffsetsByTimestamp"
     text = options.get(name.lower())
     if text is not None:
@@ -86,15 +85,6 @@ def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
     name = f"{side}Offsets"
     text = options.get(name.lower())
     return None if text is None else _offsets(text, name)
-
-
-def _timestamp(text: str, name: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > LONG_MAX:
-        raise OptionError(
-            f"option {name} is {text!r}; expected milliseconds since 1970, as in 1700000000000"
-        )
-    return int(digits)
 
 
 def _offsets(text: str, name: str) -> Bound:

@@ -1,17 +1,10 @@
 """The options of the exactly-once sink as values. Pure."""
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.options.values import LONG_MAX, read_choice, read_flag, read_number
-
-DEFAULT_PREFIX = "klog-sink"
-DEFAULT_NAME = "sink"
-
-_PART = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,100}")
+from pyspark_klog.spark.options.rows import read_option, read_optional
+from pyspark_klog.spark.options.values import WholeNumber
 
 _BATCH, _QUERY, _RUN = "klog.microbatch.id", "klog.microbatch.query", "klog.microbatch.run"
 
@@ -42,8 +35,8 @@ class MicroBatch(NamedTuple):
 class ExactlyOnce(NamedTuple):
     """The values of option exactlyOnce and its related options."""
 
-    prefix: str = DEFAULT_PREFIX
-    name: str = DEFAULT_NAME
+    prefix: str = read_option({}, "exactlyOncePrefix", str)
+    name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
     """The topic whose partition 0 the progress rows name; None only before `check_sink`."""
     keep_on_mismatch: bool = False
@@ -61,46 +54,21 @@ def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:
 
     :raises OptionError: for the first wrong option, with or without exactlyOnce=true
     """
-    mismatch = read_choice(options, "exactlyOnceMismatch", "fail", "keep")
-    missing = read_choice(options, "exactlyOnceMissing", "fail", "continue")
     found = ExactlyOnce(
-        prefix=_read_part(options, "exactlyOncePrefix", _PREFIX) or DEFAULT_PREFIX,
-        name=_read_part(options, "exactlyOnceName", _PART) or DEFAULT_NAME,
-        topic=_read_topic(options),
-        keep_on_mismatch=mismatch == "keep",
-        continue_on_missing=missing == "continue",
-        query=_read_part(options, "exactlyOnceQuery", _PART),
+        keep_on_mismatch=read_option(options, "exactlyOnceMismatch", str) == "keep",
+        continue_on_missing=read_option(options, "exactlyOnceMissing", str) == "continue",
+        prefix=read_option(options, "exactlyOncePrefix", str),
+        name=read_option(options, "exactlyOnceName", str),
+        topic=read_optional(options, "exactlyOnceTopic", str)
+        or read_optional(options, "topic", str),
+        query=read_optional(options, "exactlyOnceQuery", str),
         micro_batch=_read_micro_batch(options),
     )
-    return found if read_flag(options, "exactlyOnce", False) else None
-
-
-def _read_part(options: Mapping[str, str], name: str, form: re.Pattern[str]) -> str | None:
-    """An option whose value becomes a part of transactional ids; None if it is not given."""
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    if form.fullmatch(text.strip()) is None:
-        dot = ", '.'" if form is _PREFIX else ""
-        raise OptionError(
-            f"option {name} is {text!r}; expected 1 to 100 letters of a to z, A to Z, digits, '_' "
-            f"and '-'{dot}: it becomes a part of transactional ids"
-        )
-    return text.strip()
-
-
-def _read_topic(options: Mapping[str, str]) -> str | None:
-    for name in ("exactlyOnceTopic", "topic"):
-        topic = options.get(name.lower())
-        if topic is not None:
-            if not topic.strip():
-                raise OptionError(f"option {name} is empty; expected the name of a topic")
-            return topic.strip()
-    return None
+    return found if read_option(options, "exactlyOnce", bool) else None
 
 
 def _read_micro_batch(options: Mapping[str, str]) -> MicroBatch | None:
-    batch_id = read_number(options, _BATCH, 0, LONG_MAX)
-    if batch_id is None:
+    if _BATCH not in options:
         return None
+    batch_id = WholeNumber(0).parse(_BATCH, options[_BATCH])
     return MicroBatch(options[_QUERY], batch_id, options[_RUN])

@@ -6,7 +6,7 @@ a stream. `Options.check_batch`, `check_stream` and `check_source` check them af
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.ids import TopicPartition
@@ -21,64 +21,62 @@ _log = logging.getLogger(__name__)
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 """The options that name what to read; exactly one must be given."""
-DEFAULT_TRIGGER_DELAY_MS = 900_000
-"""The longest wait for minOffsetsPerTrigger, as in Spark's own connector."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options as values. ``starting`` is None by default: batch and stream have other defaults."""
+    """Options as values. `for_batch` and `for_stream` set the defaults of start and end."""
 
     client: ClientSettings
-    assigned: frozenset[TopicPartition] | None = None
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
+    assigned: frozenset[TopicPartition] | None
+    topics: tuple[str, ...]
+    topic_pattern: str | None
     """The pattern in Java's syntax, for `compile_java`."""
-    starting: Bound | None = None
-    latest_without_match: bool = False
+    starting: Bound | None
+    latest_without_match: bool
     """Whether a start by time is the end of a partition that has no record as young; otherwise the
     query fails."""
-    ending: Bound | None = None
-    fail_on_data_loss: bool = True
-    max_offsets_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = DEFAULT_TRIGGER_DELAY_MS
-    max_bytes_per_trigger: int | None = None
-    max_offsets_by_topic: Mapping[str, int] = field(default_factory=dict)
-    lag_details: bool = False
+    ending: Bound | None
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
+    max_offsets_by_topic: Mapping[str, int]
+    lag_details: bool
     """Whether a stream's progress has the time lag of each partition."""
-    limits: tuple[str, ...] = ()
+    limits: tuple[str, ...]
     """The given options that only a stream on Spark 4.2 or later can apply."""
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    include_headers: bool = False
-    columns: tuple[str, ...] | None = None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
+    columns: tuple[str, ...] | None
     """The only columns to read, in their order; None for all."""
-    keys: frozenset[bytes] | None = None
+    keys: frozenset[bytes] | None
     """The only keys whose records a batch reads; None for all."""
-    one_sided: tuple[str, ...] = ()
+    one_sided: tuple[str, ...]
     """The given settings that sources or sinks do not accept."""
-    poll_timeout_ms: int = 120_000
-    offset_attempts: int = 3
-    offset_retry_interval_ms: int = 1_000
-    idle_wait_ms: int = 50
-    allow_slow: bool = False
-    commit_group_id: str | None = None
+    poll_timeout_ms: int
+    offset_attempts: int
+    offset_retry_interval_ms: int
+    idle_wait_ms: int
+    allow_slow: bool
+    commit_group_id: str | None
     """The consumer group for which a stream commits its position."""
-    committed_offsets_missing: str = "error"
-    topic: str | None = None
+    committed_offsets_missing: str
+    topic: str | None
     """The sink's topic."""
-    timestamp_column: str | None = None
+    timestamp_column: str | None
     """The column with the records' timestamps; with None records get the time of writing."""
-    table: str | None = None
+    table: str | None
     """The catalogue table to read; if given, no other option of a source counts."""
-    dead_letter_topic: str | None = None
-    dead_letter_max: int | None = None
-    exactly_once: ExactlyOnce | None = None
+    dead_letter_topic: str | None
+    dead_letter_max: int | None
+    exactly_once: ExactlyOnce | None
     """The exactly-once options; with None the sink writes at least once."""
-    path: str | None = None
+    path: str | None
     """A broker's data directory to read instead of asking brokers, as the user wrote it."""
-    stopped: bool = False
+    stopped: bool
     """Whether, according to the user, no broker runs on ``path``."""
 
     @property

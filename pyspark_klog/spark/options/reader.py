@@ -13,26 +13,17 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import read_assignment, read_topic_limits
 from pyspark_klog.spark.options.bounds import COMMITTED, check_bounds, read_bound
 from pyspark_klog.spark.options.exactly_once import read_exactly_once
-from pyspark_klog.spark.options.options import DEFAULT_TRIGGER_DELAY_MS, STRATEGIES, Options
+from pyspark_klog.spark.options.options import STRATEGIES, Options
 from pyspark_klog.spark.options.rows import (
     BY_KEY,
-    COLUMNS,
     REFUSED_BY_SINK,
     REFUSED_BY_SOURCE,
     REMOVED,
     SPARKS_OWN,
-    TABLES,
     Status,
     Use,
-)
-from pyspark_klog.spark.options.values import (
-    INT_MAX,
-    read_choice,
-    read_duration_ms,
-    read_flag,
-    read_number,
-    read_number_or,
-    read_words,
+    read_option,
+    read_optional,
 )
 
 _log = logging.getLogger(__name__)
@@ -62,7 +53,7 @@ def read_options(given: Mapping[str, str]) -> Options:
     options = {k: v for k, v in options.items() if not k.startswith(_TWIN_PREFIX)}
     _check_names(options)
     _check_one_strategy(options)
-    on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
+    on_no_match = read_option(options, "startingOffsetsByTimestampStrategy", str)
     result = Options(
         client=_client_settings(options),
         one_sided=tuple(name for name in _ONE_SIDED if _PREFIX + name in options),
@@ -72,36 +63,34 @@ def read_options(given: Mapping[str, str]) -> Options:
         starting=read_bound(options, "starting"),
         latest_without_match=on_no_match == "latest",
         ending=read_bound(options, "ending"),
-        fail_on_data_loss=read_flag(options, "failOnDataLoss", True),
-        max_offsets_per_trigger=read_number(options, "maxOffsetsPerTrigger", 1),
-        min_offsets_per_trigger=read_number(options, "minOffsetsPerTrigger", 1),
-        max_trigger_delay_ms=read_duration_ms(options, "maxTriggerDelay", DEFAULT_TRIGGER_DELAY_MS),
-        max_bytes_per_trigger=read_number(options, "maxBytesPerTrigger", 1),
+        fail_on_data_loss=read_option(options, "failOnDataLoss", bool),
+        max_offsets_per_trigger=read_optional(options, "maxOffsetsPerTrigger", int),
+        min_offsets_per_trigger=read_optional(options, "minOffsetsPerTrigger", int),
+        max_trigger_delay_ms=read_option(options, "maxTriggerDelay", int),
+        max_bytes_per_trigger=read_optional(options, "maxBytesPerTrigger", int),
         max_offsets_by_topic=_limits_by_topic(options),
-        lag_details=read_flag(options, "lagDetails", False),
+        lag_details=read_option(options, "lagDetails", bool),
         limits=tuple(name for name in _LIMITS if name.lower() in options),
-        min_partitions=read_number(options, "minPartitions", 1, INT_MAX),
-        max_records_per_partition=read_number(options, "maxRecordsPerPartition", 1),
-        include_headers=read_flag(options, "includeHeaders", False),
+        min_partitions=read_optional(options, "minPartitions", int),
+        max_records_per_partition=read_optional(options, "maxRecordsPerPartition", int),
+        include_headers=read_option(options, "includeHeaders", bool),
         columns=_columns(options),
         keys=_keys(options),
-        poll_timeout_ms=read_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
-        offset_attempts=read_number_or(options, "fetchOffset.numRetries", 3, 1),
-        offset_retry_interval_ms=read_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
-        idle_wait_ms=read_number_or(options, "idleWaitMs", 50, 0),
-        allow_slow=read_flag(options, "allowSlow", False),
-        commit_group_id=_group(options),
-        committed_offsets_missing=read_choice(
-            options, "committedOffsetsMissing", "error", "earliest", "latest"
-        ),
-        topic=_topic(options, "topic"),
+        poll_timeout_ms=read_option(options, "kafkaConsumer.pollTimeoutMs", int),
+        offset_attempts=read_option(options, "fetchOffset.numRetries", int),
+        offset_retry_interval_ms=read_option(options, "fetchOffset.retryIntervalMs", int),
+        idle_wait_ms=read_option(options, "idleWaitMs", int),
+        allow_slow=read_option(options, "allowSlow", bool),
+        commit_group_id=read_optional(options, "commitGroupId", str),
+        committed_offsets_missing=read_option(options, "committedOffsetsMissing", str),
+        topic=read_optional(options, "topic", str),
         timestamp_column=_timestamp_column(options),
         table=_table(options),
-        dead_letter_topic=_topic(options, "deadLetterTopic"),
-        dead_letter_max=read_number(options, "deadLetterMax", 0),
+        dead_letter_topic=read_optional(options, "deadLetterTopic", str),
+        dead_letter_max=read_optional(options, "deadLetterMax", int),
         exactly_once=read_exactly_once(options),
         path=options.get("path"),
-        stopped=read_flag(options, "stopped", False),
+        stopped=read_option(options, "stopped", bool),
     )
     check_bounds(result.starting, result.ending, result.assigned, result.topics)
     _check_limits(result)
@@ -157,9 +146,9 @@ def _check_limits(options: Options) -> None:
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
-    columns = read_words(options, "columns", COLUMNS)
+    columns = read_optional(options, "columns", tuple)
     without = columns is not None and "headers" not in columns
-    if without and read_flag(options, "includeHeaders", False):
+    if without and read_option(options, "includeHeaders", bool):
         raise OptionError(
             f"includeHeaders is true and columns is {options['columns']!r}; expected headers among "
             "the columns, or no includeHeaders"
@@ -180,15 +169,6 @@ def _keys(options: Mapping[str, str]) -> frozenset[bytes] | None:
             f'option keys is {text!r}; expected a JSON list of texts like ["customer-1"]'
         )
     return frozenset(key.encode("utf-8", "surrogatepass") for key in given)
-
-
-def _group(options: Mapping[str, str]) -> str | None:
-    group_id = options.get("commitgroupid")
-    if group_id is None:
-        return None
-    if not group_id.strip():
-        raise OptionError("option commitGroupId is empty; expected the id of a consumer group")
-    return group_id.strip()
 
 
 _BY_TIME = (
@@ -288,7 +268,7 @@ _BESIDE_TABLE = frozenset({"table", "kafka.bootstrap.servers", "bootstrap.server
 def _table(options: Mapping[str, str]) -> str | None:
     if "table" not in options:
         return None
-    table = read_choice(options, "table", *TABLES)
+    table = read_option(options, "table", str)
     rows = [BY_KEY[key] for key in options if key in BY_KEY and key not in _BESIDE_TABLE]
     beside = sorted(row.name for row in rows if row.use & Use.SOURCE)
     if beside:
@@ -303,12 +283,3 @@ def _timestamp_column(options: Mapping[str, str]) -> str | None:
     if name is not None and not name:
         raise OptionError("option timestampColumn is empty; expected the name of a column")
     return name
-
-
-def _topic(options: Mapping[str, str], name: str) -> str | None:
-    topic = options.get(name.lower())
-    if topic is None:
-        return None
-    if not topic.strip():
-        raise OptionError(f"option {name} is empty; expected the name of a topic")
-    return topic.strip()

@@ -3,22 +3,36 @@
 Names are those of Spark's Kafka connector where it has the option; keys are case-insensitive.
 """
 
-from enum import Enum, Flag, auto
-from typing import NamedTuple
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
-from pyspark_klog.spark.options.exactly_once import DEFAULT_NAME, DEFAULT_PREFIX
+from pyspark_klog.spark.options.values import (
+    INT_MAX,
+    Choice,
+    Duration,
+    Flag,
+    IdPart,
+    Kind,
+    Text,
+    Timestamp,
+    WholeNumber,
+    Words,
+)
+
+_T = TypeVar("_T")
 
 
-class Use(Flag):
+class Use(enum.Flag):
     """Where an option counts."""
 
-    STREAM = auto()
-    BATCH = auto()
-    SINK = auto()
+    STREAM = enum.auto()
+    BATCH = enum.auto()
+    SINK = enum.auto()
     SOURCE = STREAM | BATCH
 
 
-class Status(Enum):
+class Status(enum.Enum):
     """Whether klog applies an option, or accepts it without effect."""
 
     APPLIED = "applied"
@@ -26,24 +40,34 @@ class Status(Enum):
 
 
 class Option(NamedTuple):
-    """One option, as docs/options.md shows it: tools/docs/options.py prints that page."""
+    """One option: `read_option` parses and tools/docs/options.py prints what is declared here."""
 
     name: str
     use: Use
     default: str | None
     """The default, as a user would write it."""
     doc: str
-    values: str = ""
-    """The values that may be given, with an example where they are not obvious."""
+    kind: Kind | str = ""
+    """The values that may be given. A text describes values that a function of their own reads."""
+    example: str = ""
     status: Status = Status.APPLIED
+
+    @property
+    def values(self) -> str:
+        """The values that may be given, in words, with an example where they are not obvious."""
+        unit = "ms, " if self.name.endswith("Ms") else ""
+        example = f": `{self.example}`" if self.example else ""
+        return f"{unit}{self.kind}{example}"
 
 
 _S, _B, _SB = Use.STREAM, Use.BATCH, Use.SOURCE
 _ALL = Use.SOURCE | Use.SINK
-_FLAG = "`true`, `false`"
-_FROM_1 = "a whole number from 1 on"
-_MS = "ms, from 0 on"
-_PART = "letters of a to z, A to Z, digits, `_`, `-`"
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""The words of the option ``columns``."""
+
+TABLES = ("topics", "partitions", "groups", "offsets", "sinks")
+"""The words of the option ``table``."""
 
 OPTIONS: tuple[Option, ...] = (
     # Which brokers
@@ -70,13 +94,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("includeHeaders", _SB, "false"),
         "adds the column `headers`, `array<struct<key:string,value:binary>>`",
-        _FLAG,
+        Flag(),
     ),
     Option(
         *("columns", _SB, None),
         "make only these columns, in this order, so that Spark copies less; all by default",
-        "`key,value`; any of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, "
-        "`timestampType`, `headers`",
+        Words(COLUMNS),
+        "key,value",
     ),
     Option(
         *("keys", _B, None),
@@ -88,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("startingTimestamp", _SB, None),
         "begin at the first record that is not older; overrides the other starting options",
-        "ms since 1970: `1700000000000`",
+        Timestamp(),
     ),
     Option(
         *("startingOffsetsByTimestamp", _SB, None),
@@ -106,13 +130,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("startingOffsetsByTimestampStrategy", _SB, "error"),
         "if no record is as new as the starting timestamp: fail, or begin at the end",
-        "`error`, `latest`",
+        Choice(("error", "latest")),
     ),
     Option(
         *("endingTimestamp", _B, None),
         "end before the first record that is not older, even if older records follow; without such "
         "a record at the end ([backfills](backfills.md))",
-        "ms since 1970",
+        Timestamp(),
     ),
     Option(
         *("endingOffsetsByTimestamp", _B, None),
@@ -129,7 +153,7 @@ OPTIONS: tuple[Option, ...] = (
         *("maxOffsetsPerTrigger", _S, None),
         "most offsets of one micro-batch, shared by backlog; a partition with records gets at "
         "least one",
-        _FROM_1,
+        WholeNumber(1),
     ),
     Option(
         *("maxOffsetsPerTriggerByTopic", _S, None),
@@ -139,86 +163,81 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("maxBytesPerTrigger", _S, None),
         "most bytes of one micro-batch, compressed as in the log; estimated from samples",
-        f"{_FROM_1}: `67108864`",
+        WholeNumber(1),
+        "67108864",
     ),
     Option(
         *("minOffsetsPerTrigger", _S, None),
         "a micro-batch, except the first, waits for this many offsets",
-        _FROM_1,
+        WholeNumber(1),
     ),
-    Option(
-        *("maxTriggerDelay", _S, "15m"),
-        "longest wait for `minOffsetsPerTrigger`",
-        "a number and us, ms, s, m, min, h or d: `90s`",
-    ),
+    Option("maxTriggerDelay", _S, "15m", "longest wait for `minOffsetsPerTrigger`", Duration()),
     # How it is cut into tasks
     Option(
         *("minPartitions", _SB, None),
         "cut large ranges of offsets into about this many tasks; by default one task a partition",
-        _FROM_1,
+        WholeNumber(1, INT_MAX),
     ),
     Option(
         *("maxRecordsPerPartition", _SB, None),
         "most offsets of one task; applied before `minPartitions`",
-        _FROM_1,
+        WholeNumber(1),
     ),
     # When something is missing, or late
     Option(
         *("failOnDataLoss", _SB, "true"),
         "fail if records, partitions or topics were deleted before they were read; `false` warns "
         "and reads the rest",
-        _FLAG,
+        Flag(),
     ),
     Option(
         *("kafkaConsumer.pollTimeoutMs", _SB, "120000"),
         "a task fails after this time without progress, retries included",
-        f"ms, {_FROM_1}",
+        WholeNumber(1, INT_MAX),
     ),
     Option(
         *("fetchOffset.numRetries", _SB, "3"),
         "most attempts to find topics and offsets",
-        _FROM_1,
+        WholeNumber(1, INT_MAX),
     ),
     Option(
-        "fetchOffset.retryIntervalMs",
-        _SB,
-        "1000",
+        *("fetchOffset.retryIntervalMs", _SB, "1000"),
         "wait between the attempts of `fetchOffset.numRetries`",
-        _MS,
+        WholeNumber(0, INT_MAX),
     ),
     Option(
         *("idleWaitMs", _S, "50"),
         "wait before an idle stream looks for records again (no wait before Spark 4.2, or with 0)",
-        _MS,
+        WholeNumber(0, INT_MAX),
     ),
     Option(
         *("allowSlow", _ALL, "false"),
         "run without numba, orders of magnitude slower, instead of failing",
-        _FLAG,
+        Flag(),
     ),
     # Progress for other tools
     Option(
         *("commitGroupId", _SB, None),
-        "commit a stream's position to this consumer group, for lag tools, once it is in Spark's "
-        "checkpoint; also the group of `startingOffsets=committed`",
-        "a group's id, without active members",
+        "commit a stream's position to this consumer group, without active members, for lag tools, "
+        "once it is in Spark's checkpoint; also the group of `startingOffsets=committed`",
+        Text("the id of a consumer group"),
     ),
     Option(
         *("committedOffsetsMissing", _SB, "error"),
         "where `startingOffsets=committed` begins in a partition without an offset of the group",
-        "`error`, `earliest`, `latest`",
+        Choice(("error", "earliest", "latest")),
     ),
     Option(
         *("lagDetails", _S, "false"),
         "add the lag in time to the progress, for `pyspark_klog.lag`",
-        _FLAG,
+        Flag(),
     ),
     # Something else than a topic's records
     Option(
         *("table", _B, None),
         "read facts about the cluster "
         "([columns](progress-and-lag.md#what-the-cluster-knows-table))",
-        "`topics`, `partitions`, `groups`, `offsets`, `sinks`",
+        Choice(TABLES),
     ),
     Option(
         *("path", _B, None),
@@ -229,13 +248,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("stopped", _B, "false"),
         "states that no broker runs on `path`, so that files without a high watermark can be read",
-        _FLAG,
+        Flag(),
     ),
     # Writing
     Option(
         *("topic", Use.SINK, None),
         "the topic of all rows; overrides the column `topic`. One of both is required",
-        "a topic's name",
+        Text("the name of a topic"),
     ),
     Option(
         *("timestampColumn", Use.SINK, None),
@@ -247,54 +266,56 @@ OPTIONS: tuple[Option, ...] = (
         *("deadLetterTopic", Use.SINK, None),
         "the topic for rows that cannot be written, with the reason; without it the first such row "
         "fails the job ([dead letters](sink.md#dead-letters))",
-        "a topic's name",
+        Text("the name of a topic"),
     ),
     Option(
         *("deadLetterMax", Use.SINK, None),
         "most dead letters of one batch; more fail it",
-        "a whole number from 0 on",
+        WholeNumber(0),
     ),
     Option(
         *("exactlyOnce", Use.SINK, "false"),
         "write each row exactly once, in transactions, for readers of committed records "
         "([exactly once](exactly-once.md))",
-        _FLAG,
+        Flag(),
     ),
     Option(
-        *("exactlyOnceName", Use.SINK, DEFAULT_NAME),
+        *("exactlyOnceName", Use.SINK, "sink"),
         "the sink's name within its query; required by `batch_writer`. Do not change it later: "
         "under another name the sink has no progress",
-        f"{_PART}: `orders`",
+        IdPart(),
+        "orders",
     ),
     Option(
-        *("exactlyOncePrefix", Use.SINK, DEFAULT_PREFIX),
+        *("exactlyOncePrefix", Use.SINK, "klog-sink"),
         "the first part of the sink's transactional ids and groups, "
         "`<prefix>.<query id>.<name>.<task>`. Do not change it later",
-        f"{_PART}, `.`",
+        IdPart(may_have_dots=True),
     ),
     Option(
         *("exactlyOnceTopic", Use.SINK, None),
         "the existing topic whose partition 0 the progress rows name as their offset; by default "
         "the option `topic`, without which it is required. Do not change it later",
-        "a topic's name",
+        Text("the name of a topic"),
     ),
     Option(
         *("exactlyOnceMismatch", Use.SINK, "fail"),
         "if a repeated task has other rows than were committed: fail, or keep the committed rows "
         "if the number of rows is equal (for sums of floats, which depend on the order)",
-        "`fail`, `keep`",
+        Choice(("fail", "keep")),
     ),
     Option(
         *("exactlyOnceMissing", Use.SINK, "fail"),
         "if progress rows are missing: fail, or continue, which may write a micro-batch again. Set "
         "`continue` for one start only, also to begin with exactlyOnce on an older checkpoint",
-        "`fail`, `continue`",
+        Choice(("fail", "continue")),
     ),
     Option(
         *("exactlyOnceQuery", Use.SINK, None),
         "for `batch_writer` under Spark Connect, which does not know the query's id: a name that "
         "only this query has. Do not change it later",
-        f"{_PART}: `orders-copy`",
+        IdPart(),
+        "orders-copy",
     ),
     # Without effect
     *(
@@ -306,9 +327,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""The words of the option ``columns``."""
-
 REMOVED: dict[str, str] = {
     "pushdown": "Spark reused the filters of one query for others; give assign, "
     "startingTimestamp, startingOffsets, endingOffsets or keys, and let Spark filter the rows",
@@ -317,8 +335,30 @@ REMOVED: dict[str, str] = {
 
 BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
 
-TABLES = ("topics", "partitions", "groups", "offsets", "sinks")
-"""The words of the option ``table``."""
+
+def read_optional(options: Mapping[str, str], name: str, value_type: type[_T]) -> _T | None:
+    """The value of an option, or its row's default; None without both.
+
+    The keys of ``options`` are in lower case. ``value_type`` is the type of the row's values.
+
+    :raises OptionError: for a value that the row's kind refuses
+    """
+    row = BY_KEY[name.lower()]
+    text = options.get(name.lower(), row.default)
+    if text is None:
+        return None
+    assert not isinstance(row.kind, str)
+    value = row.kind.parse(row.name, text)
+    assert isinstance(value, value_type)
+    return value
+
+
+def read_option(options: Mapping[str, str], name: str, value_type: type[_T]) -> _T:
+    """As `read_optional`, for an option that has a default or is given."""
+    value = read_optional(options, name, value_type)
+    assert value is not None
+    return value
+
 
 SPARKS_OWN = frozenset(
     {

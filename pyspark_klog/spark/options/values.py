@@ -1,10 +1,11 @@
-"""The values of options: parses text, and refuses each wrong value with one sentence. Pure.
+"""The kinds of values that options have. Pure.
 
-``name`` is written as users write it; the keys of ``options`` are in lower case, as Spark's are.
+Each kind has ``parse(name, text)``, which refuses a wrong value with one sentence, and ``str()``,
+the values in words: error messages and docs/options.md share them. ``name`` is the option's name.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from pyspark_klog.java_text import parse_integer
 from pyspark_klog.spark.errors import OptionError
@@ -26,96 +27,140 @@ _UNITS_US = {
 """Spark's units of time, in microseconds; a bare number counts milliseconds."""
 
 
-def read_flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """The value of an option that is true or false.
+class Kind(Protocol):
+    """The kind of an option's values."""
 
-    :raises OptionError: for anything else
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise OptionError(f"option {name} is {text!r}; expected true or false")
-    return text.strip().lower() == "true"
+    def parse(self, name: str, text: str) -> object:
+        """The value that ``text`` stands for.
+
+        :raises OptionError: if it stands for none of this kind
+        """
 
 
-def read_number(
-    options: Mapping[str, str], name: str, low: int, high: int = LONG_MAX
-) -> int | None:
-    """A whole number between two inclusive bounds; None if the option is not given.
+class Choice(NamedTuple):
+    """A word of ``words``, which are in lower case; users may write it in any case."""
 
-    :raises OptionError: for anything else
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    try:
-        number = parse_integer(text.strip())
-    except (ValueError, OverflowError):
-        number = low - 1
-    if not low <= number <= high:
-        upper = "on" if high == LONG_MAX else f"to {high}"
-        raise OptionError(f"option {name} is {text!r}; expected a whole number from {low} {upper}")
-    return number
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"`{word}`" for word in self.words)
+
+    def parse(self, name: str, text: str) -> str:
+        word = text.strip().lower()
+        if word not in self.words:
+            raise OptionError(f"option {name} is {text!r}; expected {' or '.join(self.words)}")
+        return word
 
 
-def read_number_or(
-    options: Mapping[str, str], name: str, default: int, low: int, high: int = INT_MAX
-) -> int:
-    """A whole number between two inclusive bounds; ``default`` if the option is not given."""
-    number = read_number(options, name, low, high)
-    return default if number is None else number
+class Flag:
+    """A truth value, in any case."""
+
+    _WORDS = Choice(("true", "false"))
+
+    def __str__(self) -> str:
+        return str(self._WORDS)
+
+    def parse(self, name: str, text: str) -> bool:
+        return self._WORDS.parse(name, text) == "true"
 
 
-def read_choice(options: Mapping[str, str], name: str, *choices: str) -> str:
-    """A value among ``choices``, in any case; the first choice is the default.
+class WholeNumber(NamedTuple):
+    """A whole number between two inclusive bounds."""
 
-    :raises OptionError: for any other word
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return choices[0]
-    word = text.strip().lower()
-    if word not in choices:
-        raise OptionError(f"option {name} is {text!r}; expected {' or '.join(choices)}")
-    return word
+    low: int
+    high: int = LONG_MAX
+
+    def __str__(self) -> str:
+        upper = "on" if self.high == LONG_MAX else f"to {self.high}"
+        return f"a whole number from {self.low} {upper}"
+
+    def parse(self, name: str, text: str) -> int:
+        try:
+            number = parse_integer(text.strip())
+        except (ValueError, OverflowError):
+            number = self.low - 1
+        if not self.low <= number <= self.high:
+            raise OptionError(f"option {name} is {text!r}; expected {self}")
+        return number
 
 
-def read_words(
-    options: Mapping[str, str], name: str, known: Sequence[str]
-) -> tuple[str, ...] | None:
-    """A list of some of ``known``, written in any case, in the order of the option; None if the
-    option is not given.
+class Words(NamedTuple):
+    """Some of ``known`` in the order of the option, given in any case and separated by commas."""
 
-    :raises OptionError: for an empty list, an unknown word, or a repeated word
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    by_key = {word.lower(): word for word in known}
-    given = [word.strip() for word in text.split(",")]
-    words = tuple(by_key.get(word.lower(), "") for word in given)
-    if not all(words) or len(set(words)) != len(words):
-        raise OptionError(
-            f"option {name} is {text!r}; expected some of {', '.join(known)}, each at most once"
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"some of {', '.join(self.known)}, each at most once"
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        by_key = {word.lower(): word for word in self.known}
+        words = tuple(by_key.get(word.strip().lower(), "") for word in text.split(","))
+        if not all(words) or len(set(words)) != len(words):
+            raise OptionError(f"option {name} is {text!r}; expected {self}")
+        return words
+
+
+class Duration:
+    """A duration in milliseconds, given as in Spark's configuration."""
+
+    def __str__(self) -> str:
+        units = ", ".join(filter(None, _UNITS_US))
+        return (
+            "a whole number and a unit, as in 15m, 90s or 1h "
+            f"({units}; a number alone is milliseconds)"
         )
-    return words
+
+    def parse(self, name: str, text: str) -> int:
+        found = _DURATION.fullmatch(text.strip().lower())
+        unit_us = _UNITS_US.get(found[2]) if found else None
+        duration_ms = int(found[1]) * unit_us // 1_000 if found and unit_us is not None else -1
+        if not 0 <= duration_ms <= LONG_MAX:
+            raise OptionError(f"option {name} is {text!r}; expected {self}")
+        return duration_ms
 
 
-def read_duration_ms(options: Mapping[str, str], name: str, default_ms: int) -> int:
-    """A duration in ms, written as in Spark's configuration (15m, 90s, 1h, 100ms).
+class Timestamp:
+    """A time in milliseconds since 1970."""
 
-    :raises OptionError: for anything else
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return default_ms
-    found = _DURATION.fullmatch(text.strip().lower())
-    unit_us = _UNITS_US.get(found[2]) if found else None
-    duration_ms = int(found[1]) * unit_us // 1_000 if found and unit_us is not None else -1
-    if not 0 <= duration_ms <= LONG_MAX:
-        raise OptionError(
-            f"option {name} is {text!r}; expected a whole number and a unit, as in 15m, 90s or 1h "
-            "(us, ms, s, m, min, h, d; a number alone is milliseconds)"
-        )
-    return duration_ms
+    def __str__(self) -> str:
+        return "milliseconds since 1970, as in 1700000000000"
+
+    def parse(self, name: str, text: str) -> int:
+        digits = text.strip()
+        if not (digits.isascii() and digits.isdigit()) or int(digits) > LONG_MAX:
+            raise OptionError(f"option {name} is {text!r}; expected {self}")
+        return int(digits)
+
+
+class Text(NamedTuple):
+    """A text that is not empty, without white space around it."""
+
+    meaning: str
+    """The thing that the text names, such as ``the name of a topic``."""
+
+    def __str__(self) -> str:
+        return self.meaning
+
+    def parse(self, name: str, text: str) -> str:
+        if not text.strip():
+            raise OptionError(f"option {name} is empty; expected {self}")
+        return text.strip()
+
+
+class IdPart(NamedTuple):
+    """A part of transactional ids, without white space around it."""
+
+    may_have_dots: bool = False
+
+    def __str__(self) -> str:
+        dot = ", '.'" if self.may_have_dots else ""
+        return f"1 to 100 letters of a to z, A to Z, digits, '_' and '-'{dot}"
+
+    def parse(self, name: str, text: str) -> str:
+        dot = "." if self.may_have_dots else ""
+        if re.fullmatch(f"[A-Za-z0-9{dot}_-]{{1,100}}", text.strip()) is None:
+            raise OptionError(
+                f"option {name} is {text!r}; expected {self}: it becomes a part of transactional "
+                "ids"
+            )
+        return text.strip()
