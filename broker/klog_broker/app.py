@@ -36,7 +36,7 @@ from klog_broker.lifecycle.shutdown import Shutdown
 from klog_broker.lifecycle.workers import make_workers
 from klog_broker.log.errors import LoadingCancelled, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.manager.log_manager import LogManager
-from klog_broker.membership.cluster_part import ClusterPart, InCluster, NoCluster
+from klog_broker.membership.cluster_lifecycle import ClusterLifecycle, InCluster, NoCluster
 from klog_broker.membership.zookeeper_sessions import OpenSession
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
@@ -137,7 +137,7 @@ class BrokerServer:
         self._workers = make_workers(self.loop, make_helpers, parallel_work)
         self._helpers = self._workers.helpers
         self._is_wanted = True
-        self.cluster_part: ClusterPart = NoCluster(config, open_store)
+        self.cluster_lifecycle: ClusterLifecycle = NoCluster(config, open_store)
         """The broker's part in its cluster; `start` replaces it if the broker joins a cluster."""
         self._open_session = open_session
         self._is_serving = False
@@ -215,14 +215,14 @@ class BrokerServer:
         A standalone broker calls it immediately, a broker in a cluster in an event-loop turn. There
         is no call if a broker in a cluster must stop earlier.
         """
-        self.cluster_part.when_ready(self.services.known_topics, then)
+        self.cluster_lifecycle.when_ready(self.services.known_topics, then)
 
     def _start(self) -> None:
         self._life.starting(self.config)
         try:
             if self.config.joins_cluster:
-                self.cluster_part = self._part_in_cluster()
-            broker_id = self.cluster_part.join(self._files, self._chance)
+                self.cluster_lifecycle = self._part_in_cluster()
+            broker_id = self.cluster_lifecycle.join(self._files, self._chance)
             self._settings.set_broker_id(broker_id)
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
@@ -249,7 +249,7 @@ class BrokerServer:
         services = BrokerParts(
             config,
             broker_id,
-            self.cluster_part.side(),
+            self.cluster_lifecycle.parts(),
             clock=self._clock,
             chance=self._chance,
             loop=self.loop,
@@ -263,11 +263,11 @@ class BrokerServer:
             authorizer=self._authorizer,
         )
         replicas.on_lead.append(services.awaited_followers.begin)
-        self.cluster_part.begin(services)
+        self.cluster_lifecycle.begin_following(services)
         dispatcher = Dispatcher(
             services.requests,
-            self.cluster_part.handlers(services, services.cluster_id),
-            self.cluster_part.is_brokers_listener,
+            self.cluster_lifecycle.handlers(services, services.cluster_id),
+            self.cluster_lifecycle.is_brokers_listener,
             None if self._authorizer is ALLOWS_ALL else self._authorizer,
         )
         logs.free_space.on_change = replicas.free_space_changed
@@ -316,7 +316,7 @@ class BrokerServer:
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             QuietKernelLoader(server, self.plans, self._compile_kernel).begin()
-        self.cluster_part.serve(services)
+        self.cluster_lifecycle.serve(services)
         self._life.serving(self.config, services.metadata.image, self.ports, services.advertised)
         self._is_serving = True
         if not self._is_wanted:
@@ -417,7 +417,7 @@ class BrokerServer:
 
     def _load(self, broker_id: BrokerId) -> tuple[AdoptingStore, LogManager]:
         return open_logs(
-            self.cluster_part.open_store,
+            self.cluster_lifecycle.open_store,
             self._settings,
             broker_id,
             files=self._files,
@@ -460,7 +460,7 @@ class BrokerServer:
         loop, now_ms = self.loop, self._clock.now_ms()
         sources = Sources(
             self.services,
-            self.cluster_part,
+            self.cluster_lifecycle,
             self.server,
             cleaner,
             process_facts,
@@ -520,7 +520,7 @@ class BrokerServer:
             if self._exit_code is ExitCode.OK:
                 # The broker serves while it leaves, so that followers can fetch missing records
                 # before they become leaders.
-                self.cluster_part.leave(stopping.start)
+                self.cluster_lifecycle.leave(stopping.start)
             else:
                 stopping.start()
 
@@ -540,7 +540,7 @@ class BrokerServer:
         self.server.close()
         for each in self.services.on_close:
             each()
-        self.cluster_part.close(cleanly=cleanly)
+        self.cluster_lifecycle.close(cleanly=cleanly)
         if self._metrics is not None:
             self._metrics.close()
         if self.plans is not None:
@@ -561,7 +561,7 @@ class BrokerServer:
         if self._is_closed:
             return
         self._is_closed = True
-        self.cluster_part.close(cleanly=True)
+        self.cluster_lifecycle.close(cleanly=True)
         self._workers.close()
         self.loop.close()
 

@@ -18,7 +18,7 @@ from klog_broker.fetch.awaited_followers import AwaitedFollowers
 from klog_broker.fetch.down_conversion import DownConversions
 from klog_broker.fetch.sessions import FetchSessions
 from klog_broker.log.manager.log_manager import LogManager
-from klog_broker.membership.cluster_part import ClusterSide
+from klog_broker.membership.cluster_lifecycle import ClusterParts
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.in_sync_counts import InSyncCounts
@@ -47,7 +47,7 @@ class BrokerParts:
         self,
         config: BrokerConfig,
         broker_id: BrokerId,
-        side: ClusterSide,
+        side: ClusterParts,
         *,
         clock: Clock,
         chance: Chance,

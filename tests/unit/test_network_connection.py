@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klog_broker.network import bounds
-from klog_broker.network.buffers import BufferPool
+from klog_broker.network.buffers import FrameBufferPool
 from klog_broker.network.connection import Connection
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
@@ -129,7 +129,7 @@ def test_a_large_frame_takes_no_more_than_twice_what_has_come(broker: Broker) ->
     assert broker.bodies == [data[12:]]
 
 
-class CountingPool(BufferPool):
+class CountingPool(FrameBufferPool):
     """How much is copied when a frame moves on from one buffer to the next."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class ReceiveArena:
         self.used_bytes = 0
 
 
-class BufferPool:
+class FrameBufferPool:
     """Reusable buffers for frames that are too large for the arena; sizes are powers of two.
 
     A new buffer costs a page fault for each 4 KiB, which takes longer than receiving into it. So

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from klog_broker.network.buffers import BufferPool, ReceiveArena
+from klog_broker.network.buffers import FrameBufferPool, ReceiveArena
 from klog_broker.runtime.event_loop.loop import Loop
 
 
@@ -14,7 +14,7 @@ class ReceiveMemory:
 
     def __init__(self, loop: Loop, queued_max_request_bytes: int) -> None:
         self.arena = ReceiveArena()
-        self.buffers = BufferPool()
+        self.buffers = FrameBufferPool()
         self._loop = loop
         self._queued_max_request_bytes = queued_max_request_bytes
         self._keepers: list[Callable[[], None]] = []

@@ -7,7 +7,7 @@ from typing import Any
 from zlib import crc32
 
 from klog_broker.log.errors import DamagedLog
-from klog_broker.membership.cluster_part import InCluster
+from klog_broker.membership.cluster_lifecycle import InCluster
 from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import TopicPartition
@@ -32,7 +32,7 @@ ORDERS = "a replica takes no role that is older than its last one"
 def member_of(machine: Machine) -> ZooKeeperMember | None:
     """The running broker's member of the cluster, which registers and takes part in elections."""
     broker = machine.broker
-    part = None if broker is None else broker.cluster_part
+    part = None if broker is None else broker.cluster_lifecycle
     return part.membership._member if isinstance(part, InCluster) else None
 
 

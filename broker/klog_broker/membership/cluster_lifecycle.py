@@ -48,11 +48,11 @@ from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.cluster")
 
-_TOLD_PATIENCE_MS = 10_000
+_PARTITION_LIST_PATIENCE_MS = 10_000
 """How long a registered broker waits for the controller before it reports itself as ready."""
 
 
-class ClusterSide(NamedTuple):
+class ClusterParts(NamedTuple):
     """The parts that differ between a standalone broker and a broker in a cluster."""
 
     broker_epoch: Callable[[], int]
@@ -72,7 +72,7 @@ class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
 
-class ClusterPart(Protocol):
+class ClusterLifecycle(Protocol):
     """The steps of a broker in its cluster, called in this order in the loop's thread.
 
     `join`, `serve` and `close` block.
@@ -86,10 +86,10 @@ class ClusterPart(Protocol):
         Raises CannotStart or StoreRefused.
         """
 
-    def side(self) -> ClusterSide:
+    def parts(self) -> ClusterParts:
         """The parts from which the broker is built; call after the store is open."""
 
-    def begin(self, services: ServicesInCluster) -> None:
+    def begin_following(self, services: ServicesInCluster) -> None:
         """Start to copy the partitions that this broker follows, once the broker is built."""
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
@@ -137,8 +137,8 @@ class NoCluster:
     def join(self, _files: Files, _chance: Chance) -> BrokerId:
         return self._broker_id
 
-    def side(self) -> ClusterSide:
-        return ClusterSide(
+    def parts(self) -> ClusterParts:
+        return ClusterParts(
             broker_epoch=lambda: -1,
             follower_refusal=no_followers,
             known_topics=AllTopicsKnown(),
@@ -147,7 +147,7 @@ class NoCluster:
             other_controller=lambda: None,
         )
 
-    def begin(self, _services: ServicesInCluster) -> None:
+    def begin_following(self, _services: ServicesInCluster) -> None:
         """Do nothing: a standalone broker follows no partitions."""
 
     def handlers(self, services: AllServices, cluster_id: str) -> tuple[ApiHandler, ...]:
@@ -227,11 +227,11 @@ class InCluster:
     def join(self, files: Files, chance: Chance) -> BrokerId:
         return self.membership.join(files, self._config.log_dirs, chance)
 
-    def side(self) -> ClusterSide:
+    def parts(self) -> ClusterParts:
         peers, to_controller, cluster = self.membership.joined
         store = cluster.store
         requests = TopicRequests(self._in_force, self._loop, to_controller)
-        return ClusterSide(
+        return ClusterParts(
             broker_epoch=self.membership.broker_epoch,
             follower_refusal=followers_on(self._config.inter_broker_listener),
             known_topics=TopicsFromController(
@@ -244,7 +244,7 @@ class InCluster:
             ),
         )
 
-    def begin(self, services: ServicesInCluster) -> None:
+    def begin_following(self, services: ServicesInCluster) -> None:
         joined = self.membership.joined
         # Fetch the first block of producer ids now: when the first producer comes, there may be no
         # controller, or no ZooKeeper.
@@ -273,14 +273,14 @@ class InCluster:
                 _log.warning(
                     "ready, but the controller has sent no partition list within"
                     " %d ms; requests for unknown partitions get retriable errors",
-                    _TOLD_PATIENCE_MS,
+                    _PARTITION_LIST_PATIENCE_MS,
                 )
             then()
 
         if known_topics.has_been_complete:
             then()
         else:
-            known_topics.when_complete(over, _TOLD_PATIENCE_MS)
+            known_topics.when_complete(over, _PARTITION_LIST_PATIENCE_MS)
 
     def leave(self, then: Callable[[], None]) -> None:
         self.membership.leave(then)
