@@ -196,7 +196,7 @@ def test_they_are_all_told_if_they_cannot_be_applied(
         raise ZeroDivisionError
 
     monkeypatch.setattr(
-        "klog_broker.coordinator.group.shard_state.GroupShardState.keep_offset", fail
+        "klog_broker.coordinator.group.shard_state.GroupShardState.store_offset", fail
     )
     assert commits(broker, commit(5), commit(6, "other")) == [ErrorCode.NOT_COORDINATOR] * 2
     assert "apply-failed" in caplog.text

@@ -288,7 +288,7 @@ def _unloading(shard: Shard[Any, Any, Any]) -> Steps:
             current[1].cancel()
         machine = shard.state.machine(key)
         if machine is not None:
-            for answer in machine.unload().answers:
+            for answer in machine.unload().responses:
                 answer.send()
                 yield 1
         yield 1

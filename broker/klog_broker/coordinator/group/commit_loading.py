@@ -55,7 +55,7 @@ class _Rows(NamedTuple):
     span_partitions: list[int]
     """The partition of each span's first row."""
     packed: bytes
-    alone: dict[int, PackedOffset | None]
+    outside_block: dict[int, PackedOffset | None]
     """Rows that do not fit the block: an offset with metadata, or None for a tombstone."""
 
 
@@ -119,7 +119,7 @@ class CommitLoading:
         """Apply the spans of a pair in order, because some of them are tombstones."""
         state, spent = self._state, 0
         for span in spans:
-            if rows.alone.get(rows.span_rows[span], b"") is None:
+            if rows.outside_block.get(rows.span_rows[span], b"") is None:
                 state.remove_offset(OffsetKey(group_id, topic, rows.span_partitions[span]))
                 spent += _PARTS_AN_ELEMENT
             else:
@@ -134,7 +134,7 @@ class CommitLoading:
 def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> int:
     """Store the offsets of a span that is not a tombstone; returns its number of rows."""
     first, end = rows.span_rows[span], rows.span_rows[span + 1]
-    alone = rows.alone.get(first)
+    alone = rows.outside_block.get(first)
     if alone is None:
         packed = rows.packed[first * FIXED.size : end * FIXED.size]
         book.put_adjacent(kept, rows.span_partitions[span], packed)

@@ -72,7 +72,7 @@ class GroupOffsets:
         return before
 
     def rows_in(self, topic: str) -> TopicRows:
-        """The topic's rows, to pass to put_neighbours and put_alone.
+        """The topic's rows, to pass to put_adjacent and put_outside_block.
 
         The rows belong to the book as long as they are not empty.
         """
@@ -82,7 +82,7 @@ class GroupOffsets:
         return found
 
     def put_adjacent(self, rows: TopicRows, first: int, packed: bytes) -> None:
-        """Store committed offsets of adjacent partitions (TopicRows.put_neighbours)."""
+        """Store committed offsets of adjacent partitions (TopicRows.put_adjacent)."""
         self._count += rows.put_adjacent(first, packed)
 
     def put_outside_block(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
