@@ -59,7 +59,7 @@ def _has_descriptors() -> bool:
     return True
 
 
-def _kept(load: Load[T]) -> Load[T]:
+def _frozen_after_load(load: Load[T]) -> Load[T]:
     """Exclude loaded kernels, and numba's 120,000 objects, from garbage collection.
 
     The kernels live as long as the process.
@@ -91,9 +91,9 @@ def run(
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,
-        load_kernel=_kept(load_produce_kernel),
+        load_kernel=_frozen_after_load(load_produce_kernel),
         compile_kernel=compile_kernel,
-        load_cleaner=_kept(load_cleaner_kernels),
+        load_cleaner=_frozen_after_load(load_cleaner_kernels),
         adopt=adopt,
         accept_missing=accept_missing,
     )

@@ -26,8 +26,8 @@ KERNEL_MODULES = (
     "klog_broker.runtime.net.socket_kernel",
     "klog_broker.produce.kernel",
 )
-_OF_RECORDS = 5
-_LONGEST = KERNEL_MODULES[-1]
+_RECORDS_MODULE_COUNT = 5
+_SLOWEST_MODULE = KERNEL_MODULES[-1]
 """The module that compiles longest: another process compiles it in parallel to the others."""
 
 
@@ -36,7 +36,7 @@ def warm(modules: Sequence[str]) -> None:
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
-        _say(f"requests are served without kernels, more slowly: {jit.NOT_COMPILED_REASON}")
+        _print_line(f"requests are served without kernels, more slowly: {jit.NOT_COMPILED_REASON}")
         return
     start = time.perf_counter()
     sources: list[str] = []
@@ -44,25 +44,27 @@ def warm(modules: Sequence[str]) -> None:
         before = len(jit.loaded_kernels)
         source = str(importlib.import_module(name).__file__)
         # All records kernels share one mark, which pyspark_klog.warm sets.
-        if name not in KERNEL_MODULES[:_OF_RECORDS]:
+        if name not in KERNEL_MODULES[:_RECORDS_MODULE_COUNT]:
             sources.append(source)
         for kernel in jit.loaded_kernels[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
-            _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
+            _print_line(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
     for own in sources:
         if cache.cache_directory(own) is None:
-            _say("no folder can be written to, so each process will compile the kernels again")
+            _print_line(
+                "no folder can be written to, so each process will compile the kernels again"
+            )
         cache.mark_warm(own)
-    _say(f"{len(jit.loaded_kernels)} kernels ready in {time.perf_counter() - start:.1f} s")
+    _print_line(f"{len(jit.loaded_kernels)} kernels ready in {time.perf_counter() - start:.1f} s")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def _compiled_beside(module: str) -> Iterator[None]:
+def _compiling_in_parallel(module: str) -> Iterator[None]:
     """Compile this module in another process during the `with` block, if its cache is cold.
 
     The block ends after that process has ended.
@@ -81,10 +83,10 @@ def main(modules: Sequence[str]) -> int:
     if modules:
         warm(modules)
         return 0
-    others = [name for name in KERNEL_MODULES if name != _LONGEST]
-    with _compiled_beside(_LONGEST):
+    others = [name for name in KERNEL_MODULES if name != _SLOWEST_MODULE]
+    with _compiling_in_parallel(_SLOWEST_MODULE):
         warm(others)
-    warm([_LONGEST])
+    warm([_SLOWEST_MODULE])
     return 0
 
 

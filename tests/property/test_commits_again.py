@@ -61,7 +61,7 @@ def decode_each(broker: MemoryBroker) -> None:
     serve = server.handle_frame
 
     def handle(frame: memoryview, slot: Any, connection: Any) -> bool:
-        connection.forget_prepared()
+        connection.forget_cached_requests()
         return serve(frame, slot, connection)
 
     server.handle_frame = handle

@@ -182,7 +182,7 @@ class Walk:
     def stop(self) -> None:
         """The broker stops, one connection after the other; clients do as before."""
         self.server.stop_accepting()
-        while self.server.end_some(1):
+        while self.server.end_connections(1):
             for _ in range(self.chance.randrange(6)):
                 self.step()
 

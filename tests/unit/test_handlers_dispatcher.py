@@ -13,7 +13,7 @@ from klog_broker.dispatch.api_handler import (
     bind,
     top_level_error,
 )
-from klog_broker.dispatch.cached_requests import PREPARED_BYTES
+from klog_broker.dispatch.cached_requests import CACHED_REQUEST_BYTES
 from klog_broker.dispatch.dispatcher import Dispatcher
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
@@ -80,11 +80,11 @@ class Connection:
     principal = KafkaPrincipal("User", "alice")
 
     def __init__(self) -> None:
-        self.prepared: dict[int, Any] = {}
+        self.cached_requests: dict[int, Any] = {}
         self.rules_version = 0
 
-    def forget_prepared(self) -> None:
-        self.prepared.clear()
+    def forget_cached_requests(self) -> None:
+        self.cached_requests.clear()
 
 
 class Services(RequestRuntime):
@@ -107,10 +107,10 @@ def handler(
     def handled(_: object, request: Any, context: RequestContext) -> Any:
         return handle(request, context)
 
-    def prepared(_: object, frame: bytes, request: Any, context: RequestContext) -> Any:
+    def cache_bound(_: object, frame: bytes, request: Any, context: RequestContext) -> Any:
         return prepare(frame, request, context)
 
-    options["prepare"] = None if prepare is None else prepared
+    options["cache_request"] = None if prepare is None else cache_bound
     options.setdefault("access", NO_ACCESS)
     api = BrokerApi(api_key, handled, top_level_error(api_key), **options)
     return bind([api], None)
@@ -319,14 +319,14 @@ def test_what_was_prepared_can_be_forgotten() -> None:
     dispatcher, _, _, handled = prepared_dispatcher()
     connection = Connection()
     send(dispatcher, connection, "g")
-    connection.forget_prepared()
+    connection.forget_cached_requests()
     assert send(dispatcher, connection, "g").error_code == 0
     assert handled == ["g", "g"]
 
 
 def test_a_long_request_is_not_prepared_for() -> None:
     dispatcher, _, made, _ = prepared_dispatcher()
-    send(dispatcher, Connection(), "g" * PREPARED_BYTES)
+    send(dispatcher, Connection(), "g" * CACHED_REQUEST_BYTES)
     assert not made
 
 

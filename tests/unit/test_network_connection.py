@@ -407,11 +407,11 @@ def test_those_who_wait_are_let_in_once_more_are_allowed() -> None:
     second.inbox += frame(OTHER, b"second")
     broker.turns()
     assert broker.bodies == []
-    broker.server.take_limits(NetworkLimits(max_connections=2, max_connections_per_ip=2))
+    broker.server.set_limits(NetworkLimits(max_connections=2, max_connections_per_ip=2))
     broker.turns()
     assert broker.bodies == [b"second"]
     # Fewer are allowed: those that are open stay.
-    broker.server.take_limits(NetworkLimits(max_connections=4, max_connections_per_ip=1))
+    broker.server.set_limits(NetworkLimits(max_connections=4, max_connections_per_ip=1))
     broker.turns()
     assert [broker.connect().is_closed, broker.server.connection_count] == [True, 2]
 
@@ -770,7 +770,7 @@ def test_an_answer_that_leaves_now_is_sent_once_and_before_the_turns_sends(broke
     def answer() -> None:
         for slot in broker.slots:
             slot.complete([b"answer"])
-        broker.slots[1].leave_now()
+        broker.slots[1].send_early()
         seen.extend((bytes(first.sent), bytes(second.sent)))
 
     broker.loop.call_at_append(answer)
@@ -790,8 +790,8 @@ def test_an_answer_leaves_now_only_if_it_is_its_turn(broker: Broker) -> None:
     stream.inbox += frame(PRODUCE, b"1") + frame(PRODUCE, b"2")
     broker.turns()
     broker.slots[1].complete([b"second"])
-    broker.slots[1].leave_now()
+    broker.slots[1].send_early()
     assert stream.sent == b""
     broker.slots[0].complete([b"first"])
-    broker.slots[0].leave_now()
+    broker.slots[0].send_early()
     assert stream.sent == b"firstsecond"

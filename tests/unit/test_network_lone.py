@@ -253,6 +253,6 @@ def test_what_is_prepared_is_forgotten_at_once() -> None:
     stream.inbox += frame(b"")
     broker.turns()
     (connection,) = broker.connections
-    connection.prepared[OTHER] = object()
-    connection.forget_prepared()
-    assert not connection.prepared
+    connection.cached_requests[OTHER] = object()
+    connection.forget_cached_requests()
+    assert not connection.cached_requests

@@ -37,7 +37,7 @@ def connect(broker: MemoryBroker, user: str) -> FakeStream:
     connection.principal = KafkaPrincipal("User", user)
     numbers = broker.broker.services.principal_numbers
     connection.principal_number = numbers.number(connection.principal)
-    connection.forget_prepared()
+    connection.forget_cached_requests()
     return stream
 
 
@@ -98,7 +98,7 @@ def test_the_next_user_of_a_connection_has_rights_of_its_own(
     connection.principal_number = broker.broker.services.principal_numbers.number(
         connection.principal
     )
-    connection.forget_prepared()
+    connection.forget_cached_requests()
     produce(broker, stream)
     assert codes(stream) == [ErrorCode.NONE, DENIED]
 

@@ -45,7 +45,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "longest request that the broker recognizes by its bytes and does not decode again",
-            "klog_broker.dispatch.cached_requests.PREPARED_BYTES",
+            "klog_broker.dispatch.cached_requests.CACHED_REQUEST_BYTES",
             _UNLIMITED_CACHE,
         ),
         Bound(

@@ -51,7 +51,7 @@ def handle(
     if not transactions:
         return AddPartitionsToTxnResponse()
 
-    def told(number: int, errors: _Errors) -> None:
+    def on_result(number: int, errors: _Errors) -> None:
         answers[number] = _result(transactions[number], errors, context.api_version)
         if len(answers) == len(transactions):
             results = [answers[each] for each in range(len(answers))]
@@ -60,11 +60,13 @@ def handle(
     for number, transaction in enumerate(transactions):
         partitions = partitions_of((each.name, each.partitions) for each in transaction.topics)
         yield 1 + _PARTITION * len(partitions)
-        refused = _refused(services, context, partitions)
+        refused = _partition_errors(services, context, partitions)
         if refused:
-            told(number, refused)
+            on_result(number, refused)
         else:
-            _ask(services, context, transaction, partitions, partial(told, number))
+            _add_or_verify_partitions(
+                services, context, transaction, partitions, partial(on_result, number)
+            )
     return None
 
 
@@ -83,7 +85,7 @@ def _transactions(
     ]
 
 
-def _refused(
+def _partition_errors(
     services: TransactionServices, context: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition if at least one partition fails a check: then no partition
@@ -106,12 +108,12 @@ def _refused(
     return {each: errors.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
 
 
-def _ask(
+def _add_or_verify_partitions(
     services: TransactionServices,
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
-    told: Callable[[_Errors], None],
+    on_result: Callable[[_Errors], None],
 ) -> None:
     transactions = services.transactions
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -121,12 +123,12 @@ def _ask(
             *producer,
             partitions,
             adds=not transaction.verify_only,
-            done=told,
+            done=on_result,
         )
         return
 
     def answer(reply: TransactionResult) -> None:
-        told(dict.fromkeys(partitions, reply.error_code))
+        on_result(dict.fromkeys(partitions, reply.error_code))
 
     transactions.add_partitions(
         transaction.transactional_id, producer, partitions, VERSION_PLAIN, answer

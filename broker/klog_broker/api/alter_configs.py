@@ -14,7 +14,7 @@ from klog_broker.api.alterable_topics import (
     alterable_topic,
     check_alterable,
     check_may_alter,
-    check_names,
+    check_setting_names,
 )
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
@@ -101,7 +101,7 @@ def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> 
     """Return a function that stores the new settings of one broker or of all brokers. BrokerError
     if they are invalid."""
     texts = _texts(asked)
-    check_names([each.name for each in asked.configs])
+    check_setting_names([each.name for each in asked.configs])
     name = stored_name(services, asked.resource_name)
 
     def change(given: Given) -> Mapping[str, str]:

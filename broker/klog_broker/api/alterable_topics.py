@@ -54,7 +54,7 @@ def alterable_topic(
     return requested_topic(services, context, AclOperation.ALTER_CONFIGS, name).existing()
 
 
-def check_names(settings: Sequence[str]) -> None:
+def check_setting_names(settings: Sequence[str]) -> None:
     """Raise BrokerError if there are too many ``settings``, or if one is named twice."""
     if len(settings) > MAX_CHANGES_PER_RESOURCE:
         text = (
@@ -69,11 +69,11 @@ def check_names(settings: Sequence[str]) -> None:
 
 
 def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
-    """Raise BrokerError unless a topic can have this type and name, and :func:`check_names` accepts
-    ``settings``."""
+    """Raise BrokerError unless a topic can have this type and name, and :func:`check_setting_names`
+    accepts ``settings``."""
     if resource_type != ResourceType.TOPIC:
         raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
-    check_names(settings)
+    check_setting_names(settings)
     if not name:
         text = "the topic's name is empty: there are no settings of all topics"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

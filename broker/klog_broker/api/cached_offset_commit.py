@@ -18,9 +18,9 @@ from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.group.offsets import NEVER_MS, OffsetAndMetadata, OffsetKey
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.dispatch.cached_requests import ReplyBytes
+from klog_broker.dispatch.cached_requests import EncodedFrame
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.resources.requested_topics import requested_topic
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode, InvariantViolation
@@ -128,15 +128,15 @@ class _CachedOffsetCommit:
         self._image: object = None
         self._shard: GroupShard | None = None
         codes = [ErrorCode.NONE] * len(partitions)
-        self._done = ReplyBytes(_response(partitions, self._topic_ids, codes), self._version)
+        self._done = EncodedFrame(_response(partitions, self._topic_ids, codes), self._version)
         # Fields of the request in progress.
-        self._slot: ReplySlot | None = None
+        self._slot: ResponseSlot | None = None
         self._correlation_id = b""
         self._offsets: Sequence[int] = ()
         self._epochs: Sequence[int] = (_NO_LEADER_EPOCH,) * len(partitions)
         self._now_ms = 0
 
-    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+    def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         if len(frame) != self._frame_bytes:
             return False
         found = self._unpack(frame)
@@ -223,7 +223,7 @@ class _CachedOffsetCommit:
             slot.complete([encode_response(number, response, self._version)])
 
 
-def prepare(
+def cache_request(
     services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _CachedOffsetCommit | None:
     """Return None for rare requests: a retention time, a repeated partition or topic, a topic
@@ -276,6 +276,6 @@ def _response(
         if not response.topics or response.topics[-1].name != topic:
             topic_id = topic_ids.get(topic, _NO_ID)
             response.topics.append(OffsetCommitResponseTopic(name=topic, topic_id=topic_id))
-        told = OffsetCommitResponsePartition(partition_index=number, error_code=code)
-        response.topics[-1].partitions.append(told)
+        partition = OffsetCommitResponsePartition(partition_index=number, error_code=code)
+        response.topics[-1].partitions.append(partition)
     return response

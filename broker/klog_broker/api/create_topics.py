@@ -35,7 +35,7 @@ from pyspark_klog.protocol.keys import ApiKey
 _NO_ID = UUID(int=0)
 
 
-_OWN_SETTINGS = (
+_INTERNAL_TOPIC_MESSAGE = (
     "the broker keeps its own state in this topic, so it ignored the requested partitions and"
     " settings, and used the number of partitions, segment size and cleanup policy that the"
     " broker is configured for"
@@ -138,7 +138,7 @@ def _created(
 ) -> Generator[int, None, CreatableTopicResult]:
     """Return the result for a topic that was created or, without an id, that could be created.
 
-    ``told`` caches the described settings for later topics with the same overrides.
+    ``described`` caches the described settings for later topics with the same overrides.
     """
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in client_text else _SETTINGS
@@ -148,7 +148,7 @@ def _created(
         name=new.name,
         topic_id=topic_id,
         error_code=ErrorCode.NONE,
-        error_message=_OWN_SETTINGS if new.name in INTERNAL_TOPICS else None,
+        error_message=_INTERNAL_TOPIC_MESSAGE if new.name in INTERNAL_TOPICS else None,
         num_partitions=len(new.assignment),
         replication_factor=len(new.assignment[0]),
         configs=client_text[given],

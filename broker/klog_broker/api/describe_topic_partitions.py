@@ -64,7 +64,7 @@ def _answer(
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
     response = DescribeTopicPartitionsResponse()
     partitions = SeenPartitions(services, context)
-    room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
+    partitions_left = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
     for name in names:
         yield 1
         found = requested_topic(services, context, AclOperation.DESCRIBE, name)
@@ -72,7 +72,7 @@ def _answer(
         if found.topic is None and not request.topics:
             # The client may not describe the topic, or the topic was deleted a moment ago.
             continue
-        if room == 0:
+        if partitions_left == 0:
             # The next page begins with this topic, even if the topic does not exist.
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -89,7 +89,7 @@ def _answer(
         answer.topic_id = topic.topic_id
         is_first = cursor is not None and cursor.topic_name == name
         start = cursor.partition_index if cursor is not None and is_first else 0
-        rows = islice(enumerate(topic.partitions), start, start + room)
+        rows = islice(enumerate(topic.partitions), start, start + partitions_left)
         for count, (number, state) in enumerate(rows, 1):
             if count % _PARTITIONS_A_STEP == 0:
                 yield _PARTITIONS_A_STEP
@@ -106,7 +106,7 @@ def _answer(
                     offline_replicas=seen.offline_replicas,
                 )
             )
-        room -= len(answer.partitions)
+        partitions_left -= len(answer.partitions)
         end = start + len(answer.partitions)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)

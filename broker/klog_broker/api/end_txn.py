@@ -14,7 +14,7 @@ from klog_broker.coordinator.transaction.transaction_metadata import (
 from klog_broker.dispatch.access import on_transactional_id
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
@@ -76,7 +76,7 @@ class _CachedEndTxn:
         self._services = services
         self._requests = services.requests
 
-    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+    def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         if len(frame) != self._size:
             return False
         head, correlation_id, behind, producer_id, epoch, is_commit, tags = self._unpack(frame)
@@ -85,8 +85,8 @@ class _CachedEndTxn:
 
         def answer(reply: TransactionResult) -> None:
             self._requests.count_error(ApiKey.END_TXN, reply.error_code)
-            told = (reply.error_code, reply.producer_id, reply.producer_epoch)
-            slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
+            result = (reply.error_code, reply.producer_id, reply.producer_epoch)
+            slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *result, 0)])
 
         self._services.transactions.end(
             self._transactional_id,
@@ -98,7 +98,7 @@ class _CachedEndTxn:
         return True
 
 
-def prepare(
+def cache_request(
     services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
 ) -> _CachedEndTxn | None:
     """Return None for other versions, and for a longer frame, which has tagged fields."""
@@ -118,6 +118,6 @@ API = BrokerApi(
     ApiKey.END_TXN,
     handle,
     error_response,
-    prepare=prepare,
+    cache_request=cache_request,
     access=(on_transactional_id(AclOperation.WRITE),),
 )

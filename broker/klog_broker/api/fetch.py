@@ -92,7 +92,7 @@ class _DelayedFetch(DelayedOperation):
         follower = self._reader.follower
         if follower is not None:
             keys.append(FollowerKey(follower))
-            wait_ms = self._services.awaited_followers.holds_ms(follower, wait_ms)
+            wait_ms = self._services.awaited_followers.longest_wait_ms(follower, wait_ms)
         if not purgatory.watch(self, keys, wait_ms):
             context.reply.when_closed(self._on_closed)
 
@@ -113,7 +113,7 @@ class _DelayedFetch(DelayedOperation):
         self._answer()
         if self._reader.follower is not None:
             # Producers with acks=all wait for this follower's next fetch, so send the response now.
-            self._context.reply.leave_now()
+            self._context.reply.send_early()
         return True
 
     def on_expire(self, _now_ms: int) -> None:
@@ -190,11 +190,11 @@ class _DelayedFetch(DelayedOperation):
             context.reply.skip()
             self._drop()
             return
-        session_id, told, code = self._scope.answer()
+        session_id, included, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
-        parts = pack_response(correlation_id, version, session_id, code, told)
+        parts = pack_response(correlation_id, version, session_id, code, included)
         if parts is None:
-            context.reply.send(make_response(session_id, code, told))
+            context.reply.send(make_response(session_id, code, included))
         else:
             context.reply.send_parts(parts)
         for each in self._scope.partitions:
@@ -229,7 +229,7 @@ def _go_on(
     _DelayedFetch(services, request, context, scope, reader).go_on(cold)
 
 
-def prepare(
+def cache_request(
     services: FetchServices, frame: bytes, request: FetchRequest, context: RequestContext
 ) -> CachedFetch:
     return CachedFetch(services, frame, request, context, _go_on)
@@ -261,8 +261,8 @@ API = BrokerApi(
     ApiKey.FETCH,
     handle,
     error_response,
-    prepare=prepare,
-    prepared_bytes=MAX_FRAME_BYTES,
+    cache_request=cache_request,
+    cached_request_max_bytes=MAX_FRAME_BYTES,
     access=(
         on_topics(AclOperation.READ),
         sometimes_on_cluster(AclOperation.CLUSTER_ACTION),

@@ -6,9 +6,9 @@ from klog_broker.api.services import GroupServices
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.dispatch.access import on_group
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
-from klog_broker.dispatch.cached_requests import CORRELATION_ID, ReplyBytes
+from klog_broker.dispatch.cached_requests import CORRELATION_ID, EncodedFrame
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.security.acls import AclOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -56,9 +56,9 @@ class _CachedHeartbeat:
         self._generation_id = request.generation_id
         self._services = services
         self._groups = services.groups
-        self._alive = ReplyBytes(HeartbeatResponse(), version)
+        self._alive = EncodedFrame(HeartbeatResponse(), version)
 
-    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+    def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         if len(frame) != self._size:
             return False
         head, correlation_id, behind = self._unpack(frame)
@@ -69,12 +69,12 @@ class _CachedHeartbeat:
             reply = self._alive
         else:
             self._services.requests.count_error(ApiKey.HEARTBEAT, error)
-            reply = ReplyBytes(HeartbeatResponse(error_code=error), self._version)
+            reply = EncodedFrame(HeartbeatResponse(error_code=error), self._version)
         slot.complete([reply.to(correlation_id)])
         return True
 
 
-def prepare(
+def cache_request(
     services: GroupServices, frame: bytes, request: HeartbeatRequest, context: RequestContext
 ) -> _CachedHeartbeat:
     return _CachedHeartbeat(frame, request, context.api_version, services)
@@ -84,6 +84,6 @@ API = BrokerApi(
     ApiKey.HEARTBEAT,
     handle,
     top_level_error(ApiKey.HEARTBEAT),
-    prepare=prepare,
+    cache_request=cache_request,
     access=(on_group(AclOperation.READ),),
 )

@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 
 from klog_broker.api.alterable_brokers import stored_name
-from klog_broker.api.alterable_topics import alterable_topic, check_may_alter, check_names
+from klog_broker.api.alterable_topics import alterable_topic, check_may_alter, check_setting_names
 from klog_broker.api.services import SettingsServices
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
@@ -97,7 +97,7 @@ def _planned(
     between."""
     names = [each.name for each in asked.configs]
     if asked.resource_type == ResourceType.BROKER:
-        check_names(names)
+        check_setting_names(names)
         name = stored_name(services, asked.resource_name)
         of_broker = partial(_changed_broker, services, asked, name)
         of_broker(services.metadata.image.broker_configs)

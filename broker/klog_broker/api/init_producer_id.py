@@ -37,14 +37,14 @@ def handle(
     if not _may_write(services, context):
         raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-    def got(producer_id: ProducerId | None) -> None:
+    def on_producer_id(producer_id: ProducerId | None) -> None:
         if producer_id is None:
             context.reply.send(error_response(request, services.producer_ids.unavailable))
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     # An idempotent producer gets a new id even if it has one.
-    services.producer_ids.next_id(got)
+    services.producer_ids.next_id(on_producer_id)
 
 
 def _may_write(services: TransactionServices, context: RequestContext) -> bool:

@@ -66,18 +66,18 @@ def handle(
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
         elif each.topic_id != NO_TOPIC_ID:
             each.name = None
-    if _is_told(services, request, context):
+    if _knows_requested_topics(services, request, context):
         return _answer(services, request, context)
     return once_complete(
         services.known_topics,
-        lambda: _late_answer(services, request, context),
+        lambda: _answer_after_wait(services, request, context),
         request,
         context,
         error_response,
     )
 
 
-def _late_answer(
+def _answer_after_wait(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
 ) -> ResponseSteps:
     if _names_all(request, context) and not services.known_topics.has_been_complete:
@@ -90,7 +90,9 @@ def _names_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _is_told(services: TopicsServices, request: MetadataRequest, context: RequestContext) -> bool:
+def _knows_requested_topics(
+    services: TopicsServices, request: MetadataRequest, context: RequestContext
+) -> bool:
     if services.known_topics.is_complete:
         return True
     if request.topics is None or _names_all(request, context):
@@ -113,10 +115,10 @@ def _answer(
     controller = services.other_controller()
     if controller is None:
         return _create(services, request, context, missing)
-    return _have_created(services, request, context, missing, controller)
+    return _create_at_controller(services, request, context, missing, controller)
 
 
-def _have_created(
+def _create_at_controller(
     services: TopicsServices,
     request: MetadataRequest,
     context: RequestContext,
@@ -149,7 +151,7 @@ def _create(
 ) -> ResponseSteps:
     planned: list[NewTopic] = []
     refused: dict[str, ErrorCode] = {}
-    room = MAX_PARTITIONS_PER_REQUEST
+    partitions_left = MAX_PARTITIONS_PER_REQUEST
     for name in missing:
         yield _PLANNED
         if not may_create_topic(services, context, name):
@@ -160,8 +162,8 @@ def _create(
         except BrokerError as error:
             refused[name] = error.code
             continue
-        room -= len(new.assignment)
-        if room < 0:
+        partitions_left -= len(new.assignment)
+        if partitions_left < 0:
             # The remaining topics stay unknown, and are created when the client retries.
             break
         planned.append(new)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from klog_broker.api.cached_offset_commit import prepare
+from klog_broker.api.cached_offset_commit import cache_request
 from klog_broker.api.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
 from klog_broker.api.offsets_in_zookeeper import OffsetsServices, is_in_zookeeper
 from klog_broker.api.offsets_in_zookeeper import commit as commit_to_zookeeper
@@ -110,11 +110,11 @@ def handle_in_cluster(
     return handle(both.groups, request, context)
 
 
-def prepare_in_cluster(
+def cache_request_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> CachedRequest | None:
-    """Return the cached request of ``prepare``, which returns None for version 0."""
-    return prepare(both.groups, frame, request, context)
+    """Return the cached request of ``cache_request``, which returns None for version 0."""
+    return cache_request(both.groups, frame, request, context)
 
 
 def _response(
@@ -122,11 +122,11 @@ def _response(
 ) -> ResponseSteps:
     response = OffsetCommitResponse()
     for topic in request.topics:
-        told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(told)
+        topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(topic_response)
         for each in topic.partitions:
             yield 1
-            told.partitions.append(
+            topic_response.partitions.append(
                 OffsetCommitResponsePartition(
                     partition_index=each.partition_index,
                     error_code=results[TopicPartition(topic.name, each.partition_index)],
@@ -157,7 +157,11 @@ _ACCESS = (
     on_group(AclOperation.READ),
     on_topics(AclOperation.READ),
 )
-API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare, access=_ACCESS)
+API = BrokerApi(ApiKey.OFFSET_COMMIT, handle, _error, cache_request=cache_request, access=_ACCESS)
 IN_CLUSTER = BrokerApi(
-    ApiKey.OFFSET_COMMIT, handle_in_cluster, _error, prepare=prepare_in_cluster, access=_ACCESS
+    ApiKey.OFFSET_COMMIT,
+    handle_in_cluster,
+    _error,
+    cache_request=cache_request_in_cluster,
+    access=_ACCESS,
 )

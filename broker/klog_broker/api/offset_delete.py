@@ -56,12 +56,12 @@ def handle(
 def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> ResponseSteps:
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        told = OffsetDeleteResponseTopic(name=topic.name)
-        response.topics.append(told)
+        topic_response = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(topic_response)
         for each in topic.partitions:
             yield 1
             partition = TopicPartition(topic.name, each.partition_index)
-            told.partitions.append(
+            topic_response.partitions.append(
                 OffsetDeleteResponsePartition(
                     partition_index=each.partition_index,
                     error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -92,19 +92,19 @@ def _several_groups(
     """Return the response with several groups. All offsets of a group are returned once even if the
     request repeats it, since they can be much longer than its name."""
     response = OffsetFetchResponse()
-    told_whole: set[str] = set()
+    fully_returned: set[str] = set()
     for group in request.groups:
         yield 1
-        if group.topics is None and group.group_id in told_whole:
+        if group.topics is None and group.group_id in fully_returned:
             continue
-        told = OffsetFetchResponseGroup(group_id=group.group_id)
-        response.groups.append(told)
+        group_response = OffsetFetchResponseGroup(group_id=group.group_id)
+        response.groups.append(group_response)
         error, committed = _committed(services, context, group.group_id)
         if committed is None:
-            told.error_code = error
+            group_response.error_code = error
             continue
         if group.topics is None:
-            told_whole.add(group.group_id)
+            fully_returned.add(group.group_id)
         for asked in _asked_topics(services, group, committed, context):
             yield 1
             topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
@@ -113,7 +113,7 @@ def _several_groups(
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
             if topic.partitions or asked.partitions is not None:
-                told.topics.append(topic)
+                group_response.topics.append(topic)
     return response
 
 

@@ -72,13 +72,13 @@ def commit(
     def answer(found: Mapping[TopicPartition, Exception | None]) -> ResponseSteps:
         response = OffsetCommitResponse()
         for topic in request.topics:
-            told = OffsetCommitResponseTopic(name=topic.name)
-            response.topics.append(told)
+            topic_response = OffsetCommitResponseTopic(name=topic.name)
+            response.topics.append(topic_response)
             for each in topic.partitions:
                 yield 1
                 partition = TopicPartition(topic.name, each.partition_index)
                 code = codes[partition] if partition in codes else _code(found[partition])
-                told.partitions.append(
+                topic_response.partitions.append(
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index, error_code=code
                     )
@@ -113,14 +113,14 @@ def fetch(
     def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> ResponseSteps:
         response = OffsetFetchResponse()
         for topic in topics:
-            told = OffsetFetchResponseTopic(name=topic.name)
-            response.topics.append(told)
+            topic_response = OffsetFetchResponseTopic(name=topic.name)
+            response.topics.append(topic_response)
             for number in topic.partition_indexes:
                 yield 1
                 partition = TopicPartition(topic.name, number)
                 offset = found.get(partition)
                 code = _UNKNOWN if offset is None else _code(offset)
-                told.partitions.append(
+                topic_response.partitions.append(
                     OffsetFetchResponsePartition(
                         partition_index=number,
                         committed_offset=offset if isinstance(offset, int) else -1,

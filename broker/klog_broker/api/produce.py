@@ -185,7 +185,7 @@ API = BrokerApi(
     ApiKey.PRODUCE,
     handle,
     error_response,
-    lets_next_parse=True,
+    allows_pipelining=True,
     access=(
         on_topics(AclOperation.WRITE),
         on_transactional_ids(AclOperation.WRITE),

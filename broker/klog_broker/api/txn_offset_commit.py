@@ -72,15 +72,15 @@ def handle(
             )
     if not commits:
         return (yield from _response(request, results, context.api_version))
-    kept_in = _kept_in(services, request)
-    guarded = _VerificationCheck(services, kept_in, request, context)
+    offsets_partition = _offsets_partition(services, request)
+    guarded = _VerificationCheck(services, offsets_partition, request, context)
 
     def answer(codes: Sequence[ErrorCode]) -> None:
         results.update(zip(commits, codes, strict=True))
         context.reply.send_in_slices(_response(request, results, context.api_version))
 
     def verified(errors: _Results) -> None:
-        error = errors[kept_in]
+        error = errors[offsets_partition]
         if error is ErrorCode.NONE and not guarded.still_holds():
             error = ErrorCode.INVALID_TXN_STATE
         if error is not ErrorCode.NONE:
@@ -101,13 +101,13 @@ def handle(
         )
 
     if guarded.is_verified:
-        verified({kept_in: ErrorCode.NONE})
+        verified({offsets_partition: ErrorCode.NONE})
         return None
     services.verify_transactions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        [kept_in],
+        [offsets_partition],
         adds=context.api_version >= ADDS_PARTITION_SINCE,
         done=verified,
     )
@@ -126,7 +126,7 @@ class _VerificationCheck:
     def __init__(
         self,
         services: TransactionServices,
-        kept_in: TopicPartition,
+        offsets_partition: TopicPartition,
         request: TxnOffsetCommitRequest,
         context: RequestContext,
     ) -> None:
@@ -139,7 +139,7 @@ class _VerificationCheck:
             is not ErrorCode.NOT_COORDINATOR
         ):
             return
-        log = led_partition(services, *kept_in).log
+        log = led_partition(services, *offsets_partition).log
         guard = log.begin_verification(
             request.producer_id,
             request.producer_epoch,
@@ -160,7 +160,9 @@ class _VerificationCheck:
         return log.is_verified(*self._producer, guard)
 
 
-def _kept_in(services: TransactionServices, request: TxnOffsetCommitRequest) -> TopicPartition:
+def _offsets_partition(
+    services: TransactionServices, request: TxnOffsetCommitRequest
+) -> TopicPartition:
     """Return the partition with the group's offsets. BrokerError if this broker does not serve
     it."""
     groups = services.groups
@@ -194,12 +196,12 @@ def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
 def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> ResponseSteps:
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        told = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(told)
+        topic_response = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(topic_response)
         for each in topic.partitions:
             yield 1
             code = results[TopicPartition(topic.name, each.partition_index)]
-            told.partitions.append(_partition(each.partition_index, code, version))
+            topic_response.partitions.append(_partition(each.partition_index, code, version))
     return response
 
 

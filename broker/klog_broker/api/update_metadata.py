@@ -51,18 +51,18 @@ def _steps(
     cluster: ClusterServices,
     done: Callable[[], None],
 ) -> Steps:
-    told = []
+    updates = []
     unreadable = set()
     for topic in request.topic_states:
         if not is_legal_topic_name(topic.topic_name):
             continue  # its settings cannot be read, and other topics' would wait behind them
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
-            told.append((yield from _told(topic)))
+            updates.append((yield from _topic_update(topic)))
         else:
             unreadable.add(topic.topic_name)
     is_all = request.type == FULL
-    cluster.store.view.update_topics(told, is_all=is_all, unreadable=unreadable)
+    cluster.store.view.update_topics(updates, is_all=is_all, unreadable=unreadable)
     if is_all:
         cluster.controller_requests.note_full_metadata(
             request.controller_epoch, request.broker_epoch
@@ -71,7 +71,7 @@ def _steps(
     done()
 
 
-def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
+def _topic_update(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
     """Return the update of one topic, read in steps of a few partitions."""
     states = {}
     is_deleted = False
@@ -84,14 +84,14 @@ def _told(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
     return TopicUpdate(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
 
 
-def _state(told: UpdateMetadataPartitionState) -> PartitionRegistration:
+def _state(state: UpdateMetadataPartitionState) -> PartitionRegistration:
     return PartitionRegistration(
-        tuple(map(BrokerId, told.replicas)),
-        tuple(map(BrokerId, told.isr)),
-        BrokerId(told.leader),
-        LeaderEpoch(told.leader_epoch),
-        told.zk_version,
-        tuple(map(BrokerId, told.offline_replicas)),
+        tuple(map(BrokerId, state.replicas)),
+        tuple(map(BrokerId, state.isr)),
+        BrokerId(state.leader),
+        LeaderEpoch(state.leader_epoch),
+        state.zk_version,
+        tuple(map(BrokerId, state.offline_replicas)),
     )
 
 

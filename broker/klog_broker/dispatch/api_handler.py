@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from klog_broker.dispatch.access import Access
-from klog_broker.dispatch.cached_requests import PREPARED_BYTES, CachedRequest, CacheRequest
+from klog_broker.dispatch.cached_requests import CACHED_REQUEST_BYTES, CachedRequest, CacheRequest
 from klog_broker.dispatch.request_context import (
     ErrorResponse,
     Handle,
@@ -67,16 +67,17 @@ class BrokerApi(Generic[S]):
     max_version: int | None = None
     """The newest served version; None means the newest of the registry."""
     min_version: int | None = None
-    lets_next_parse: bool = False
+    allows_pipelining: bool = False
     """Whether further requests of this API are parsed while one is outstanding; only for Produce.
     An outstanding request of another API stops the parsing of its connection."""
-    prepare: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
+    cache_request: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
     """Makes a cached request, which serves the connection's next request if it is similar."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
     send more than MAX_REQUEST_ELEMENTS; the dispatcher decodes such requests in slices."""
-    prepared_bytes: int = PREPARED_BYTES
-    """The longest frame for which `prepare` is called; it bounds the memory of a connection."""
+    cached_request_max_bytes: int = CACHED_REQUEST_BYTES
+    """The longest frame for which `cache_request` is called; it bounds the memory of a
+    connection."""
 
     @property
     def served(self) -> ServedApi:
@@ -90,8 +91,10 @@ class BrokerApi(Generic[S]):
 
     def bind(self, services: S) -> ApiHandler:
         """Return the handler of this API in a broker with these services."""
-        prepare = None if self.prepare is None else partial(self.prepare, services)
-        return ApiHandler(self, partial(self.handle, services), prepare)
+        cache_request = (
+            None if self.cache_request is None else partial(self.cache_request, services)
+        )
+        return ApiHandler(self, partial(self.handle, services), cache_request)
 
 
 class ApiHandler(NamedTuple):
@@ -99,7 +102,7 @@ class ApiHandler(NamedTuple):
 
     api: BrokerApi[Any]
     handle: Handle
-    prepare: CacheRequest | None
+    cache_request: CacheRequest | None
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.message import Response
 
-PREPARED_BYTES = 1024
-"""The longest frame of a cached request, unless its API declares ``prepared_bytes``."""
+CACHED_REQUEST_BYTES = 1024
+"""The longest frame of a cached request, unless its API declares ``cached_request_max_bytes``."""
 
 CORRELATION_ID = slice(4, 8)
 """The position of the correlation id in a request's frame, after API key and version."""
@@ -25,7 +25,7 @@ CORRELATION_ID = slice(4, 8)
 class CachedRequest(Protocol):
     """A cached request: serves later requests of its connection that are similar."""
 
-    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+    def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         """Serve a frame (without its size) that is similar to the cached one; the response may come
         later. Returns False, without any effect, if the frame is a different request.
 
@@ -39,7 +39,7 @@ CacheRequest = Callable[[bytes, Any, RequestContext], CachedRequest | None]
 the handler."""
 
 
-class ReplyBytes:
+class EncodedFrame:
     """The encoded frame of a response without its correlation id."""
 
     __slots__ = ("behind", "size")

@@ -8,10 +8,10 @@ from typing import Protocol
 from klog_broker.dispatch.api_handler import MAX_REQUEST_ELEMENTS, ApiHandler
 from klog_broker.dispatch.authorizer import DENIED_CODES, Authorizer
 from klog_broker.dispatch.cached_requests import CachedRequest
-from klog_broker.dispatch.encoded_response import EncodedReply, first_steps, thinned
+from klog_broker.dispatch.encoded_response import EncodedResponse, first_steps, thinned
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -56,15 +56,15 @@ class ConnectionInfo(Protocol):
     def principal(self) -> KafkaPrincipal: ...
 
     @property
-    def prepared(self) -> dict[int, CachedRequest]:
+    def cached_requests(self) -> dict[int, CachedRequest]:
         """The connection's cached requests by API key. Only the dispatcher adds any."""
 
     rules_version: int
-    """The version of the authorizer's rules that allowed the requests in ``prepared``. Only the
-    dispatcher changes it."""
+    """The version of the authorizer's rules that allowed the requests in ``cached_requests``. Only
+    the dispatcher changes it."""
 
-    def forget_prepared(self) -> None:
-        """Empty ``prepared``."""
+    def forget_cached_requests(self) -> None:
+        """Empty ``cached_requests``."""
 
 
 class Dispatcher:
@@ -101,9 +101,11 @@ class Dispatcher:
     @property
     def pipelined_apis(self) -> frozenset[int]:
         """The keys of the APIs that allow several outstanding requests of one connection."""
-        return frozenset(key for key, row in self._handlers.items() if row.api.lets_next_parse)
+        return frozenset(key for key, row in self._handlers.items() if row.api.allows_pipelining)
 
-    def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
+    def handle_frame(
+        self, frame: memoryview, slot: ResponseSlot, connection: ConnectionInfo
+    ) -> bool:
         """Serve a request, a frame without its size; return whether its bytes may be reused now.
 
         The bytes may be reused if a cached request has served the frame. A decoded request may have
@@ -113,13 +115,13 @@ class Dispatcher:
             self._forget_old_decisions(connection, self._authorizer.version)
         # The lower byte of the API key is enough, because a cached request compares the whole
         # frame.
-        found = connection.prepared.get(frame[1])
+        found = connection.cached_requests.get(frame[1])
         if found is not None:
             try:
                 if found.serve(frame, slot):
                     return True
             except Exception as error:
-                connection.forget_prepared()
+                connection.forget_cached_requests()
                 self._runtime.bugs.report(type(found).__name__, error)
                 if slot.is_filled:
                     return True
@@ -134,10 +136,10 @@ class Dispatcher:
         The next request of each API is then decoded and checked under the new rules.
         """
         if connection.rules_version != version:
-            connection.forget_prepared()
+            connection.forget_cached_requests()
             connection.rules_version = version
 
-    def _decode(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> None:
+    def _decode(self, frame: memoryview, slot: ResponseSlot, connection: ConnectionInfo) -> None:
         """Decode a request and hand it to its handler."""
         try:
             header, position = decode_request_header(frame)
@@ -176,8 +178,8 @@ class Dispatcher:
                 request, _ = decode_message(message_class, version, frame, position, most)
                 if header.api_key not in _DATA_APIS:
                     context = self._context(header, slot, connection)
-                    steps = self._handle_later(handler, request, context)
-                    steps = self._guarded(handler, request, context, steps)
+                    steps = self._handle_in_later_slice(handler, request, context)
+                    steps = self._with_error_response(handler, request, context, steps)
                     context.reply.send_in_slices(steps)
                     return
         except MalformedRequest as error:
@@ -190,10 +192,10 @@ class Dispatcher:
             _send_error(handler, request, context, denied)
             return
         self.handle(handler, request, context)
-        if handler.prepare is not None and len(frame) <= handler.api.prepared_bytes:
-            found = handler.prepare(bytes(frame), request, context)
+        if handler.cache_request is not None and len(frame) <= handler.api.cached_request_max_bytes:
+            found = handler.cache_request(bytes(frame), request, context)
             if found is not None:
-                connection.prepared[header.api_key] = found
+                connection.cached_requests[header.api_key] = found
 
     def _decode_later(
         self, handler: ApiHandler, context: RequestContext, frame: bytes, position: int
@@ -213,8 +215,8 @@ class Dispatcher:
             self._runtime.count("requests-malformed")
             context.reply.close(str(error))
             return None
-        steps = self._handle_later(handler, request, context)
-        return (yield from self._guarded(handler, request, context, steps))
+        steps = self._handle_in_later_slice(handler, request, context)
+        return (yield from self._with_error_response(handler, request, context, steps))
 
     def _all_ranges(self) -> Response:
         """The ApiVersions response with UNSUPPORTED_VERSION and all served ranges of versions, by
@@ -237,7 +239,7 @@ class Dispatcher:
                 steps = answer
                 is_over, answer = first_steps(steps)
                 if not is_over:
-                    steps = self._guarded(handler, request, context, steps)
+                    steps = self._with_error_response(handler, request, context, steps)
                     context.reply.send_in_slices(steps)
                 if answer is None:
                     return
@@ -245,7 +247,7 @@ class Dispatcher:
         except BrokerError as error:
             _send_error(handler, request, context, error)
         except Exception as error:
-            self._answer_bug(handler, request, context, error)
+            self._report_bug(handler, request, context, error)
 
     def _denied(
         self, handler: ApiHandler, request: Request, context: RequestContext
@@ -265,7 +267,7 @@ class Dispatcher:
                 return BrokerError(DENIED_CODES[resource_type])
         return None
 
-    def _handle_later(
+    def _handle_in_later_slice(
         self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> ResponseSteps:
         """Call the handler in a later slice, because decoding has used up this turn's share."""
@@ -278,7 +280,7 @@ class Dispatcher:
             return answer
         return (yield from answer)
 
-    def _guarded(
+    def _with_error_response(
         self, handler: ApiHandler, request: Request, context: RequestContext, steps: ResponseSteps
     ) -> ResponseSteps:
         """Take the steps of a response; an exception becomes an error response, as in `handle`."""
@@ -287,21 +289,21 @@ class Dispatcher:
         except BrokerError as error:
             _send_error(handler, request, context, error)
         except Exception as error:
-            self._answer_bug(handler, request, context, error)
+            self._report_bug(handler, request, context, error)
         return None
 
-    def _answer_bug(
+    def _report_bug(
         self, handler: ApiHandler, request: Request, context: RequestContext, error: Exception
     ) -> None:
         """Report a bug of the handler, and answer UNKNOWN_SERVER_ERROR."""
         self._runtime.bugs.report(handler.api.api_key.name, error)
         reply = context.reply
-        if not (isinstance(reply, EncodedReply) and reply.is_used):
+        if not (isinstance(reply, EncodedResponse) and reply.is_used):
             unknown = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
             _send_error(handler, request, context, unknown)
 
     def _context(
-        self, header: RequestHeader, slot: ReplySlot, connection: ConnectionInfo
+        self, header: RequestHeader, slot: ResponseSlot, connection: ConnectionInfo
     ) -> RequestContext:
         return RequestContext(
             header,
@@ -309,7 +311,7 @@ class Dispatcher:
             connection.connection_id,
             connection.listener,
             connection.principal,
-            EncodedReply(slot, header, self._runtime),
+            EncodedResponse(slot, header, self._runtime),
         )
 
 

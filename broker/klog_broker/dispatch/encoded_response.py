@@ -8,7 +8,7 @@ from typing import Any
 from klog_broker.dispatch.request_context import ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.dispatch.response_errors import error_codes
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.protocol.headers import (
     RequestHeader,
@@ -23,12 +23,12 @@ _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32
 
 
-class EncodedReply:
-    """Encodes a response into its slot: the Reply of one request."""
+class EncodedResponse:
+    """Encodes a response into its slot: the ResponseSink of one request."""
 
     __slots__ = ("_header", "_runtime", "_slot", "is_used")
 
-    def __init__(self, slot: ReplySlot, header: RequestHeader, runtime: RequestRuntime) -> None:
+    def __init__(self, slot: ResponseSlot, header: RequestHeader, runtime: RequestRuntime) -> None:
         self._slot = slot
         self._header = header
         self._runtime = runtime
@@ -58,8 +58,8 @@ class EncodedReply:
         self.is_used = True
         self._slot.complete(parts)
 
-    def leave_now(self) -> None:
-        self._slot.leave_now()
+    def send_early(self) -> None:
+        self._slot.send_early()
 
     def send_in_slices(self, steps: ResponseSteps) -> None:
         try:

@@ -19,7 +19,7 @@ from pyspark_klog.protocol.headers import RequestHeader
 from pyspark_klog.protocol.message import Response
 
 
-class Reply(Protocol):
+class ResponseSink(Protocol):
     """Takes the response to one request. Exactly one response, `skip` or `close` is permitted."""
 
     @property
@@ -32,7 +32,7 @@ class Reply(Protocol):
     def send_parts(self, parts: list[Any]) -> None:
         """Queue the response, given as the parts of its whole encoded frame."""
 
-    def leave_now(self) -> None:
+    def send_early(self) -> None:
         """Write the response to the socket now, before the other responses of this turn.
 
         The response waits as usual while an earlier response of the connection is missing. Must
@@ -74,7 +74,7 @@ class RequestContext:
     """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal
     """The client's principal; ANONYMOUS without authentication."""
-    reply: Reply
+    reply: ResponseSink
 
     @property
     def api_version(self) -> int:

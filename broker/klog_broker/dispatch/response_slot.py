@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class ReplySlot(Protocol):
+class ResponseSlot(Protocol):
     """A response's place in its connection's queue (network.replies.QueuedResponse)."""
 
     @property
@@ -17,7 +17,7 @@ class ReplySlot(Protocol):
     def complete(self, parts: list[Any]) -> None:
         """Fill the place with a frame, given as byte strings and file regions."""
 
-    def leave_now(self) -> None:
+    def send_early(self) -> None:
         """Send the response before the turn's other responses, if no earlier one is missing.
 
         Must not be called while the handler runs.

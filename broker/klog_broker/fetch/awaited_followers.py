@@ -50,7 +50,7 @@ class AwaitedFollowers:
                 self._leaders.setdefault(follower, deque()).append((leader, until_ms))
                 self._purgatory.expire_all(FollowerKey(follower))
 
-    def holds_ms(self, follower: BrokerId, asked_ms: int) -> int:
+    def longest_wait_ms(self, follower: BrokerId, asked_ms: int) -> int:
         """Return how long the follower's Fetch, which asks for `asked_ms`, may wait, in
         milliseconds."""
         return min(asked_ms, MOMENT_MS) if self._is_awaited(follower) else asked_ms

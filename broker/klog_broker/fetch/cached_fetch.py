@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from klog_broker.dispatch.encoded_response import EncodedReply
+from klog_broker.dispatch.encoded_response import EncodedResponse
 from klog_broker.dispatch.request_context import RequestContext
-from klog_broker.dispatch.response_slot import ReplySlot
+from klog_broker.dispatch.response_slot import ResponseSlot
 from klog_broker.fetch.changing_fields import find_changing_fields
 from klog_broker.fetch.partition_read import ReadPartition
 from klog_broker.fetch.reader import FetchReader, read_access, requested_partitions
@@ -100,7 +100,7 @@ class CachedFetch:
         self._partitions: Sequence[ReadPartition] | None = None
         self._reader: FetchReader | None = None
 
-    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+    def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         if len(frame) != self._size_bytes:
             return False
         correlation_id = self._take(frame)
@@ -133,10 +133,10 @@ class CachedFetch:
             context = self._context(correlation_id, slot)
             self._go_on(services, request, context, scope, reader, cold)
             return True
-        session_id, told, code = scope.answer()
-        parts = pack_response(correlation_id, version, session_id, code, told)
+        session_id, included, code = scope.answer()
+        parts = pack_response(correlation_id, version, session_id, code, included)
         if parts is None:
-            answer = make_response(session_id, code, told)
+            answer = make_response(session_id, code, included)
             self._context(correlation_id, slot).reply.send(answer)
         else:
             slot.complete(parts)
@@ -144,7 +144,7 @@ class CachedFetch:
             each.note_answered()
         return True
 
-    def _context(self, correlation_id: int, slot: ReplySlot) -> RequestContext:
+    def _context(self, correlation_id: int, slot: ResponseSlot) -> RequestContext:
         kept = self._header
         header = RequestHeader(
             kept.api_key,
@@ -159,7 +159,7 @@ class CachedFetch:
             self._connection_id,
             self._listener,
             self._principal,
-            EncodedReply(slot, header, self._services.requests),
+            EncodedResponse(slot, header, self._services.requests),
         )
 
     def let_go(self) -> None:

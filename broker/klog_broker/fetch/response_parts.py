@@ -59,19 +59,19 @@ def pack_response(
     version: int,
     session_id: int,
     error_code: ErrorCode,
-    told: Sequence[ReadPartition],
+    included: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
     """Return the whole frame in parts like ``encode_response_parts``; None if it cannot be
     packed."""
     if version < _FIRST_VERSION or error_code:
         return None
-    if len(told) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return _pack_one(correlation_id, session_id, error_code, told[0])
+    if len(included) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return _pack_one(correlation_id, session_id, error_code, included[0])
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
-    if len(told) == 1:
-        topics: list[Sequence[ReadPartition]] = [told]
+    if len(included) == 1:
+        topics: list[Sequence[ReadPartition]] = [included]
     else:
-        topics = [list(each) for _, each in groupby(told, key=_topic_of)]
+        topics = [list(each) for _, each in groupby(included, key=_topic_of)]
     chunk = bytearray(_head(correlation_id, version, session_id, error_code, len(topics)))
     parts: list[Buffer | ReadRegion] = []
     sent_bytes = 0
@@ -212,12 +212,12 @@ def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
 
 
 def make_response(
-    session_id: int, error_code: ErrorCode, told: Sequence[ReadPartition]
+    session_id: int, error_code: ErrorCode, included: Sequence[ReadPartition]
 ) -> FetchResponse:
     """Return the response as an object for the codec."""
     response = FetchResponse(error_code=error_code, session_id=session_id)
     topics = response.responses
-    for each in told:
+    for each in included:
         if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
             topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
         topics[-1].partitions.append(each.answer())

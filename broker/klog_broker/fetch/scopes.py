@@ -34,7 +34,7 @@ class FetchResult(NamedTuple):
     """The result of a fetch that goes into its response."""
 
     session_id: int
-    told: Sequence[ReadPartition]
+    included: Sequence[ReadPartition]
     error_code: ErrorCode = ErrorCode.NONE
 
 
@@ -195,7 +195,7 @@ def _change_session(
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             session.forget((forgotten.topic, forgotten.topic_id, index))
-    if not services.fetch_sessions.find_room():
+    if not services.fetch_sessions.make_space():
         # The sessions have too many partitions: the client continues with full fetches.
         services.fetch_sessions.end(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

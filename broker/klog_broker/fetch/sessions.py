@@ -82,9 +82,9 @@ class SessionPartition(ReadPartition):
                 # The leader's log and its files may be deleted: do not keep them alive.
                 self.leader = None
             elif self._session.is_of_follower and not (self.has_moved or leader.log.is_offline):
-                self._session.read_some_time(self)
+                self._session.mark_unread_quietly(self)
                 return
-        self._session.must_read(self)
+        self._session.mark_unread(self)
 
     @property
     def has_news(self) -> bool:
@@ -161,10 +161,10 @@ class FetchSession:
         """Return the partitions to read now, those that waited longest first."""
         return list(self._unread)
 
-    def must_read(self, each: SessionPartition) -> None:
+    def mark_unread(self, each: SessionPartition) -> None:
         """Note that the next read of the partition may find more than the last one."""
         self._unread[each] = None
-        self._tell_waiting()
+        self._wake_waiting_fetch()
 
     def apply_rules(self, version: int) -> None:
         """Read all partitions again if the version of the access rules has changed: the next
@@ -174,13 +174,13 @@ class FetchSession:
             for each in self.partitions.values():
                 self._unread[each] = None
 
-    def read_some_time(self, each: SessionPartition) -> None:
+    def mark_unread_quietly(self, each: SessionPartition) -> None:
         """Include the partition in the next response without waking a waiting fetch: a follower
         waits for records, and gets changed watermarks along with them."""
         self._unread[each] = None
         self._listen(each)
 
-    def _tell_waiting(self) -> None:
+    def _wake_waiting_fetch(self) -> None:
         self.events += 1
         # The purgatory checks the session once for all events of this event-loop turn.
         self._purgatory.check_soon(self)
@@ -232,11 +232,11 @@ class FetchSession:
         """Return the partitions that go into the response. Partitions with bytes move to the end of
         the unread list, so that each partition gets its share of the request's byte limit over
         time."""
-        told = []
+        included = []
         idle = []
         for each in read:
             if each.has_news:
-                told.append(each)
+                included.append(each)
                 if each.size_bytes:
                     self._unread.pop(each, None)
                     self._unread[each] = None
@@ -248,7 +248,7 @@ class FetchSession:
                 # partition, and the reference would keep the log's files alive.
                 each.leader = None
         self.listen(idle)
-        return told
+        return included
 
     def end(self) -> None:
         """End the session; a waiting fetch of the session is answered."""
@@ -256,7 +256,7 @@ class FetchSession:
         self._kept.count -= len(self.partitions)
         for each in self.partitions.values():
             self._unlisten(each)
-        self._tell_waiting()
+        self._wake_waiting_fetch()
 
     def _listen(self, each: SessionPartition) -> None:
         each.is_listening = True
@@ -302,11 +302,19 @@ class FetchSessions:
             session.end()
 
     def begin(
-        self, told: Sequence[ReadPartition], *, uses_topic_ids: bool, is_of_follower: bool = False
+        self,
+        included: Sequence[ReadPartition],
+        *,
+        uses_topic_ids: bool,
+        is_of_follower: bool = False,
     ) -> FetchSession | None:
         """Begin a session with the partitions of a full fetch whose results the client gets now.
         Return None if the limits allow no session."""
-        if not (told and self._find_slot(len(told), is_of_follower) and self.find_room(len(told))):
+        if not (
+            included
+            and self._find_slot(len(included), is_of_follower)
+            and self.make_space(len(included))
+        ):
             return None
         session_id = 1 + self._chance.below(_INT32_MAX)
         while session_id in self._sessions:
@@ -319,7 +327,7 @@ class FetchSessions:
             uses_topic_ids=uses_topic_ids,
             is_of_follower=is_of_follower,
         )
-        for each in told:
+        for each in included:
             partition = session.want(each.topic, each.topic_id, each.name, each.request)
             if each.diverging_epoch is None:
                 partition.sent_high_watermark = each.high_watermark
@@ -327,7 +335,7 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def find_room(self, partitions: int = 0) -> bool:
+    def make_space(self, partitions: int = 0) -> bool:
         """Return whether the limit allows this many more partitions. End sessions unused for
         MIN_EVICTION_MS if necessary."""
         if partitions > MAX_PARTITIONS:

@@ -19,7 +19,7 @@ _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
 # The most rows that wait for a later batch at once. Their batches are within one append.
-_MOST_LATER = 1_000
+_MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -99,7 +99,7 @@ class _Rows:
         self.number += count
         self.first, self.second = self.first[count:], self.second[count:]
 
-    def check_end(self, *, may_have_room: bool, is_growing: bool) -> None:
+    def check_end(self, *, may_be_preallocated: bool, is_growing: bool) -> None:
         """Check the bytes after the rows: none, or zeros in the preallocated index of the active
         segment. A file that a broker is appending to is not checked."""
         if is_growing:
@@ -119,7 +119,7 @@ class _Rows:
                 self._report.error(self.file.path, text, place + len(piece) - len(behind))
                 return
             place += len(piece)
-        if not may_have_room:
+        if not may_be_preallocated:
             text = f"{size - self.zeros_at} bytes of zeros in the index of a segment that is full"
             self._report.error(self.file.path, text, self.zeros_at)
 
@@ -151,7 +151,7 @@ class OffsetIndexCheck:
         """Check the rows that point to the next batches."""
         end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
         last_offsets = rows[:, scan.LAST_OFFSET]
-        self._settle_later(last_offsets)
+        self._check_waiting_rows(last_offsets)
         while True:
             due = int(np.searchsorted(self._rows.second, end))
             self._check(due, rows, positions)
@@ -165,7 +165,7 @@ class OffsetIndexCheck:
         begins = positions[place] == wanted
         found = rows[place, scan.LAST_OFFSET]
         odd = np.flatnonzero(~begins | (found != offsets))
-        for row in odd[:_MOST_LATER].tolist():
+        for row in odd[:_MOST_WAITING_ROWS].tolist():
             number, offset = self._rows.number + row, int(offsets[row])
             if not begins[row]:
                 self._misfit(number, offset, f"no batch begins at byte {wanted[row]}")
@@ -173,13 +173,13 @@ class OffsetIndexCheck:
                 self._misfit(number, offset, _ends(int(found[row]), int(wanted[row])))
             else:
                 self._later.append((number, offset, int(found[row])))
-        for number, offset, last_offset in self._later[_MOST_LATER:]:
+        for number, offset, last_offset in self._later[_MOST_WAITING_ROWS:]:
             self._misfit(number, offset, _ends(last_offset, None))
-        del self._later[_MOST_LATER:]
+        del self._later[_MOST_WAITING_ROWS:]
         self._rows.drop(due)
-        self._settle_later(rows[:, scan.LAST_OFFSET])
+        self._check_waiting_rows(rows[:, scan.LAST_OFFSET])
 
-    def _settle_later(self, last_offsets: _Numbers) -> None:
+    def _check_waiting_rows(self, last_offsets: _Numbers) -> None:
         """Check the waiting rows, whose offset should be the last offset of a later batch."""
         still = []
         for number, offset, found in self._later:
@@ -205,7 +205,7 @@ class OffsetIndexCheck:
             offset = int(self._rows.first[0]) + self._base
             why = f"byte {self._rows.second[0]} is behind the segment's last batch"
             self._misfit(self._rows.number, offset, why)
-        self._rows.check_end(may_have_room=not is_full, is_growing=is_growing)
+        self._rows.check_end(may_be_preallocated=not is_full, is_growing=is_growing)
 
 
 def _ends(last_offset: int, position: int | None) -> str:
@@ -289,4 +289,4 @@ class TimeIndexCheck:
                 f"timestamp is {self._largest_ms}: retention uses the last row"
             )
             self._report.add(self._level_of(self._largest_at), self._rows.file.path, text)
-        self._rows.check_end(may_have_room=not is_full, is_growing=is_growing)
+        self._rows.check_end(may_be_preallocated=not is_full, is_growing=is_growing)

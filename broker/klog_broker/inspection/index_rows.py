@@ -48,8 +48,8 @@ class _SegmentLog:
     anywhere."""
 
     def __init__(self, path: Path, base: int) -> None:
-        self._log = _open_beside(path, base, Suffix.LOG)
-        self._index = _open_beside(path, base, Suffix.OFFSET_INDEX)
+        self._log = _open_segment_file(path, base, Suffix.LOG)
+        self._index = _open_segment_file(path, base, Suffix.OFFSET_INDEX)
         self._base = base
         self._position = 0
         self.steps_left = _MOST_STEPS
@@ -210,7 +210,7 @@ def _odd_bytes(file: ReadOnlyFile, row_bytes: int) -> Iterator[Finding]:
         yield Finding(Level.ERROR, file.path, text, file.size() - left)
 
 
-def _open_beside(path: Path, base: int, suffix: Suffix) -> ReadOnlyFile | None:
+def _open_segment_file(path: Path, base: int, suffix: Suffix) -> ReadOnlyFile | None:
     try:
         return ReadOnlyFile(path.with_name(segment_file_name(base, suffix)), ReadCounter())
     except FileNotFoundError:

@@ -218,7 +218,7 @@ class PartitionCheck:
             if places < _MOST_BAD_PLACES:
                 behind = next_good_batch(log, bad.position + 1, end, base)
             if behind is None:
-                self._say_tail(log, bad, end, is_last)
+                self._report_tail(log, bad, end, is_last)
                 return
             text = f"{behind - bad.position} bytes, up to the next good batch, are not a batch: "
             text += bad.text
@@ -226,7 +226,7 @@ class PartitionCheck:
             self._has_gaps = True
             position, places = behind, places + 1
 
-    def _say_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
+    def _report_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
         """Report bytes at the end of a segment that are followed by no readable batch."""
         known = self._known
         size = end - bad.position

@@ -126,7 +126,7 @@ class SettingsInForce:
         services.config = new
         services.logs.take_settings(log_settings(new))
         if network_limits(old) != network_limits(new):
-            server.take_limits(network_limits(new))
+            server.set_limits(network_limits(new))
         if cleaner_settings(old) != cleaner_settings(new):
             cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):

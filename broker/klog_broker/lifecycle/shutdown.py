@@ -76,7 +76,7 @@ class Shutdown:
 
     def _continue(self) -> None:
         # New long polls appear while requests that were received earlier are begun.
-        ending = self._server.end_some(_ENDED_A_TURN)
+        ending = self._server.end_connections(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
         resigned = self._led_with_others[-_ENDED_A_TURN:]
         del self._led_with_others[-_ENDED_A_TURN:]

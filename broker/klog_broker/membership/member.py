@@ -93,7 +93,7 @@ class ZooKeeperMember:
         listener: str,
         connect: Callable[..., EventedConnection],
         chance: Chance,
-        order_timeout_ms: int,
+        request_timeout_ms: int,
         *,
         is_unclean: Callable[[Mapping[str, str]], bool],
         deletes_topics: bool,
@@ -121,7 +121,7 @@ class ZooKeeperMember:
             return TopicId(new_id(chance))
 
         links = BrokerConnections(
-            listener, connect, self._loop.call_soon, order_timeout_ms, self._loop.now_ms
+            listener, connect, self._loop.call_soon, request_timeout_ms, self._loop.now_ms
         )
         self.controller = Controller(
             self._loop,

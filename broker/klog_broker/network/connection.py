@@ -65,12 +65,12 @@ class Connection:
         "_send",
         "_socket",
         "_turn",
+        "cached_requests",
         "client_address",
         "connection_id",
         "descriptor",
         "last_used_ms",
         "listener",
-        "prepared",
         "principal",
         "principal_number",
         "rules_version",
@@ -89,10 +89,11 @@ class Connection:
         self.principal: KafkaPrincipal = ANONYMOUS
         self.principal_number = ANONYMOUS_NUMBER
         """The number of the principal in this process; changes together with the principal."""
-        self.prepared: dict[int, Any] = {}
+        self.cached_requests: dict[int, Any] = {}
         """The dispatcher's cached requests by API key, valid only for the present principal."""
         self.rules_version = 0
-        """The version of the authorizer's rules that allowed the requests in ``prepared``."""
+        """The version of the authorizer's rules that allowed the requests in
+        ``cached_requests``."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._answered = host.requests.answered
@@ -124,13 +125,13 @@ class Connection:
         """Whether a request is outstanding, so that the connection does not count as idle."""
         return self._outbox.outstanding > 0
 
-    def forget_prepared(self) -> None:
+    def forget_cached_requests(self) -> None:
         """Drop the cached requests, so that the next request of each API is decoded and checked.
 
         Authentication must call this when the principal changes, because a cached request acts for
         the principal that sent it.
         """
-        self.prepared.clear()
+        self.cached_requests.clear()
         self._joins = False
 
     # -- receiving ----------------------------------------------------------------------------
@@ -171,9 +172,9 @@ class Connection:
                 self._requests = 1
                 self._joins = False
                 slot = SingleResponse(self, self._outbox, head)
-                slots = host.lone.slots
+                slots = host.single_requests.slots
                 if not slots:
-                    host.lone.begin()
+                    host.single_requests.begin()
                 slots.append(slot)
                 if not host.handle_frame(window[4:count], slot, self):
                     self._memory.keep_arena(count)
@@ -225,8 +226,8 @@ class Connection:
             return
         inbox = self._inbox
         try:
-            if self._outbox.takes_nothing() or (state.sets_aside and inbox.has_unparsed):
-                count = inbox.receive_aside()
+            if self._outbox.may_begin_none() or (state.sets_aside and inbox.has_unparsed):
+                count = inbox.receive_into_rest()
             else:
                 share = self._host.bulk_share_bytes() if self._is_bulk else RECEIVE_BYTES
                 count = inbox.receive(share)
@@ -282,7 +283,7 @@ class Connection:
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
-        if outbox.takes_nothing():
+        if outbox.may_begin_none():
             return None
         return self._inbox.place()
 
@@ -326,7 +327,7 @@ class Connection:
                 self._parse()
 
     def _parse(self) -> None:
-        self._inbox.take_up_rest()
+        self._inbox.parse_rest_next()
         try:
             stopped = self._begin_requests()
         except BadFrame as error:
@@ -414,7 +415,7 @@ class Connection:
             self._resume_scheduled = True
             self._loop.call_at_append(self.resume)
 
-    def on_closing_answer(self) -> None:
+    def on_close_queued(self) -> None:
         """Begin no more requests, because a queued response closes the connection."""
         self.state = CLOSING
         self._update_interest()
@@ -448,7 +449,7 @@ class Connection:
         if state is CLOSED:
             return
         interest = READABLE if state.receives and not self._inbox.is_full else 0
-        if self._outbox.wants_room:
+        if self._outbox.waits_for_socket:
             interest |= WRITABLE
         if interest != self._interest:
             self._interest = interest

@@ -30,7 +30,7 @@ FRAME_HEAD = struct.Struct(">ihh")
 PRODUCE = int(ApiKey.PRODUCE)
 NO_REQUEST = -1
 """The result of ``next_api_key`` while no whole request has arrived."""
-_NO_ROOM = -1
+_ARENA_FULL = -1
 
 _EMPTY = memoryview(b"")
 _NOTHING = bytearray()
@@ -106,7 +106,7 @@ class Inbox:
         rest = self._rest
         room = min(arena.free_bytes() - len(rest), share_bytes)
         if room < LEAST_RECEIVE_BYTES:
-            return _NO_ROOM
+            return _ARENA_FULL
         start = arena.used_bytes
         received_at = start + len(rest)
         count = self._stream.recv_into(arena.view[received_at : received_at + room])
@@ -117,7 +117,7 @@ class Inbox:
         self._set_unparsed(start, received_at + count)
         return count
 
-    def receive_aside(self) -> int:
+    def receive_into_rest(self) -> int:
         """Receive once into ``rest``, up to RECEIVE_BYTES, or into the large frame.
 
         Used while no request may be begun. Returns as ``receive`` does; 1 if ``rest`` is full.
@@ -229,7 +229,7 @@ class Inbox:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def take_up_rest(self) -> None:
+    def parse_rest_next(self) -> None:
         """Make the bytes of earlier turns the unparsed bytes, in the connection's own buffer."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)

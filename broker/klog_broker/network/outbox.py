@@ -52,7 +52,7 @@ class OutboxOwner(Protocol):
     def schedule_resume(self) -> None:
         """Continue parsing later in this turn, because requests may be begun again."""
 
-    def on_closing_answer(self) -> None:
+    def on_close_queued(self) -> None:
         """Begin no more requests: the connection closes once all earlier responses are sent."""
 
     def on_all_sent(self) -> bool:
@@ -119,7 +119,7 @@ class Outbox:
         return bool(self._replies or self._outgoing) or self._flush_scheduled
 
     @property
-    def wants_room(self) -> bool:
+    def waits_for_socket(self) -> bool:
         """Whether unsent bytes wait for the socket to become writable."""
         return bool(self._outgoing) and not self._is_reading_ahead
 
@@ -142,13 +142,13 @@ class Outbox:
 
     def takes(self, api_key: int) -> bool:
         """Whether a request of this API may be begun now."""
-        if self.takes_nothing():
+        if self.may_begin_none():
             return False
         return not self.outstanding or (
             api_key in self._pipelined_apis and self._replies[-1].api_key == api_key
         )
 
-    def takes_nothing(self) -> bool:
+    def may_begin_none(self) -> bool:
         """Whether no request of any API may be begun now."""
         if self.held:
             return True
@@ -178,7 +178,7 @@ class Outbox:
             return
         self._queued_bytes += slot.size_bytes
         if slot.state is SlotState.CLOSES:
-            self._owner.on_closing_answer()
+            self._owner.on_close_queued()
         elif slot.head == COUNTED_ELSEWHERE:
             self.planned -= 1
         elif slot.began_ns != self._loop.time_ns:
@@ -224,7 +224,7 @@ class Outbox:
             if not self.is_open or (not self._outgoing and self._owner.on_all_sent()):
                 return
         else:
-            self._queue_answers()
+            self._queue_responses()
             if not self._is_reading_ahead:
                 self._send()
             if not self.is_open:
@@ -234,7 +234,7 @@ class Outbox:
                 return
         self._owner.on_sent()
 
-    def _queue_answers(self) -> None:
+    def _queue_responses(self) -> None:
         """Move all responses without a missing one before them to the outgoing parts."""
         replies = self._replies
         while replies and replies[0].state is not SlotState.WAITING:

@@ -113,7 +113,7 @@ class QueuedResponse:
                 self.fits_one_send = False
         self._fill(SlotState.ANSWERED)
 
-    def leave_now(self) -> None:
+    def send_early(self) -> None:
         """Send the response before the turn's other responses, if no earlier one is missing."""
         self._owner.flush_now()
 

@@ -78,7 +78,7 @@ class Server:
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
         """Offers a readable connection to the produce plan; returns whether the plan takes it."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
-        self.lone = SingleRequests(loop)
+        self.single_requests = SingleRequests(loop)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits
@@ -92,7 +92,7 @@ class Server:
         self._refusals = RateLimit()
         self._accept_failures = RateLimit()
 
-    def take_limits(self, limits: NetworkLimits) -> None:
+    def set_limits(self, limits: NetworkLimits) -> None:
         """Apply new limits of connections; open connections stay open."""
         self._limits = limits
         if len(self._connections) < limits.max_connections:
@@ -122,7 +122,7 @@ class Server:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
-    def end_some(self, most: int) -> bool:
+    def end_connections(self, most: int) -> bool:
         """Make up to ``most`` connections end once their received requests are answered.
 
         Returns whether other connections are left; the caller then calls this method again.
@@ -161,14 +161,14 @@ class Server:
                 return
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
-                    self._rest_after(error)
+                    self._pause_accepting(error)
                     return
                 # The client disconnected before it was accepted. Other clients may still wait.
                 self._warn(self._accept_failures, f"a connection could not be accepted: {error}")
                 continue
-            self._welcome(name, stream)
+            self._add_connection(name, stream)
 
-    def _welcome(self, name: str, stream: StreamSocket) -> None:
+    def _add_connection(self, name: str, stream: StreamSocket) -> None:
         address, port = stream.remote_address()
         if self._by_address[address] >= self._limits.per_ip(address):
             stream.close()
@@ -201,7 +201,7 @@ class Server:
         self._set_accepting(False)
         return False
 
-    def _rest_after(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         reason = why(error) if is_exhausted(error) else error
         self._warn(self._accept_failures, f"cannot accept connections for now: {reason}")
         self._set_accepting(False)

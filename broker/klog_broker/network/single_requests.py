@@ -77,10 +77,10 @@ class SingleResponse:
         else:
             self.place().complete(parts)
 
-    def leave_now(self) -> None:
+    def send_early(self) -> None:
         """Send the response early if it has a place in the outbox; otherwise do nothing."""
         if self.ordinary is not None:
-            self.ordinary.leave_now()
+            self.ordinary.send_early()
 
     def skip(self) -> None:
         """End the request without a response."""

@@ -234,9 +234,9 @@ class ProducePlanner:
                 if not done:
                     return
                 self.requests += requests
-                if tables.has_held:
+                if tables.has_delayed:
                     self._targets.appended()
-                if not first and self._answer_all(turn):
+                if not first and self._send_responses(turn):
                     self._count(_NO_DELAYED_REQUESTS)
                     return
                 self._count(self._collect(turn, first))
@@ -244,7 +244,7 @@ class ProducePlanner:
                 return
             # A table is full: the next plan continues from here.
             first += min(tables.connection, count)
-            if not requests and not self._make_room():
+            if not requests and not self._free_slots():
                 first += 1
 
     # -- plan ---------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class ProducePlanner:
         self._logs.clear()
         self._tables.forget_slots()
 
-    def _make_room(self) -> bool:
+    def _free_slots(self) -> bool:
         """Free slots after a plan that took no request. Return whether that freed any."""
         if not self._slots_before:
             return False
@@ -368,12 +368,12 @@ class ProducePlanner:
 
     # -- responses ----------------------------------------------------------------------------
 
-    def _answer_all(self, turn: _Turn) -> bool:
+    def _send_responses(self, turn: _Turn) -> bool:
         """Answer the usual case for all connections at once: all have joined, all their bytes are
         planned, and all have responses. Return False, with nothing sent, if the connections have to
         be handled one by one."""
         tables, count = self._tables, len(turn.waiting)
-        if turn.first_received or tables.has_held or not tables.all_taken(count):
+        if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))

@@ -45,7 +45,7 @@ class QuietKernelLoader:
             self._look()
 
     def _look(self) -> None:
-        if self._plans.is_asked_for or self._plans.is_closed:
+        if self._plans.is_load_requested or self._plans.is_closed:
             return
         if self._plans.is_wanted and self._is_quiet():
             self._plans.load()

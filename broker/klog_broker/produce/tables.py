@@ -289,7 +289,7 @@ class PlanTables:
         words[at + kernel.PRODUCER_BEGINS] = 1
 
     @property
-    def has_held(self) -> bool:
+    def has_delayed(self) -> bool:
         """Whether batches of the plan have delayed responses."""
         return bool(self._words[self._kernel.HEAD_HELD])
 

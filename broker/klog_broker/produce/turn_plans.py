@@ -56,7 +56,7 @@ class TurnPlans:
         self._loop = server.loop
         self._load_kernel = load_kernel
         self._make_planner = make_planner
-        self.is_asked_for = False
+        self.is_load_requested = False
         """Whether loading was requested: the kernel is loaded, is being loaded, or could not be
         loaded."""
         self.is_closed = False
@@ -87,7 +87,7 @@ class TurnPlans:
         The connection then parses nothing before its ``planned`` is called. Return False if the
         plan does not take the connection."""
         if self.planner is None:
-            if not self.is_asked_for:
+            if not self.is_load_requested:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
                 is_load |= received_bytes >= _PIPELINED_REQUESTS * first_frame_bytes
                 self._maybe_load(is_load)
@@ -168,8 +168,8 @@ class TurnPlans:
 
     def load(self) -> None:
         """Load the kernel once, in a helper thread; plans begin when it is loaded."""
-        if not self.is_asked_for:
-            self.is_asked_for = True
+        if not self.is_load_requested:
+            self.is_load_requested = True
             self._asked_ms = self._loop.now_ms()
             self._server.helpers.submit(
                 lambda: self._load_kernel(lambda: self.is_closed), self._loaded

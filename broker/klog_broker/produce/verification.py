@@ -150,7 +150,7 @@ class ProduceVerification:
             if code is ErrorCode.NONE:
                 self._services.produce.add(leader, append)
             else:
-                set_error(append.answer, *told_error(code, self._context.api_version))
+                set_error(append.answer, *client_error(code, self._context.api_version))
                 append.pending.appended()
 
 
@@ -187,7 +187,7 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     return code is ErrorCode.NONE and log.may_begin(head, guard)
 
 
-def told_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
+def client_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
     """Return the error code and the message that a client of this version of Produce gets for the
     coordinator's error."""
     text = f"the transaction coordinator answers {code.name}"

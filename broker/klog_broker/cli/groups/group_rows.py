@@ -76,13 +76,13 @@ def print_positions(view: GroupView, verbose: bool) -> None:
             None if each.at is None else each.at.offset,
             each.end,
             each.lag,
-            *_who(each.member),
+            *_member_cells(each.member),
             *_commit_details(each.at, verbose),
         )
         for each in view.positions
     ]
     rows += [
-        (*(None,) * 5, *_who(member), *_commit_details(None, verbose))
+        (*(None,) * 5, *_member_cells(member), *_commit_details(None, verbose))
         for member in view.group.members
         if not member.assigned
     ]
@@ -167,7 +167,7 @@ def details(view: GroupView) -> dict[str, object]:
     }
 
 
-def _who(member: GroupMember | None) -> Row:
+def _member_cells(member: GroupMember | None) -> Row:
     return (None,) * 3 if member is None else (member.member_id, member.host, member.client_id)
 
 

@@ -121,7 +121,7 @@ def describe(
             if wants_offsets and group.group_id not in of_sinks
         }
     if asking.as_json:
-        print_json([_told(each, of_sinks, views) for each in groups])
+        print_json([_details(each, of_sinks, views) for each in groups])
         return
     if state:
         print_states(groups, verbose)
@@ -204,7 +204,7 @@ def _listed(group: DescribedGroup) -> Group:
     )
 
 
-def _told(
+def _details(
     group: DescribedGroup, of_sinks: dict[str, SinkGroup], views: dict[str, GroupView]
 ) -> dict[str, object]:
     of_sink = of_sinks.get(group.group_id)

@@ -188,7 +188,7 @@ class Printer:
         self._group = group
         self._most_records = most_records
         self._idle_ms = idle_ms
-        self._trouble_told_ms: int | None = None
+        self._trouble_reported_ms: int | None = None
         self._printed = dict(positions)
         """The next offset of each partition: all records before it have been written to stdout."""
         self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
@@ -219,7 +219,7 @@ class Printer:
             elif self._is_over(quiet_since_ms, now_ms):
                 return
             if now_ms >= commit_at_ms:
-                self._commit_meanwhile()
+                self._commit_while_reading()
                 commit_at_ms = self._client.now_ms() + _COMMIT_EVERY_MS
 
     def _is_over(self, quiet_since_ms: int, now_ms: int) -> bool:
@@ -263,7 +263,7 @@ class Printer:
         if self._group is not None:
             self._group.commit(self._printed)
 
-    def _commit_meanwhile(self) -> None:
+    def _commit_while_reading(self) -> None:
         """Commit while reading. If the coordinator cannot be reached, a later commit replaces this
         one."""
         try:
@@ -280,9 +280,9 @@ class Printer:
 
     def _tell_of(self, trouble: KlogError) -> None:
         now_ms = self._client.now_ms()
-        told_ms = self._trouble_told_ms
+        told_ms = self._trouble_reported_ms
         if told_ms is None or now_ms >= told_ms + _TROUBLE_REPORT_INTERVAL_MS:
-            self._trouble_told_ms = now_ms
+            self._trouble_reported_ms = now_ms
             click.echo(f"klog: {trouble}; retrying", err=True)
 
 

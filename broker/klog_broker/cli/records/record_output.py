@@ -45,7 +45,7 @@ class RecordFormat:
             texts = [self._column(columns, name) for name in self.fields]
             lines = [self.separator.join(each) for each in zip(*texts, strict=True)]
         if self.for_terminal:
-            return b"".join(_tame(line) + b"\n" for line in lines)
+            return b"".join(_escape_controls(line) + b"\n" for line in lines)
         return b"\n".join([*lines, b""])
 
     def _texts(self, values: Sequence[bytes | None]) -> list[bytes]:
@@ -74,7 +74,7 @@ class RecordFormat:
         return b",".join(b"%b:%b" % pair for pair in pairs)
 
 
-def _tame(line: bytes) -> bytes:
+def _escape_controls(line: bytes) -> bytes:
     text = line.decode(errors="backslashreplace")
     # A tab separates fields, and only moves the cursor.
     return "\t".join(map(shown, text.split("\t"))).encode()
@@ -100,8 +100,8 @@ def _json_lines(columns: Columns) -> bytes:
         }
         if columns.timestamps_ms[place] < 0:
             told["timestamp"] = None
-        _tell(told, "key", columns.keys[place])
-        _tell(told, "value", columns.values[place])
+        _add_bytes(told, "key", columns.keys[place])
+        _add_bytes(told, "value", columns.values[place])
         told["headers"] = [_header(*each) for each in columns.headers[place]]
         lines.append(encode(told))
     return "\n".join([*lines, ""]).encode()
@@ -109,11 +109,11 @@ def _json_lines(columns: Columns) -> bytes:
 
 def _header(name: str, value: bytes | None) -> dict[str, object]:
     told: dict[str, object] = {"key": name}
-    _tell(told, "value", value)
+    _add_bytes(told, "value", value)
     return told
 
 
-def _tell(told: dict[str, object], name: str, data: bytes | None) -> None:
+def _add_bytes(told: dict[str, object], name: str, data: bytes | None) -> None:
     """Add the bytes as text if they are UTF-8, otherwise in base 64 under another name."""
     try:
         told[name] = None if data is None else data.decode()

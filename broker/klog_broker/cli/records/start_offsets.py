@@ -49,12 +49,12 @@ class StartPosition:
         """Return the offset of each partition; a time after the last record means the end."""
         if self.offset is not None:
             return dict.fromkeys(partitions, self.offset)
-        found = _ask(client, partitions, self.timestamp_ms)
+        found = _list_offsets(client, partitions, self.timestamp_ms)
         behind = [each for each, offset in found.items() if offset == NOT_FOUND]
-        return found | _ask(client, behind, LATEST)
+        return found | _list_offsets(client, behind, LATEST)
 
 
-def _ask(
+def _list_offsets(
     client: BlockingClient, partitions: Sequence[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
     if not partitions:

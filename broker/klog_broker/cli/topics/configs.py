@@ -67,7 +67,7 @@ def describe(asking: ClientOptions, quotas: bool, show_all: bool, **given: Any) 
             return
         found = [(each, _entries(client, each, show_all)) for each in resources]
     if asking.as_json:
-        print_json([{**_named(each), "configs": _told(entries)} for each, entries in found])
+        print_json([{**_named(each), "configs": _details(entries)} for each, entries in found])
         return
     for number, (resource, entries) in enumerate(found):
         if number:
@@ -176,7 +176,7 @@ def _type_of(resource: Resource) -> str:
     return resource.type.name.lower().replace("_", "-")
 
 
-def _told(entries: Sequence[ConfigEntry]) -> list[dict[str, object]]:
+def _details(entries: Sequence[ConfigEntry]) -> list[dict[str, object]]:
     return [
         {
             "name": each.name,

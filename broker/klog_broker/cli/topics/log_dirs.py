@@ -45,7 +45,7 @@ def command(
     with asking.client() as client:
         found = describe_log_dirs(client, brokers or None)
     if asking.as_json:
-        print_json([_told(each, topics) for each in found])
+        print_json([_details(each, topics) for each in found])
     else:
         rows = [row for each in found for row in _rows(each, topics)]
         if by_topic:
@@ -101,7 +101,7 @@ def _known(count: int) -> int | None:
     return None if count < 0 else count
 
 
-def _told(found: LogDir, topics: Collection[str]) -> dict[str, object]:
+def _details(found: LogDir, topics: Collection[str]) -> dict[str, object]:
     return {
         "broker": found.broker_id,
         "directory": found.path,

@@ -76,7 +76,7 @@ def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
         found = {each: describe_id(client, each) for each in transactional_ids}
     now_ms = epoch_ms()
     if asking.as_json:
-        print_json([_told(each, state) for each, state in found.items()])
+        print_json([_details(each, state) for each, state in found.items()])
         return
     columns = ("transactional id", "coordinator", "producer", "epoch", "state", "timeout ms")
     rows: list[Row] = [
@@ -121,7 +121,7 @@ def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
         raise KlogError("\n".join(str(error) for _, error in sorted(refused.items())))
 
 
-def _told(transactional_id: str, state: TransactionDescription) -> dict[str, object]:
+def _details(transactional_id: str, state: TransactionDescription) -> dict[str, object]:
     partitions = [{"topic": t, "partition": number} for t, number in sorted(state.partitions)]
     return {
         "transactional_id": transactional_id,
