@@ -312,7 +312,7 @@ class BrokerServer:
         for name in deleted:
             services.groups.delete_topic_offsets(name)
         self._schedule_log_work()
-        self._cleaner.begin()
+        self._cleaner.start_checks()
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             QuietKernelLoader(server, self.plans, self._compile_kernel).begin()

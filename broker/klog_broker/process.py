@@ -118,7 +118,7 @@ def _ready(broker: BrokerServer) -> None:
     gc.freeze()
     gc.enable()
     replicas = broker.services.replicas
-    LongLived(broker.loop, lambda: sum(1 for _ in replicas.partitions())).begin()
+    LongLived(broker.loop, lambda: sum(1 for _ in replicas.partitions())).start_checks()
     host, port = broker.address
     sys.stdout.write(f"klog ready on {host}:{port}\n")
     sys.stdout.flush()

@@ -109,7 +109,7 @@ def damage(files: MemoryFiles) -> int:
     while len(log.segments) < 5:
         append(log, batch(2))
     second = log.segments[1]
-    places = list(second.places(0, second.size_bytes))
+    places = list(second.batch_positions(0, second.size_bytes))
     broken = places[1]
     byte = second.log_file.pread(1, broken.position + 40)
     second.log_file.pwrite(bytes([byte[0] ^ 1]), broken.position + 40)

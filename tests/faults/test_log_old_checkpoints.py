@@ -162,7 +162,7 @@ def test_a_full_disk_leaves_the_log_starts_that_are_right() -> None:
     log.delete_records_before(7)
     files.free_bytes = 0
     manager.delete(OTHER)
-    manager.forget_deleted(lambda: None)
+    manager.renew_checkpoints(lambda: None)
     manager.run_due()
     files.free_bytes = None
     assert open_log(files.killed(), CONFIG).log_start_offset == 6

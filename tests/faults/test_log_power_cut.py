@@ -124,7 +124,7 @@ class Run:
             segment.offset_index.view().check(segment.size_bytes)
             segment.time_index.view().check()
             for offset, position in segment.offset_index.view():
-                place = next(segment.places(position))
+                place = next(segment.batch_positions(position))
                 assert place.last_offset == offset
 
 

@@ -39,7 +39,7 @@ def killed_log() -> tuple[MemoryFiles, list[Record], list[tuple[int, int]]]:
             ),
         )
     last = log.segments[-1]
-    places = [(place.position, place.base_offset) for place in last.places()]
+    places = [(place.position, place.base_offset) for place in last.batch_positions()]
     assert len(log.segments) > 2
     assert len(places) > 3
     return files.killed(), read_all(log), [*places, (last.size_bytes, log.log_end_offset)]
@@ -126,7 +126,7 @@ def test_a_flipped_byte_cuts_at_its_batch_and_drops_what_follows(seed: int) -> N
     twin, files = files.killed(), files.killed()
     log = open_log(twin, CONFIG)
     segment = next(s for s in log.segments if s.log_file.path.name == name)
-    place = random.choice(list(segment.places()))
+    place = random.choice(list(segment.batch_positions()))
     # Hit the bytes that the CRC covers, or the length before it.
     at = place.position + random.choice((*range(8, 12), *range(16, place.size_bytes)))
     file = files.open(PATH / name)

@@ -28,7 +28,7 @@ END = 4
 def kept(starts: Starts) -> LeaderEpochs:
     epochs = LeaderEpochs(MemoryFiles(), Path("/log"))
     for epoch, start in starts:
-        epochs.note(epoch, start)
+        epochs.add_epoch(epoch, start)
     return epochs
 
 
@@ -73,7 +73,7 @@ def test_a_batch_of_any_epoch_is_noted_as_kafkas_log_notes_it() -> None:
     for starts, epoch, offset in product(histories(), range(7), range(END + 1)):
         questions.append(f"note {shown(starts)} {epoch}:{offset}")
         epochs = kept(starts)
-        epochs.note(epoch, offset)
+        epochs.add_epoch(epoch, offset)
         ours.append(shown(epochs.entries))
     check(questions, ours)
 

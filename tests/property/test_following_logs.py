@@ -77,7 +77,7 @@ class Schedule:
     def other_leader(self, number: int) -> None:
         """Change the leader: its log may lack unconfirmed records, and may have its own epoch."""
         log = self.world.leader.log(number)
-        bases = [place.base_offset for each in log.segments for place in each.places()]
+        bases = [place.base_offset for each in log.segments for place in each.batch_positions()]
         ends = [base for base in bases[-2:] if base >= log.log_start_offset]
         truncate(log, self.chance.choice([*ends, log.log_end_offset]))
         self.epoch[number] += 2

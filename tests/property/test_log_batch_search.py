@@ -74,7 +74,7 @@ def searches(draw: st.DrawFn) -> Step:
 def first_at(segments: tuple[Segment, ...], offset: int) -> tuple[int, int] | None:
     """Position and size of the first batch that ends at or after the offset, by walking."""
     for segment in segments:
-        for place in segment.places():
+        for place in segment.batch_positions():
             if place.last_offset >= offset:
                 return place.position, place.size_bytes
     return None
@@ -158,13 +158,13 @@ class CountingLooks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: list[int] = []
-        look = Segment.look
+        look = Segment.read_bytes
 
         def counted(segment: Segment, position: int, size: int, *, may_block: bool = True) -> bytes:
             self.looks.append(size)
             return look(segment, position, size, may_block=may_block)
 
-        monkeypatch.setattr(Segment, "look", counted)
+        monkeypatch.setattr(Segment, "read_bytes", counted)
 
 
 def test_a_large_batch_is_found_by_one_look_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:

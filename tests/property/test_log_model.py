@@ -89,7 +89,9 @@ class Model:
             before = len(self.timestamps)
             # Whole batches go, and offsets with them: the model follows the log's batches.
             bounds = [
-                place.base_offset for segment in self.log.segments for place in segment.places()
+                place.base_offset
+                for segment in self.log.segments
+                for place in segment.batch_positions()
             ]
             target = max((b for b in bounds if b <= offset), default=0)
             if target < before and target >= self.start:

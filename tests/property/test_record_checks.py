@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
-from klog_broker.log.producers.producer_steps import take_step
+from klog_broker.log.producers.producer_steps import apply_step
 from klog_broker.log.validation.batch_digests import Digest
 from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.plain_checks import PlainChecks
@@ -131,8 +131,8 @@ def digest_of(
     for step in steps:
         if isinstance(step, ProducerMarker) and step.is_abort:
             aborted.append(states.aborted_entry_of(step))
-        take_step(states, step, 0)
-    states.transactions.reach(done_before)
+        apply_step(states, step, 0)
+    states.transactions.advance_high_watermark(done_before)
     return (
         digest.end_offset,
         digest.end_position,

@@ -49,7 +49,7 @@ def model(epochs: Epochs, leads_in: int | None = None) -> ModelLog:
     for epoch in epochs:
         log.append_value(epoch, 0)
     if leads_in is not None:
-        log.epochs.note(leads_in, log.log_end_offset)
+        log.epochs.add_epoch(leads_in, log.log_end_offset)
     return log
 
 

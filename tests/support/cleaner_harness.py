@@ -53,7 +53,7 @@ class CleanerBench:
         )
 
     def begin(self) -> None:
-        self.cleaner.begin()
+        self.cleaner.start_checks()
 
     def step(self) -> bool:
         """One work of a helper or one call of the loop; False if there is none to do now."""

@@ -207,7 +207,7 @@ class MemoryFile:
         if not self._holders:
             self._files.open_descriptor()
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         """Do nothing: a MemoryFile is always at rest."""
 
     @contextmanager

@@ -153,7 +153,7 @@ class ModelBroker:
 
     def lead(self, order: RoleAssignment) -> None:
         self.world.begins_to_lead(self, order)
-        self.log.epochs.note(order.leader_epoch, self.log.log_end_offset)
+        self.log.epochs.add_epoch(order.leader_epoch, self.log.log_end_offset)
         self.log.high_watermark = self.first_watermark()
         self.role = LeaderReplicas(
             self.broker_id,

@@ -42,7 +42,7 @@ class ModelLog:
     # --- growing ---------------------------------------------------------------------------------
     def append_value(self, epoch: int, value: int) -> None:
         self.changes += 1
-        self.epochs.note(epoch, self.log_end_offset)
+        self.epochs.add_epoch(epoch, self.log_end_offset)
         self.records[self.log_end_offset] = ModelRecord(epoch, value)
         self.log_end_offset = Offset(self.log_end_offset + 1)
 
@@ -103,4 +103,4 @@ class ModelLog:
         )
         self.epochs.clear()
         for offset in range(self.log_start_offset, self.log_end_offset):
-            self.epochs.note(self.records[offset].epoch, offset)
+            self.epochs.add_epoch(self.records[offset].epoch, offset)

@@ -80,7 +80,7 @@ def said_by_batches(log: PartitionLog) -> tuple[dict[int, int], list[AbortedEntr
     rows = []
     for segment in log.segments:
         data = segment.log_file.pread(segment.size_bytes, 0)
-        for place in segment.places():
+        for place in segment.batch_positions():
             batch = BatchView(data, place.position)
             marker = None
             if batch.is_control:

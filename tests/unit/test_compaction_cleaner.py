@@ -536,8 +536,8 @@ def test_with_fewer_threads_no_round_begins_before_enough_have_ended(
         monkeypatch.setattr(cleaning, name, counted)
 
     for log in logs:
-        count(log.cleaning, "begin", 1)
-        count(log.cleaning, "end", -1)
+        count(log.cleaning, "begin_round", 1)
+        count(log.cleaning, "end_round", -1)
         for number in range(100):
             append(log, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
     world.helpers.run_all()
@@ -611,11 +611,11 @@ def test_nothing_is_cleaned_while_the_disk_is_too_full(world: World) -> None:
     """Old and new segments need room side by side."""
     world.write(100)
     space = world.log.log_directory.space
-    space.take(0, 1_000)
+    space.update(0, 1_000)
     world.bench.begin()
     world.bench.run()
     assert world.log.cleaned_offset is None
-    space.take(1 << 30, 1_000)
+    space.update(1 << 30, 1_000)
     world.bench.look_again()
     assert world.log.cleaned_offset
 

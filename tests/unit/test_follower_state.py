@@ -133,7 +133,7 @@ def test_a_log_that_differs_is_cut_where_the_two_part(
 def test_an_epoch_without_a_record_is_dropped() -> None:
     """The former leader appended nothing in its epoch."""
     log = log_of((1, 1))
-    log.epochs.note(3, 2)
+    log.epochs.add_epoch(3, 2)
     state = follower(log)
     assert asked(state) == (4, 2, 3)
     assert state.handle_response(asked(state), part(diverging=(1, 5)), 0) == Truncate(Offset(2))

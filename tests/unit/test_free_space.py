@@ -41,16 +41,16 @@ GIB = 1 << 30
 def test_what_is_refused(usable_bytes: tuple[int, ...], refused: str) -> None:
     space = FreeSpace(Path("/data"))
     for each in usable_bytes:
-        space.take(each, FLOOR)
+        space.update(each, FLOOR)
     found = {"clients": space.refuses_clients, "state": space.refuses_state}
     assert " ".join(name for name, is_refused in found.items() if is_refused) == refused
 
 
 def test_without_a_floor_nothing_is_refused() -> None:
     space = FreeSpace(Path("/data"))
-    assert space.take(0, 1)
+    assert space.update(0, 1)
     assert space.refuses_clients
-    assert space.take(0, 0)
+    assert space.update(0, 0)
     assert not (space.refuses_clients or space.refuses_state)
 
 
@@ -62,7 +62,7 @@ def test_the_disk_is_close_to_the_floor_within_a_gibibyte(
 ) -> None:
     space = FreeSpace(Path("/data"))
     assert not space.is_near_floor
-    space.take(usable_bytes, FLOOR)
+    space.update(usable_bytes, FLOOR)
     assert space.is_near_floor is is_near_floor
 
 

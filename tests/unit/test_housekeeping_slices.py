@@ -72,7 +72,7 @@ def test_a_checkpoint_never_names_a_log_that_was_deleted_before(
     told = []
     gone = TopicPartition("topic", 3)
     manager.delete(gone)
-    manager.forget_deleted(lambda: told.append(True))
+    manager.renew_checkpoints(lambda: told.append(True))
     assert not told
     run_until_rest(manager, clock)
     assert told == [True]
@@ -100,10 +100,10 @@ def test_checkpoints_are_renewed_once_for_all_who_ask_meanwhile(
     gone = [TopicPartition("topic", number) for number in range(4)]
     for partition in gone[:3]:
         manager.delete(partition)
-        manager.forget_deleted(lambda partition=partition: told.append(partition))
+        manager.renew_checkpoints(lambda partition=partition: told.append(partition))
     manager.run_due()
     manager.delete(gone[3])
-    manager.forget_deleted(lambda: told.append(gone[3]))
+    manager.renew_checkpoints(lambda: told.append(gone[3]))
     run_until_rest(manager, clock)
     assert told == gone
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):

@@ -14,7 +14,7 @@ from klog_broker.log.errors import ColdRead, LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.log_reader import find_timestamp
-from klog_broker.log.read.page_cache import warm
+from klog_broker.log.read.page_cache import read_into_cache
 from klog_broker.runtime.disk import open_files
 from klog_broker.runtime.disk.files import ReadRegion, RealDirectory, RealFiles
 from klog_broker.runtime.disk.open_files import OpenFiles
@@ -341,7 +341,7 @@ def test_a_helper_thread_that_reads_a_deleted_log_opens_nothing(world: World) ->
     names = {each.name for each in world.log.path.iterdir()}
     world.log.update_config(replace(CONFIG, retention_bytes=0))
     world.log.apply_retention(world.clock.now_ms())
-    warm(segment, segment.base_offset, 1_000)
+    read_into_cache(segment, segment.base_offset, 1_000)
     with pytest.raises(OSError, match="closed"):
         find_timestamp(segments, 1_000, 0, may_block=True)
     assert world.removed() == NOTHING_REMOVED

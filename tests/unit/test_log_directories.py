@@ -326,7 +326,7 @@ def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
             assert log.log_directory.read_checkpoint(checkpoint) == {PARTITION: 200}
         manager.delete(PARTITION)
         told: list[bool] = []
-        manager.forget_deleted(lambda told=told: told.append(True))
+        manager.renew_checkpoints(lambda told=told: told.append(True))
         helpers.run_all()
         assert told == [True]
         assert log.log_directory.read_checkpoint(checkpoint) == {}
@@ -354,7 +354,7 @@ def test_a_checkpoint_that_cannot_be_replaced_goes(monkeypatch: pytest.MonkeyPat
     manager.delete(PARTITION)
     monkeypatch.setattr(MemoryFiles, "write_atomically", write)
     told: list[bool] = []
-    manager.forget_deleted(lambda: told.append(True))
+    manager.renew_checkpoints(lambda: told.append(True))
     assert told == [True]
     assert not files.exists(path)
     assert not log.log_directory.is_offline

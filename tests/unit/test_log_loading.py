@@ -218,7 +218,7 @@ def test_a_wrong_index_entry_before_the_recovery_point_hides_no_damage_behind_it
         DATA / "recovery-point-offset-checkpoint", b"0\n1\ntopic 0 %d\n" % point
     )
     segment = log.segments[0]
-    places = list(segment.places())
+    places = list(segment.batch_positions())
     rows = list(segment.offset_index.view())
     number = max(n for n, row in enumerate(rows) if row.offset <= point)
     earlier, later = rows[number - 1].position, places[-2].position
@@ -305,7 +305,7 @@ def test_records_missing_between_segments_end_the_log() -> None:
     files = files.killed()
     # The second segment ends a batch too early, at a batch's end: no byte of it is wrong.
     second = log.segments[1]
-    last = list(second.places())[-1]
+    last = list(second.batch_positions())[-1]
     files.open(second.log_file.path).truncate(last.position)
     reopened = open_log(files, CONFIG)
     assert reopened.log_end_offset == last.base_offset

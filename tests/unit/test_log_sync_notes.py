@@ -19,14 +19,14 @@ def notes_on(files: MemoryFiles) -> SyncNotes:
 
 
 def fail(notes: SyncNotes, log: str, error: BaseException) -> None:
-    with pytest.raises(type(error)), notes.noted(log):
+    with pytest.raises(type(error)), notes.note_sync(log):
         raise error
 
 
 def test_after_syncs_that_succeeded_nothing_is_suspect() -> None:
     files = MemoryFiles()
     notes = notes_on(files)
-    with notes.noted("a-0"), notes.noted("b-0"):
+    with notes.note_sync("a-0"), notes.note_sync("b-0"):
         pass
     after = notes_on(files.killed())
     assert not after.is_suspect("a-0")
@@ -39,7 +39,7 @@ def test_after_syncs_that_succeeded_nothing_is_suspect() -> None:
 def test_a_sync_that_failed_or_never_ended_makes_its_log_suspect(error: BaseException) -> None:
     files = MemoryFiles()
     notes = notes_on(files)
-    with notes.noted("b-0"):
+    with notes.note_sync("b-0"):
         fail(notes, LONGEST, error)
     after = notes_on(files.killed())
     assert after.is_suspect(LONGEST)
@@ -64,7 +64,7 @@ def test_a_log_is_suspect_until_it_was_synced_again_whatever_ends_in_between() -
     files = files.killed()
     again = notes_on(files)
     assert again.is_suspect("a-0")
-    with again.noted("a-0"):
+    with again.note_sync("a-0"):
         pass
     assert not notes_on(files.killed()).is_suspect("a-0")
 
@@ -96,7 +96,7 @@ def test_what_a_power_cut_made_of_the_notes_stops_nobody() -> None:
     files.make_dirs(DATA)
     files.open(DATA / "klog-syncs", create=True).pwrite(bytes(range(256)) * 65, 0)
     notes = notes_on(files)
-    with notes.noted("a-0"):
+    with notes.note_sync("a-0"):
         pass
     assert not notes.is_suspect("a-0")
 
@@ -105,9 +105,9 @@ def test_no_sync_begins_once_the_notes_are_closed() -> None:
     """A failure of such a sync would leave no note."""
     files = MemoryFiles()
     notes = notes_on(files)
-    with notes.noted("a-0"):
+    with notes.note_sync("a-0"):
         notes.close()
-    with pytest.raises(OSError, match="notes of syncs were closed"), notes.noted("b-0"):
+    with pytest.raises(OSError, match="notes of syncs were closed"), notes.note_sync("b-0"):
         raise AssertionError("the sync has begun")
     # The failure of the running sync could not be noted any more, so the log is suspect.
     assert notes_on(files.killed()).is_suspect("a-0")

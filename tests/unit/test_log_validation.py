@@ -12,7 +12,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.validation import log_validator
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.log.validation.kernel_checks import kernel_checks
-from klog_broker.log.validation.log_validator import Validated, prepare, validate
+from klog_broker.log.validation.log_validator import Validated, validate, validate_and_convert
 from klog_broker.log.validation.loop_share import BATCH_WORK_BYTES, LoopShare, LoopShareExceeded
 from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import MAX_RECORDS, NAMED_FAULTS, RecordChecks
@@ -510,7 +510,9 @@ def test_what_is_more_than_the_loop_s_share_is_left_as_it_was(
 
     def prepared(share: LoopShare | None) -> Validated:
         settings = LogConfig(**config)
-        return prepare(buffer, now_ms=NOW_MS, config=settings, checks=checks, share=share)
+        return validate_and_convert(
+            buffer, now_ms=NOW_MS, config=settings, checks=checks, share=share
+        )
 
     with pytest.raises(LoopShareExceeded):
         prepared(LoopShare())
@@ -524,9 +526,9 @@ def test_the_loop_s_share_is_of_a_batch_and_of_a_turn() -> None:
     for turn in (1, 1, 1, 2):
         share.begin_batch(turn)
         taken.append(share.left_bytes)
-        share.take(share.left_bytes)
+        share.count_work(share.left_bytes)
         with pytest.raises(LoopShareExceeded):
-            share.take(1)
+            share.count_work(1)
     assert taken == [10, 10, 5, 10]
 
 
@@ -536,7 +538,9 @@ def test_ordinary_batches_are_within_the_loop_s_share() -> None:
     for turn, (codec, count) in enumerate(product(Codec, [130, 1_300])):
         share.begin_batch(turn)
         records = batch(count, codec=codec)
-        prepare(records, now_ms=NOW_MS, config=LogConfig(), checks=kernel_checks(), share=share)
+        validate_and_convert(
+            records, now_ms=NOW_MS, config=LogConfig(), checks=kernel_checks(), share=share
+        )
 
 
 def test_of_many_faults_the_first_are_named_and_all_are_counted(check: Validator) -> None:

@@ -32,7 +32,7 @@ def test_what_is_new_is_set_aside_once_it_rests() -> None:
         world.advance(LOOK_MS)
         return collector.take()
 
-    LongLived(world.loop, lambda: replicas, collector).begin()
+    LongLived(world.loop, lambda: replicas, collector).start_checks()
     assert looks(50 + LEAST_CHANGE) == []
     assert looks(50 + LEAST_CHANGE) == [], "too few to stop the loop for"
     assert looks(2_000) == []

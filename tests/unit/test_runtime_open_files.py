@@ -74,7 +74,7 @@ def test_a_mapping_and_a_resting_file_hold_no_descriptor(tmp_path: Path) -> None
     file = RealFiles().open(tmp_path / "file", create=True)
     file.truncate(10_000)
     mapping = file.map(10_000)
-    file.rest()
+    file.release_descriptor()
     assert open_descriptors(tmp_path) == 0
     mapping.view[9_000:9_003] = b"abc"
     file.sync()
@@ -117,14 +117,14 @@ def test_when_all_are_taken_nothing_has_happened(
     files = files_of(100)
     written = files.open(tmp_path / "written", create=True)
     written.pwrite(b"before", 0)
-    written.rest()
+    written.release_descriptor()
     files.write_atomically(tmp_path / "checkpoint", b"old")
     with no_descriptor_left():
         for _ in range(3):
             with pytest.raises(OSError, match=os.strerror(errno.EMFILE)) as caught:
                 written.pwrite(b"after!", 0)
             assert descriptors.is_exhausted(caught.value)
-            assert "`ulimit -n`" in descriptors.why(caught.value)
+            assert "`ulimit -n`" in descriptors.describe_exhaustion(caught.value)
         with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
             files.write_atomically(tmp_path / "checkpoint", b"new")
         with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
@@ -145,7 +145,7 @@ def test_what_is_held_stays_open(tmp_path: Path) -> None:
     held = files.open(tmp_path / "held", create=True)
     with held.held():
         others = [files.open(tmp_path / f"{number}", create=True) for number in range(5)]
-        held.rest()
+        held.release_descriptor()
         with no_descriptor_left():
             held.truncate(5)
             held.map(5).close()
@@ -154,7 +154,7 @@ def test_what_is_held_stays_open(tmp_path: Path) -> None:
 
 def test_another_file_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
     file = RealFiles().open(tmp_path / "file", create=True)
-    file.rest()
+    file.release_descriptor()
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / "other").replace(tmp_path / "file")
     with pytest.raises(OSError, match="another file was put in its place"):
@@ -166,12 +166,12 @@ def test_a_file_is_found_under_its_new_name_and_one_that_is_gone_needs_no_sync(
     tmp_path: Path,
 ) -> None:
     file = RealFiles().open(tmp_path / "file", create=True)
-    file.rest()
+    file.release_descriptor()
     file.path = tmp_path / "renamed"
     (tmp_path / "file").rename(file.path)
     assert file.pwrite(b"x", 0) == 1
     file.sync()
-    file.rest()
+    file.release_descriptor()
     file.path.unlink()
     file.sync()
     with pytest.raises(FileNotFoundError):

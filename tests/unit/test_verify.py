@@ -591,7 +591,7 @@ def test_what_is_no_log(tmp_path: Path) -> None:
 def test_a_log_whose_sync_was_not_over_is_recoverable(data: Path) -> None:
     notes = SyncNotes(RealFiles(), data)
     notes.open()
-    with pytest.raises(OSError, match="no more"), notes.noted("t-0"):
+    with pytest.raises(OSError, match="no more"), notes.note_sync("t-0"):
         raise OSError(5, "no more")
     notes.close()
     code, lines = verify(data)

@@ -82,7 +82,7 @@ class Cleaner:
         self._next_look: object | None = None
         self._is_stopped = False
 
-    def begin(self) -> None:
+    def start_checks(self) -> None:
         """Start to look for logs to clean."""
         if self._settings.enabled:
             self._look_for_logs()
@@ -176,7 +176,7 @@ class Cleaner:
 
     # --- a round ---------------------------------------------------------------------------------
     def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
-        log.cleaning.begin()
+        log.cleaning.begin_round()
         running = _Running(log, self._clock.monotonic_ms())
         self._running[log.topic_partition] = running
         hash_key = (self._chance.below(1 << 64), self._chance.below(1 << 64))
@@ -261,7 +261,7 @@ class Cleaner:
 
     def _on_round_finished(self, running: "_Running", end_offset: int) -> None:
         log = running.log
-        log.cleaning.end(end_offset)
+        log.cleaning.end_round(end_offset)
         del self._running[log.topic_partition]
         self._logs.checkpoint_cleaned()
         assert running.round is not None
@@ -328,7 +328,7 @@ class Cleaner:
         cleaning = running.round
 
         def dropped(_: None, __: BaseException | None) -> None:
-            log.cleaning.end()
+            log.cleaning.end_round()
             self._running.pop(log.topic_partition, None)
             self._apply_retention(log)
             # A log that was deleted or failed closed its files during the round: no warning.

@@ -140,7 +140,7 @@ class CleaningRound:
             if source.end_offset <= first_dirty:
                 continue
             for chunk in self._chunks(source):
-                skip = verdicts.void(chunk.data, chunk.table)
+                skip = verdicts.keyless_rows(chunk.data, chunk.table)
                 skip |= chunk.table[:, scan.LAST_OFFSET] < first_dirty
                 table = chunk.table.reshape(-1)
                 if not self._map.add_chunk(chunk.data, table, len(chunk.table), skip, first_dirty):

@@ -46,7 +46,7 @@ class Verdicts:
         offsets = [each.data_offset for each in lasts if each.data_offset is not None]
         self._last_offsets = np.array(sorted(offsets), np.int64)
 
-    def void(self, chunk: Buffer, table: Any) -> Any:
+    def keyless_rows(self, chunk: Buffer, table: Any) -> Any:
         """Flag the batches whose keys do not count: markers, and aborted transactions."""
         void = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
@@ -76,11 +76,11 @@ class Verdicts:
 
     def _is_void(self, chunk: Buffer, row: list[int]) -> bool:
         if row[scan.ATTRIBUTES] & CONTROL_BIT:
-            self._is_bare(chunk, row)
+            self._is_last_trace(chunk, row)
             return True
         return self._transactions.is_void(row[scan.PRODUCER_ID], row[scan.LAST_OFFSET])
 
-    def _is_bare(self, chunk: Buffer, row: list[int]) -> bool:
+    def _is_last_trace(self, chunk: Buffer, row: list[int]) -> bool:
         control_type: ControlType | None = None
         if row[scan.RECORD_COUNT]:
             marker = end_transaction_at(chunk, row[scan.POSITION], row[scan.SIZE_BYTES])
@@ -96,7 +96,7 @@ class Verdicts:
                 return int(DROP_RECORDS)
             return 0
         verdict = int(KEEP_RECORDS)
-        if self._is_bare(chunk, row):
+        if self._is_last_trace(chunk, row):
             has_horizon = bool(attributes & DELETE_HORIZON_BIT)
             is_over = has_horizon and self._now_ms >= row[scan.BASE_TIMESTAMP_MS]
             verdict = int(DROP_RECORDS if is_over else KEEP_RECORDS | SET_HORIZON)

@@ -18,8 +18,8 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
     if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
         return CannotStart(
             ExitCode.REFUSED,
-            f"{descriptors.why(cause)}; a broker needs at least {descriptors.LEAST_DESCRIPTORS}"
-            f" and more for more connections; nothing was changed",
+            f"{descriptors.describe_exhaustion(cause)}; a broker needs at least"
+            f" {descriptors.LEAST_DESCRIPTORS} and more for more connections; nothing was changed",
         )
     if isinstance(error, CannotStart):
         return error

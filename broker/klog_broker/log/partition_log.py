@@ -197,7 +197,7 @@ class PartitionLog:
         """
         self._state.config = config
         self._state.choose_jitter()
-        self._flushing.start_if_due()
+        self._flushing.start_flush_if_due()
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Begin a leader's epoch at the log's end, if it has not begun yet.
@@ -220,13 +220,13 @@ class PartitionLog:
         if reached > state.high_watermark:
             state.high_watermark = reached
             if self._undecided.first_unstable_offset < reached:
-                self._undecided.reach(reached)
+                self._undecided.advance_high_watermark(reached)
             if self.listener is not None:
                 self.listener.high_watermark_grew(self)
 
     # --- effects of a change ---------------------------------------------------------------------
     def _count_appended(self) -> None:
-        self._flushing.start_if_due()
+        self._flushing.start_flush_if_due()
         if self.listener is not None:
             self.listener.log_end_grew(self)
 
@@ -239,7 +239,7 @@ class PartitionLog:
             self.listener.log_flushed(self)
 
     def _went_offline(self, error: LogStorageError) -> None:
-        self._flushing.fail(error)
+        self._flushing.fail_waiters(error)
         if self.listener is not None:
             self.listener.log_went_offline(self)
 
@@ -271,7 +271,7 @@ class PartitionLog:
         state.set_segments((*self.segments, new))
         state.choose_jitter()
         # Once the old segment is synced, the recovery point moves to the new one.
-        self._flushing.start()
+        self._flushing.start_flush()
 
     # --- durability ------------------------------------------------------------------------------
     @property
@@ -311,7 +311,7 @@ class PartitionLog:
 
         With ``with_indexes`` the recovery point rises, too: after a crash less has to be scanned.
         """
-        self._flushing.start(with_indexes=with_indexes)
+        self._flushing.start_flush(with_indexes=with_indexes)
 
     def flush(self) -> None:
         """Sync all appended records and their indexes. Blocks."""
@@ -341,8 +341,8 @@ class PartitionLog:
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
         InvalidTransactionState, StaleLeaderEpoch and LogStorageError. With a ``share`` the method
-        can also raise LoopShareExceeded: then run :meth:`preparation` in a helper thread, and pass
-        the result to :meth:`append_prepared`.
+        can also raise LoopShareExceeded: then run :meth:`validation_job` in a helper thread, and
+        pass the result to :meth:`append_prepared`.
         """
         return self._appender.append_as_leader(
             records,
@@ -353,7 +353,7 @@ class PartitionLog:
             guard=guard,
         )
 
-    def preparation(
+    def validation_job(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
         """Return a function that validates a client's records by the present settings.
@@ -361,7 +361,7 @@ class PartitionLog:
         The function is for a helper thread. The log stays untouched, and the errors are those of
         :meth:`append_as_leader`.
         """
-        return self._appender.preparation(records, now_ms)
+        return self._appender.validation_job(records, now_ms)
 
     def append_prepared(
         self,
@@ -371,7 +371,7 @@ class PartitionLog:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append a client's batch that :meth:`preparation` has validated.
+        """Append a client's batch that :meth:`validation_job` has validated.
 
         Raises as :meth:`append_as_leader` does, except for the errors of the validation.
         """
@@ -453,9 +453,9 @@ class PartitionLog:
         """
         return self._appender.is_verified(producer_id, producer_epoch, guard)
 
-    def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
+    def may_begin_transaction(self, head: ProducerHead, guard: VerificationGuard) -> bool:
         """Whether an append of a batch with this ``head`` would begin a transaction."""
-        return self._appender.may_begin(head, guard)
+        return self._appender.may_begin_transaction(head, guard)
 
     # --- planned appends -------------------------------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
@@ -539,7 +539,7 @@ class PartitionLog:
         The whole data directory goes offline, as in Kafka, unless the read only failed because no
         file descriptor was free.
         """
-        return self._state.log_directory.refuse(error, self.topic_partition)
+        return self._state.log_directory.error_for(error, self.topic_partition)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, may_block: bool = True
@@ -675,7 +675,7 @@ class PartitionLog:
         active, end_offset = state.active, state.log_end_offset
         # The trimmed indexes and the snapshot need not be durable if the log is synced: a start
         # after a power cut finds bad ones, and makes them again.
-        is_whole = self._flushing.is_whole and active.has_final_entry
+        is_whole = self._flushing.is_fully_synced and active.has_final_entry
         active.deactivate()
         snapshot: tuple[File, ...] = ()
         if not is_whole or not state.snapshots.has_snapshot(end_offset):

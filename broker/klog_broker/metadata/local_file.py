@@ -26,7 +26,7 @@ from klog_broker.metadata.directory_assignments import (
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import MetadataImage, PartitionRegistration, QuotaEntity, Topic
 from klog_broker.runtime.disk.files import Files
-from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
 from pyspark_klog.ids import BrokerId, DirectoryId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.errors import StorageFormatError
@@ -108,7 +108,9 @@ class MetadataFile:
             # write may succeed, because it writes a whole new file. After any other error the
             # contents of the disk are unknown.
             if is_exhausted(error):
-                raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
+                raise StoreFailed(
+                    f"cannot write {self._path}: {describe_exhaustion(error)}"
+                ) from error
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self._failure = error
             raise StoreFailed(f"cannot write {self._path}: {error}") from error

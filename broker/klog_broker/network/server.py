@@ -25,7 +25,7 @@ from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.wheel import Timer
 from klog_broker.runtime.net.poller import READABLE
 from klog_broker.runtime.net.sockets import ListeningSocket, Network, StreamSocket
-from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
 from klog_broker.runtime.system.rate_limit import RateLimit
 from klog_broker.runtime.threads.helpers import Helpers
 
@@ -202,7 +202,7 @@ class Server:
         return False
 
     def _pause_accepting(self, error: OSError) -> None:
-        reason = why(error) if is_exhausted(error) else error
+        reason = describe_exhaustion(error) if is_exhausted(error) else error
         self._warn(self._accept_failures, f"cannot accept connections for now: {reason}")
         self._set_accepting(False)
         self.loop.call_later(ACCEPT_PAUSE_MS, lambda: self._set_accepting(True))

@@ -80,7 +80,7 @@ class AppendValidation:
 
     def _submit(self, connection_id: str) -> None:
         leader, append = self._queues[connection_id][0]
-        prepare = leader.preparation(append.records, self._clock.now_ms())
+        prepare = leader.validation_job(append.records, self._clock.now_ms())
 
         def work() -> Validated:
             with short_switch_interval():

@@ -184,7 +184,7 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     if guard is None or not answers:
         return False
     code = answers[0].get(log.topic_partition, ErrorCode.NONE)
-    return code is ErrorCode.NONE and log.may_begin(head, guard)
+    return code is ErrorCode.NONE and log.may_begin_transaction(head, guard)
 
 
 def client_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:

@@ -172,7 +172,7 @@ class Leader:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append a client's batch that :meth:`preparation` has validated in a helper thread.
+        """Append a client's batch that :meth:`validation_job` has validated in a helper thread.
         ``prepared`` returns the validated batch, or raises the error of the validation.
 
         Raises the errors of :meth:`append`, with nothing changed."""
@@ -205,11 +205,11 @@ class Leader:
             now_ms=now_ms,
         )
 
-    def preparation(
+    def validation_job(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
         """Return the function that validates the records of an append in a helper thread."""
-        return self.log.preparation(records, now_ms)
+        return self.log.validation_job(records, now_ms)
 
     @property
     def has_free_space(self) -> bool:

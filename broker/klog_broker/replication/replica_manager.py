@@ -69,7 +69,7 @@ class Logs(Protocol):
 
     def check_complete(self) -> None: ...
 
-    def forget_deleted(self, done: Callable[[], None]) -> None: ...
+    def renew_checkpoints(self, done: Callable[[], None]) -> None: ...
 
 
 class ReplicaManager:
@@ -157,7 +157,7 @@ class ReplicaManager:
             RoleChangeBatch(
                 role_changes,
                 apply_change=self._apply_role_change,
-                forget_deleted=self._logs.forget_deleted,
+                renew_checkpoints=self._logs.renew_checkpoints,
                 done=lambda results: self._applied_all(results, done),
             )
         )

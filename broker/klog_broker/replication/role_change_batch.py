@@ -26,13 +26,13 @@ class RoleChangeBatch:
         role_changes: Iterable[RoleChange],
         *,
         apply_change: Callable[[RoleChange, OnRoleChangeApplied], None],
-        forget_deleted: Callable[[Callable[[], None]], None],
+        renew_checkpoints: Callable[[Callable[[], None]], None],
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
         self._left = deque(role_changes)
         self._deletes = any(isinstance(each, RoleRemoval) and each.deletes for each in self._left)
         self._apply_change = apply_change
-        self._forget_deleted = forget_deleted
+        self._renew_checkpoints = renew_checkpoints
         self._done = done
         self._results: dict[TopicPartition, KlogError] = {}
         self._at_work: set[TopicPartition] = set()
@@ -56,7 +56,7 @@ class RoleChangeBatch:
             return
         if self._deletes:
             # A later log of the same name must not find the checkpoints of the deleted log.
-            self._forget_deleted(self._end)
+            self._renew_checkpoints(self._end)
         else:
             self._end()
 

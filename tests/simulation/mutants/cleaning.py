@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant("horizon never set", ChunkFilter, "filter_chunk", _no_horizon),
     Mutant("keys lost from the map", KeyMap, "add_chunk", _loses_keys),
     Mutant("map counts too far", KeyMap, "add_chunk", _counts_too_far),
-    Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys),
+    Mutant("aborted keys in the map", Verdicts, "keyless_rows", _aborted_keys),
     Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay),
     Mutant("markers dropped too early", CleanedTransactions, "is_last_trace", _always_bare),
     Mutant(
@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant("cleaned segment ends early", CleaningRound, "_filter", _ends_anywhere),
     Mutant("cleaned past the stable offset", cleaner, "extent_of", _past_the_stable),
-    Mutant("active segment taken for clean", LogCleaning, "end", _active_counts),
+    Mutant("active segment taken for clean", LogCleaning, "end_round", _active_counts),
     Mutant("compaction lag ignored", cleaner, "extent_of", _no_lag),
     Mutant("cleaned files not synced", CleanedSegment, "finish", _files_not_synced),
     Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced),

@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant("torn tail kept", segment_recovery, "_index_all", _keeps_torn_tail),
     Mutant("clean marker kept", LogDirectory, "remove_clean_marker", _always_clean),
     Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
-    Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),
+    Mutant("sync noted when it has failed", SyncNotes, "note_sync", _notes_afterwards),
     Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early),
     Mutant("retention takes one more", record_removal, "deletable_segments", _takes_one_more),
     Mutant("retention above the watermark", retention, "_may_go", _may_always_go),

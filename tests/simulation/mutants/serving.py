@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
     Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
     Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
-    Mutant("duplicate appended again", ProducerStates, "check", _any_sequence),
+    Mutant("duplicate appended again", ProducerStates, "check_client_batch", _any_sequence),
     Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
     Mutant("session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost),
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),

@@ -21,7 +21,7 @@ from klog_broker.log.state.durability import LogFlushing
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.state.rolling import append_limits
 from klog_broker.log.validation.append_rules import AppendOrigin
-from klog_broker.log.validation.log_validator import Validated, place, prepare
+from klog_broker.log.validation.log_validator import Validated, set_offsets, validate_and_convert
 from klog_broker.log.validation.loop_share import LoopShare
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
@@ -45,7 +45,7 @@ class Appender:
         state = self._state
         self._check_epoch(leader_epoch)
         if leader_epoch > state.epochs.latest:
-            state.epochs.note(leader_epoch, state.log_end_offset)
+            state.epochs.add_epoch(leader_epoch, state.log_end_offset)
             state.newest_epoch = leader_epoch
 
     def _check_epoch(self, leader_epoch: LeaderEpoch) -> None:
@@ -70,7 +70,7 @@ class Appender:
     ) -> AppendInfo:
         state = self._state
         state.check_online()
-        prepared = prepare(
+        validated = validate_and_convert(
             records,
             now_ms=now_ms,
             config=state.config,
@@ -79,18 +79,18 @@ class Appender:
             share=share,
         )
         return self.append_prepared(
-            prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, guard=guard
+            validated, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, guard=guard
         )
 
-    def preparation(
+    def validation_job(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
         config, checks = self._state.config, self._state.checks()
-        return lambda: prepare(records, now_ms=now_ms, config=config, checks=checks)
+        return lambda: validate_and_convert(records, now_ms=now_ms, config=config, checks=checks)
 
     def append_prepared(
         self,
-        prepared: Validated,
+        validated: Validated,
         *,
         leader_epoch: LeaderEpoch,
         now_ms: int,
@@ -98,12 +98,12 @@ class Appender:
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Assign offsets to a validated batch of records, and append it."""
-        planned = self._place(prepared, leader_epoch, now_ms)
+        planned = self._place(validated, leader_epoch, now_ms)
         step = data_step(planned.row)
         if step is not None:
             producers = self._state.producers
             if origin is AppendOrigin.CLIENT:
-                duplicate = producers.check(
+                duplicate = producers.check_client_batch(
                     step.head, is_transactional=step.is_transactional, guard=guard
                 )
                 if duplicate is not None:
@@ -131,19 +131,19 @@ class Appender:
         """
         state = self._state
         state.check_online()
-        prepared = prepare(
+        validated = validate_and_convert(
             batch,
             now_ms=now_ms,
             config=state.config,
             checks=state.checks(),
             origin=AppendOrigin.COORDINATOR,
         )
-        planned = self._place(prepared, leader_epoch, now_ms)
+        planned = self._place(validated, leader_epoch, now_ms)
         step = marker_step(planned.row, marker)
         state.producers.check_marker(step, transaction_version)
         return self._append(planned, step, now_ms)
 
-    def _place(self, prepared: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
+    def _place(self, validated: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
         """Give the batch its offsets at the log's end, and the leader epoch."""
         state = self._state
         self._check_epoch(leader_epoch)
@@ -151,7 +151,7 @@ class Appender:
             raise InvariantViolation(
                 f"{state.topic_partition}: leader epoch {leader_epoch} has not begun"
             )
-        planned = place(prepared, state.log_end_offset, leader_epoch, now_ms)
+        planned = set_offsets(validated, state.log_end_offset, leader_epoch, now_ms)
         size_bytes = planned.row.size_bytes
         if size_bytes > state.config.segment_bytes:
             raise RecordBatchTooLarge(
@@ -193,7 +193,7 @@ class Appender:
         entry = producers.get(producer_id)
         if entry is not None and entry.has_ongoing_transaction(producer_epoch):
             return None
-        return producers.verifications.begin(
+        return producers.verifications.create_guard(
             producer_id,
             producer_epoch,
             first_sequence,
@@ -206,11 +206,13 @@ class Appender:
         entry = producers.get(producer_id)
         if entry is not None and entry.has_ongoing_transaction(producer_epoch):
             return True
-        return producers.verifications.has(producer_id, guard)
+        return producers.verifications.has_guard(producer_id, guard)
 
-    def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
+    def may_begin_transaction(self, head: ProducerHead, guard: VerificationGuard) -> bool:
         try:
-            first = self._state.producers.check(head, is_transactional=True, guard=guard)
+            first = self._state.producers.check_client_batch(
+                head, is_transactional=True, guard=guard
+            )
         except (InvalidTransactionState, InvalidProducerEpoch, OutOfOrderSequence):
             return False
         return first is None

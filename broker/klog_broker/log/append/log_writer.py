@@ -7,7 +7,7 @@ dropped, the bytes are cut off again. The commit makes the batches part of the l
 from collections.abc import Callable, Iterable, Sequence
 
 from klog_broker.log.producers.producer_state import ProducerMarker
-from klog_broker.log.producers.producer_steps import ProducerStep, take_step
+from klog_broker.log.producers.producer_steps import ProducerStep, apply_step
 from klog_broker.log.segment.batch_positions import AppendedBatch
 from klog_broker.log.segment.planned_append import NO_BEGIN, AppendLimits, PlannedAppend
 from klog_broker.log.state.log_state import LogState
@@ -166,16 +166,16 @@ class LogWriter:
                 state.active.commit_planned(written)
                 for producer_id, producer_epoch, batches, begins_at in written.producers:
                     for batch in batches:
-                        producers.apply(producer_id, producer_epoch, batch, now_ms)
+                        producers.apply_batch(producer_id, producer_epoch, batch, now_ms)
                     if begins_at != NO_BEGIN:
                         producers.begin_transaction(producer_id, Offset(begins_at))
             state.log_end_offset = end_offset
             for step in steps:
-                take_step(producers, step, now_ms)
+                apply_step(producers, step, now_ms)
             producers.end_offset = end_offset
             if epochs:
                 for epoch, start_offset in epochs:
-                    state.epochs.note(epoch, start_offset)
+                    state.epochs.add_epoch(epoch, start_offset)
                 state.newest_epoch = max(state.newest_epoch, state.epochs.latest)
         except Exception as error:
             raise state.go_offline(error) from error

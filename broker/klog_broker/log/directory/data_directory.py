@@ -19,7 +19,7 @@ from klog_broker.log.errors import (
 from klog_broker.metrics.histogram import Durations
 from klog_broker.runtime.disk.files import FileLock, FileLockHeld, Files, OpenDirectory
 from klog_broker.runtime.system.clock import Clock
-from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
 from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.ids import DirectoryId, Offset, TopicPartition
 from pyspark_klog.storage import names
@@ -80,17 +80,17 @@ class LogDirectory:
                 self.on_offline(self)
             # Kafka also releases the lock, so that the directory can be unmounted or given to
             # another broker.
-            self.release()
+            self.release_lock()
         return self.storage_error()
 
-    def refuse(self, error: OSError, refused: object) -> LogStorageError:
+    def error_for(self, error: OSError, refused: object) -> LogStorageError:
         """Return the exception to raise for an operation that failed without any effect.
 
         If the disk is full or no descriptor is left, only this operation fails. Any other error
         takes the directory offline. ``refused`` names the partition or file for the message.
         """
         if is_exhausted(error):
-            return OutOfDescriptors(f"{self.path}: {why(error)}")
+            return OutOfDescriptors(f"{self.path}: {describe_exhaustion(error)}")
         if not isinstance(error, ShortWrite) and error.errno not in _DISK_FULL_ERRORS:
             return self.go_offline(error)
         # Limit the rate of this line: all clients retry at once, and a line for each retry would
@@ -116,7 +116,7 @@ class LogDirectory:
         )
 
     # --- lock and owner --------------------------------------------------------------------------
-    def take(self) -> None:
+    def lock_directory(self) -> None:
         """Create the directory if it does not exist, and lock it. LogDirectoryError if another
         broker uses the directory, or if the path cannot be used; OSError if no descriptor is
         left."""
@@ -180,7 +180,7 @@ class LogDirectory:
             raise OSError(errno.EBADF, "the data directory is not in use", str(self.path))
         self._names.sync()
 
-    def release(self) -> None:
+    def release_lock(self) -> None:
         """Close the sync notes and the directory's descriptor, and release the lock."""
         self.sync_notes.close()
         if self._names is not None:

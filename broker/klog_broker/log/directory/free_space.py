@@ -39,7 +39,7 @@ class FreeSpace:
         """Whether even writes of coordinators are refused."""
         self._path = path
 
-    def take(self, usable_bytes: int, floor_bytes: int) -> bool:
+    def update(self, usable_bytes: int, floor_bytes: int) -> bool:
         """Record the free bytes and the floor. Returns whether ``refuses_clients`` or
         ``refuses_state`` has changed."""
         before = self.refuses_clients, self.refuses_state
@@ -64,7 +64,7 @@ class FreeSpace:
             f" until more space is free; delete records or topics, or make the disk larger"
         )
 
-    def tell(self) -> None:
+    def log_state(self) -> None:
         """Log the free bytes, the floor, and the kinds of writes that are refused."""
         refused = "state,records" if self.refuses_state else "records"
         level = logging.WARNING if self.refuses_clients else logging.INFO
@@ -104,7 +104,7 @@ class FreeSpaceMonitor:
             else MEASURE_INTERVAL_MS
         )
 
-    def look(self, floor_bytes: int) -> None:
+    def start_measurement(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.
 
         Does nothing while the last look is still running, or if the floor is 0 and no directory
@@ -118,11 +118,11 @@ class FreeSpaceMonitor:
             self._is_looking = False
             if error is not None:
                 raise error
-            self._take(found or [], floor_bytes)
+            self._update_spaces(found or [], floor_bytes)
 
-        self._helpers.submit(self._ask, taken)
+        self._helpers.submit(self._measure, taken)
 
-    def _ask(self) -> list[int | None]:
+    def _measure(self) -> list[int | None]:
         found: list[int | None] = []
         for path, _ in self._spaces:
             try:
@@ -132,11 +132,11 @@ class FreeSpaceMonitor:
                 found.append(None)
         return found
 
-    def _take(self, found: list[int | None], floor_bytes: int) -> None:
+    def _update_spaces(self, found: list[int | None], floor_bytes: int) -> None:
         has_changed = False
         for (_, space), usable_bytes in zip(self._spaces, found, strict=False):
-            if usable_bytes is not None and space.take(usable_bytes, floor_bytes):
-                space.tell()
+            if usable_bytes is not None and space.update(usable_bytes, floor_bytes):
+                space.log_state()
                 has_changed = True
         if has_changed:
             self.on_change()

@@ -48,7 +48,7 @@ class SyncNotes:
         if written != len(found):
             raise ShortWrite(written, len(found))
         self._mapping = file.map(_SIZE_BYTES)
-        file.rest()
+        file.release_descriptor()
         self._slots = [_name_in(found, slot) for slot in range(_SLOTS)]
         self._found = frozenset(name for name in self._slots if name)
 
@@ -67,7 +67,7 @@ class SyncNotes:
         self._found = frozenset()
 
     @contextmanager
-    def noted(self, log: str) -> Iterator[None]:
+    def note_sync(self, log: str) -> Iterator[None]:
         """Context manager around a sync of the log. The note stays if the sync fails."""
         self._note(log)
         try:
@@ -106,7 +106,7 @@ class SyncNotes:
             self._mapping.view[slot * _SLOT_BYTES] = 0
 
     def close(self) -> None:
-        """Close the mapped file. Later syncs within :meth:`noted` raise OSError."""
+        """Close the mapped file. Later syncs within :meth:`note_sync` raise OSError."""
         with self._lock:
             self._is_closed = True
             mapping, self._mapping = self._mapping, None

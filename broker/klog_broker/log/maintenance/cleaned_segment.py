@@ -69,7 +69,7 @@ class CleanedSegment:
             file.sync()
             yield 0
         segment.transaction_index.is_new = False
-        segment.rest()
+        segment.release_descriptors()
         return segment
 
     def remove(self) -> None:

@@ -45,12 +45,12 @@ class LogCleaning:
         """Whether the log was cut since the round began: records that it read may be gone."""
         return self._state.cuts != self._cuts_at_begin
 
-    def begin(self) -> None:
-        """Begin a round: retention deletes no segment until :meth:`end`."""
+    def begin_round(self) -> None:
+        """Begin a round: retention deletes no segment until :meth:`end_round`."""
         self._state.is_being_cleaned = True
         self._cuts_at_begin = self._state.cuts
 
-    def end(self, cleaned_offset: int | None = None) -> None:
+    def end_round(self, cleaned_offset: int | None = None) -> None:
         """End the round, which has cleaned up to ``cleaned_offset``; None if it was given up.
 
         If the log was cut meanwhile, the offset is ignored: other records may lie before it now.

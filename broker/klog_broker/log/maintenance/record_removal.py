@@ -21,7 +21,7 @@ from klog_broker.log.segment.segment import Segment
 from klog_broker.log.segment.segment_renaming import mark_deleted
 from klog_broker.log.state.durability import LogFlushing
 from klog_broker.log.state.log_state import LogState
-from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import Offset
 
@@ -60,7 +60,7 @@ class RecordRemoval:
         self._remove_later = remove_later
         self._renew_checkpoints = renew_checkpoints
         self._start_grew = start_grew
-        self._again: Callable[[], None] | None = None
+        self._retry: Callable[[], None] | None = None
         self._cut_at: int | None = None
 
     # --- deleting at the start -------------------------------------------------------------------
@@ -99,7 +99,7 @@ class RecordRemoval:
             if count == len(state.segments.segments):
                 self._roll(now_ms)
         except OSError as error:
-            raise state.log_directory.refuse(error, state.topic_partition) from error
+            raise state.log_directory.error_for(error, state.topic_partition) from error
         try:
             self._delete_first(count, why_deletable(facts, count))
         except OSError as error:
@@ -160,7 +160,7 @@ class RecordRemoval:
         if state.cleaned_offset is not None:
             state.cleaned_offset = min(state.cleaned_offset, end_offset)
         state.epochs.truncate_from_end(offset)
-        is_synced, epochs = self._flushing.cut(end_offset), state.epochs.unsaved()
+        is_synced, epochs = self._flushing.note_cut(end_offset), state.epochs.unsaved()
         self._cut_at = None
 
         def work() -> None:
@@ -170,7 +170,7 @@ class RecordRemoval:
 
         def cut(_: None, error: BaseException | None) -> None:
             if error is None:
-                state.epochs.saved(epochs)
+                state.epochs.mark_saved(epochs)
             self._end_cut(error, done)
 
         # Lower the recovery point checkpoint first. After a power cut in the middle, the file can
@@ -202,8 +202,10 @@ class RecordRemoval:
             nonlocal left
             left -= 1
             if isinstance(error, OSError) and is_exhausted(error) and left:
-                _log.warning("log=%s not_cut=%s tries_left=%d", state.path, why(error), left)
-                self._again = begin
+                _log.warning(
+                    "log=%s not_cut=%s tries_left=%d", state.path, describe_exhaustion(error), left
+                )
+                self._retry = begin
             else:
                 done(result, error)
 
@@ -212,11 +214,11 @@ class RecordRemoval:
     @property
     def awaits_cut(self) -> bool:
         """Whether a cut is to be tried again: PartitionLog.awaits_cut."""
-        return self._again is not None
+        return self._retry is not None
 
     def retry_cut(self) -> None:
         """Try a cut again that found no file descriptor: PartitionLog.retry_cut."""
-        again, self._again = self._again, None
+        again, self._retry = self._retry, None
         if again is not None:
             again()
 
@@ -272,7 +274,7 @@ class RecordRemoval:
             state.checks(),
             high_watermark=state.high_watermark,
         )
-        with state.log_directory.sync_notes.noted(state.path.name):
+        with state.log_directory.sync_notes.note_sync(state.path.name):
             last.log_file.sync()
             # Cut the transaction index only now, after the log file is synced: until then a power
             # cut can bring markers back, and these need their rows.
@@ -297,7 +299,7 @@ class RecordRemoval:
         state.high_watermark = max(state.log_start_offset, seen)
         state.cleaned_offset = None
         state.epochs.clear()
-        is_synced, epochs = self._flushing.cut(Offset(0)), state.epochs.unsaved()
+        is_synced, epochs = self._flushing.note_cut(Offset(0)), state.epochs.unsaved()
 
         def work() -> Segment:
             is_synced()
@@ -310,7 +312,7 @@ class RecordRemoval:
 
         def begun(segment: Segment | None, error: BaseException | None) -> None:
             if segment is not None:
-                state.epochs.saved(epochs)
+                state.epochs.mark_saved(epochs)
                 state.set_segments((segment,))
                 state.producers.clear(start)
                 has_grown = start > state.log_start_offset
@@ -347,7 +349,7 @@ class RecordRemoval:
     def _first_segment(self, offset: Offset, now_ms: int) -> Segment:
         state = self._state
         segment = Segment.create(state.files, state.path, offset, state.config, now_ms)
-        with state.log_directory.sync_notes.noted(state.path.name):
+        with state.log_directory.sync_notes.note_sync(state.path.name):
             for file in segment.sync_files():
                 file.sync()
             state.files.sync_dir(state.path)

@@ -74,7 +74,7 @@ class Swapper:
             rename_files(cleaned, SWAP_SUFFIX)
         except OSError as error:
             held.close()
-            raise state.log_directory.refuse(error, state.topic_partition) from error
+            raise state.log_directory.error_for(error, state.topic_partition) from error
         state.set_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
         state.begin_swap()
         for each in found:

@@ -39,9 +39,9 @@ class Checkpoint:
         if name == names.LOG_START_OFFSET_CHECKPOINT:
             self.bounds = self._starts = {}
         for log in logs:
-            self.note(log)
+            self.add_log(log)
 
-    def note(self, log: PartitionLog) -> None:
+    def add_log(self, log: PartitionLog) -> None:
         """Add a log of the directory."""
         offset = self._offset_of(log)
         if offset is None:
@@ -103,7 +103,7 @@ class Checkpoints:
                 self._written[key] = found.offsets
             elif isinstance(error, OSError):
                 self._written.pop(key, None)
-                directory.refuse(error, found.name)
+                directory.error_for(error, found.name)
             else:
                 raise error
             done()

@@ -112,7 +112,7 @@ class DirectoryLoading:
             self.has_failed = True
             return error
 
-    def take(self, number: int, loaded: LoadedLog | OSError | None) -> None:
+    def set_loaded(self, number: int, loaded: LoadedLog | OSError | None) -> None:
         """Store the result of :meth:`load` for one of the logs; a failed disk goes offline."""
         if isinstance(loaded, OSError):
             self.directory.go_offline(loaded)
@@ -135,4 +135,4 @@ class DirectoryLoading:
 def load_in_parallel(loadings: Sequence[DirectoryLoading], run: ParallelWork, threads: int) -> None:
     """Load all logs. OSError if no file descriptor is free; LoadingCancelled at a shutdown."""
     works = [[partial(each.load, log) for log in each.logs] for each in loadings]
-    run(works, threads, lambda group, number, loaded: loadings[group].take(number, loaded))
+    run(works, threads, lambda group, number, loaded: loadings[group].set_loaded(number, loaded))

@@ -226,7 +226,7 @@ class Housekeeping:
 
     def measure_free_space(self) -> None:
         """Measure the free space of the disks: periodically, and once when the broker starts."""
-        self.free_space.look(self._settings.min_free_bytes)
+        self.free_space.start_measurement(self._settings.min_free_bytes)
         self._looks.interval_ms = self.free_space.pause_ms
 
     def _rest_unused(self) -> Iterator[None]:
@@ -247,7 +247,7 @@ class Housekeeping:
                 # Only the records are flushed; flush their indexes, for the next checkpoint.
                 log.start_flush(with_indexes=True)
 
-    def forget_deleted(self, done: Callable[[], None]) -> None:
+    def renew_checkpoints(self, done: Callable[[], None]) -> None:
         """Rewrite the checkpoints so that they name only existing logs; then call ``done``.
 
         A deleted log's checkpoints must not count for the next log of its name, because a start
@@ -286,7 +286,7 @@ class Housekeeping:
         for log in self._logs():
             yield
             if log.log_directory is directory:
-                found.note(log)
+                found.add_log(log)
         write(found)
 
     def _checkpoint_starts(self) -> None:

@@ -31,7 +31,7 @@ from klog_broker.metrics.topic_counts import CountsByTopic
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
-from klog_broker.runtime.system.descriptors import is_exhausted, why
+from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
 from klog_broker.runtime.threads.helpers import Helpers
 from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import (
@@ -153,7 +153,7 @@ class LogManager:
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
             for directory in self._directories:
-                directory.take()
+                directory.lock_directory()
             self._cluster_id = check_owners(
                 self._directories, self._broker_id, self._cluster_id, self._chance
             )
@@ -225,7 +225,7 @@ class LogManager:
             self._replace_checkpoints(loading.directory)
         if not loading.directory.is_offline:
             loading.directory.sync_notes.remove_old_notes()
-            loading.tally.tell()
+            loading.tally.log_totals()
 
     def _replace_checkpoints(self, directory: LogDirectory) -> None:
         """Rewrite the checkpoints of a directory, because a log was cut or deleted since.
@@ -238,7 +238,7 @@ class LogManager:
             try:
                 directory.replace_checkpoint(name, found.offsets, found.bounds)
             except OSError as error:
-                directory.refuse(error, name)
+                directory.error_for(error, name)
 
     def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
         return [log for log in self._logs.values() if log.log_directory is directory]
@@ -263,7 +263,7 @@ class LogManager:
             checks=lambda: self.checks,
             remove_later=self._housekeeping.remove_later,
             chance=self._chance,
-            renew_checkpoints=self._housekeeping.forget_deleted,
+            renew_checkpoints=self._housekeeping.renew_checkpoints,
             counts=self.counts.add_log(topic_partition.topic),
         )
         log.listener = self.listener
@@ -300,7 +300,7 @@ class LogManager:
             return folders_of_topics(self._files, online, topics)
         except OSError as error:
             if is_exhausted(error):
-                raise OutOfDescriptors(why(error)) from error
+                raise OutOfDescriptors(describe_exhaustion(error)) from error
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
     def folder_exists(self, path: Path) -> bool:
@@ -319,12 +319,12 @@ class LogManager:
         """Delete the log of the partition if there is one. Raises LogStorageError. Blocks."""
         self.changes.delete(topic_partition)
 
-    def forget_deleted(self, done: Callable[[], None]) -> None:
-        """Rewrite the checkpoints without deleted logs: :meth:`Housekeeping.forget_deleted`.
+    def renew_checkpoints(self, done: Callable[[], None]) -> None:
+        """Rewrite the checkpoints without deleted logs: :meth:`Housekeeping.renew_checkpoints`.
 
         To be called before a deleted log's name may be used again.
         """
-        self._housekeeping.forget_deleted(done)
+        self._housekeeping.renew_checkpoints(done)
 
     def checkpoint_cleaned(self) -> None:
         """Write how far logs have been cleaned: :meth:`Housekeeping.checkpoint_cleaned`."""
@@ -392,4 +392,4 @@ class LogManager:
     def release_locks(self) -> None:
         """Unlock the directories without closing the logs, as if the process had been killed."""
         for directory in self._directories:
-            directory.release()
+            directory.release_lock()

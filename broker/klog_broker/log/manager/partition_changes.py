@@ -41,7 +41,7 @@ class NewLog:
     directory: LogDirectory
     checks: RecordChecks
     now_ms: int
-    gone: Path
+    path_when_deleted: Path
     """The log's directory is renamed to this path if it can be neither finished nor removed."""
 
     @property
@@ -51,9 +51,9 @@ class NewLog:
     def run(self, files: Files) -> LoadedLog:
         """Make the log's files, durably. Blocks.
 
-        After an OSError the directory is removed, or renamed to ``gone``, as far as the disk
-        allows. Raises InconsistentTopicId if the directory exists and is not empty; then the
-        directory stays unchanged.
+        After an OSError the directory is removed, or renamed to ``path_when_deleted``, as far as
+        the disk allows. Raises InconsistentTopicId if the directory exists and is not empty; then
+        the directory stays unchanged.
         """
         path = self.path
         if files.exists(path) and files.list_dir(path):
@@ -88,22 +88,22 @@ class NewLog:
                 # Without a file descriptor the files cannot be listed. The next start removes a
                 # renamed directory.
                 with suppress(OSError):
-                    files.rename(path, self.gone)
+                    files.rename(path, self.path_when_deleted)
             raise
         return loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The deletion of a log: its directory is to be renamed to ``gone``."""
+    """The deletion of a log: its directory is to be renamed to ``path_when_deleted``."""
 
     directory: LogDirectory
     path: Path
-    gone: Path
+    path_when_deleted: Path
 
     def run(self, files: Files) -> None:
         """Rename the directory, durably. Blocks. OSError if the disk fails."""
-        files.rename(self.path, self.gone)
+        files.rename(self.path, self.path_when_deleted)
         self.directory.sync_names()
 
 
@@ -155,7 +155,7 @@ class PartitionChanges:
         try:
             loaded = new.run(self._files)
         except OSError as error:
-            raise new.directory.refuse(error, topic_partition) from error
+            raise new.directory.error_for(error, topic_partition) from error
         return self._adopt(new, loaded)
 
     def create_async(
@@ -191,7 +191,7 @@ class PartitionChanges:
             del self._making[topic_partition]
             log: PartitionLog | None = None
             if isinstance(error, OSError):
-                error = new.directory.refuse(error, topic_partition)
+                error = new.directory.error_for(error, topic_partition)
             elif new.directory.is_offline:
                 error = new.directory.storage_error()
             elif loaded is not None:
@@ -214,7 +214,7 @@ class PartitionChanges:
             directory,
             self._checks(),
             self._clock.now_ms(),
-            self._path_when_gone(directory, topic_partition),
+            self._path_when_deleted(directory, topic_partition),
         )
 
     def _adopt(self, new: NewLog, loaded: LoadedLog) -> PartitionLog:
@@ -243,7 +243,7 @@ class PartitionChanges:
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
             )
         except OSError as error:
-            raise log.log_directory.refuse(error, log.topic_partition) from error
+            raise log.log_directory.error_for(error, log.topic_partition) from error
         log.topic_id = topic_id
 
     def _emptiest_directory(self) -> LogDirectory:
@@ -270,7 +270,7 @@ class PartitionChanges:
             removal.run(self._files)
         except OSError as error:
             raise removal.directory.go_offline(error) from error
-        self._remove_later([removal.gone], log.config.file_delete_delay_ms)
+        self._remove_later([removal.path_when_deleted], log.config.file_delete_delay_ms)
 
     def delete_async(
         self,
@@ -302,7 +302,7 @@ class PartitionChanges:
 
         def renamed(_: None, error: BaseException | None) -> None:
             if error is None:
-                self._remove_later([removal.gone], delay_ms)
+                self._remove_later([removal.path_when_deleted], delay_ms)
             elif isinstance(error, OSError):
                 error = removal.directory.go_offline(error)
             self._changed(topic_partition, lambda: done(error))
@@ -317,9 +317,9 @@ class PartitionChanges:
         log.abandon()
         if directory.is_offline:
             raise directory.storage_error()
-        gone = self._path_when_gone(directory, log.topic_partition)
-        return Removal(directory, log.path, gone)
+        path_when_deleted = self._path_when_deleted(directory, log.topic_partition)
+        return Removal(directory, log.path, path_when_deleted)
 
-    def _path_when_gone(self, directory: LogDirectory, topic_partition: TopicPartition) -> Path:
+    def _path_when_deleted(self, directory: LogDirectory, topic_partition: TopicPartition) -> Path:
         name = names.deleted_directory_name(topic_partition, self._chance.uuid())
         return directory.path / name

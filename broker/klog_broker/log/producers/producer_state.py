@@ -151,7 +151,7 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     # --- an append: check, then apply ------------------------------------------------------------
-    def check(
+    def check_client_batch(
         self,
         head: ProducerHead,
         *,
@@ -173,7 +173,7 @@ class ProducerStates:
         is_ongoing = entry is not None and entry.has_ongoing_transaction(head.producer_epoch)
         begins = is_transactional and not is_ongoing
         if begins:
-            self.verifications.check(head.producer_id, guard)
+            self.verifications.check_guard(head.producer_id, guard)
         if entry is not None:
             _check_epoch(head, entry)
         if begins:
@@ -229,7 +229,7 @@ class ProducerStates:
         stable = self.transactions.stable_offset_after(first, marker.offset)
         return AbortedEntry(marker.producer_id, first, marker.offset, stable)
 
-    def apply(
+    def apply_batch(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -250,8 +250,8 @@ class ProducerStates:
     def begin_transaction(self, producer_id: int, first_offset: Offset) -> None:
         """Open a transaction of a producer whose state has the transaction's first batch."""
         self._entries[producer_id].current_transaction_first_offset = first_offset
-        self.transactions.begin(producer_id, first_offset)
-        self.verifications.end(producer_id)
+        self.transactions.add_transaction(producer_id, first_offset)
+        self.verifications.remove_verification(producer_id)
 
     def apply_marker(self, marker: ProducerMarker, now_ms: int) -> None:
         """Update the state with a marker that has been checked and appended."""
@@ -267,8 +267,8 @@ class ProducerStates:
         first = entry.current_transaction_first_offset
         if first >= 0:
             entry.current_transaction_first_offset = Offset(-1)
-            self.transactions.end(first, marker.offset)
-        self.verifications.end(producer_id)
+            self.transactions.end_transaction(first, marker.offset)
+        self.verifications.remove_verification(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers without an append for ``expiration_ms`` and without an open transaction,

@@ -76,13 +76,13 @@ def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
     return data_step(row)
 
 
-def take_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
+def apply_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
     """Apply a step, whose batch is in the log, to the producer state."""
     if isinstance(step, ProducerMarker):
         states.apply_marker(step, now_ms)
     else:
         head, batch, is_transactional = step
-        states.apply(
+        states.apply_batch(
             head.producer_id,
             head.producer_epoch,
             batch,

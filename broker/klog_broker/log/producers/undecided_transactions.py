@@ -25,13 +25,13 @@ class UndecidedTransactions:
         self._unreplicated: deque[tuple[int, int]] = deque()
         self.first_unstable_offset = INT64_MAX
         """The first offset of the earliest undecided transaction; INT64_MAX without one."""
-        self._look()
+        self._update_first_offset()
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Iterate over (first offset, producer id) of each open transaction, in ascending order."""
         return iter(self._open.items())
 
-    def begin(self, producer_id: int, first_offset: int) -> None:
+    def add_transaction(self, producer_id: int, first_offset: int) -> None:
         """Add a transaction, whose first batch has just been appended at ``first_offset``."""
         self._open[first_offset] = producer_id
         if first_offset < self.first_unstable_offset:
@@ -46,7 +46,7 @@ class UndecidedTransactions:
                 return offset
         return marker_offset + 1
 
-    def end(self, first_offset: int, marker_offset: int) -> None:
+    def end_transaction(self, first_offset: int, marker_offset: int) -> None:
         """End the transaction that began at ``first_offset``, whose marker has been appended. The
         transaction stays undecided until the high watermark passes the marker."""
         self._open.pop(first_offset, None)
@@ -54,29 +54,29 @@ class UndecidedTransactions:
         while unreplicated and unreplicated[-1][0] >= first_offset:
             unreplicated.pop()
         unreplicated.append((first_offset, marker_offset))
-        self._look()
+        self._update_first_offset()
 
-    def reach(self, high_watermark: int) -> None:
+    def advance_high_watermark(self, high_watermark: int) -> None:
         """Drop the ended transactions whose marker is below the new high watermark."""
         unreplicated = self._unreplicated
         if unreplicated and unreplicated[0][1] < high_watermark:
             while unreplicated and unreplicated[0][1] < high_watermark:
                 unreplicated.popleft()
-            self._look()
+            self._update_first_offset()
 
-    def take_ended(self, other: "UndecidedTransactions") -> None:
+    def copy_ended_from(self, other: "UndecidedTransactions") -> None:
         """Replace the ended transactions by those of ``other``; the open transactions stay."""
         self._unreplicated = deque(other._unreplicated)
-        self._look()
+        self._update_first_offset()
 
     def clear(self, begun: Iterable[tuple[int, int]] = ()) -> None:
         """Drop all transactions and add the open transactions of ``begun``, pairs of first offset
         and producer id."""
         self._open = OrderedDict(sorted(begun))
         self._unreplicated.clear()
-        self._look()
+        self._update_first_offset()
 
-    def _look(self) -> None:
+    def _update_first_offset(self) -> None:
         first = next(iter(self._open), INT64_MAX)
         if self._unreplicated:
             first = min(first, self._unreplicated[0][0])

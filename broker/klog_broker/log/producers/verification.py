@@ -39,7 +39,7 @@ class VerificationStateEntry:
         self.since_ms = since_ms
         self.supports_epoch_bump = supports_epoch_bump
 
-    def see(self, producer_epoch: int, sequence: int) -> None:
+    def add_batch(self, producer_epoch: int, sequence: int) -> None:
         """Record a further batch that waits for this verification. Keeps the newest epoch, and the
         lowest sequence of that epoch."""
         if producer_epoch > self.producer_epoch:
@@ -54,7 +54,7 @@ class Verifications:
     def __init__(self) -> None:
         self._by_producer: dict[int, VerificationStateEntry] = {}
 
-    def begin(
+    def create_guard(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -72,17 +72,17 @@ class Verifications:
             found = self._by_producer[producer_id] = VerificationStateEntry(
                 producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
             )
-        found.see(producer_epoch, sequence)
+        found.add_batch(producer_epoch, sequence)
         return found.guard
 
-    def has(self, producer_id: int, guard: VerificationGuard) -> bool:
+    def has_guard(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Whether ``guard`` is the guard of the producer's current verification."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.guard is guard
 
-    def check(self, producer_id: int, guard: VerificationGuard | None) -> None:
+    def check_guard(self, producer_id: int, guard: VerificationGuard | None) -> None:
         """Raise InvalidTransactionState unless ``guard`` belongs to the current verification."""
-        if guard is None or not self.has(producer_id, guard):
+        if guard is None or not self.has_guard(producer_id, guard):
             raise InvalidTransactionState(
                 f"a batch of producer {producer_id} is not part of an ongoing transaction"
             )
@@ -107,7 +107,7 @@ class Verifications:
                 f"transaction before the batch with sequence {found.lowest_sequence} is appended"
             )
 
-    def end(self, producer_id: int) -> None:
+    def remove_verification(self, producer_id: int) -> None:
         """Remove the producer's verification: its transaction has begun in this log, or a marker
         was appended."""
         self._by_producer.pop(producer_id, None)

@@ -34,16 +34,16 @@ def bare_batches(
 ) -> BareBatches:
     """Find the control batches and the batches without records at the beginning of a region. The
     region must begin with a batch. Reads at most ``max_headers`` headers. ColdRead as
-    ``Segment.look``, DamagedLog as ``Segment.places``."""
+    ``Segment.read_bytes``, DamagedLog as ``Segment.batch_positions``."""
     next_offset: int | None = None
     headers = 0
     stop = region.position + region.size
-    for place in segment.places(region.position, stop, may_block=may_block):
+    for place in segment.batch_positions(region.position, stop, may_block=may_block):
         if headers == max_headers:
             break
         headers += 1
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
-        if not _is_bare(segment.look(place.position, size_bytes, may_block=may_block)):
+        if not _is_bare(segment.read_bytes(place.position, size_bytes, may_block=may_block)):
             break
         next_offset = place.last_offset + 1
     return BareBatches(next_offset, headers)

@@ -7,7 +7,11 @@ from functools import partial
 from typing import Protocol
 
 from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
-from klog_broker.log.read.page_cache import check_index_is_warm, check_time_index_is_warm, warm
+from klog_broker.log.read.page_cache import (
+    check_index_is_warm,
+    check_time_index_is_warm,
+    read_into_cache,
+)
 from klog_broker.log.read.read_results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -112,7 +116,7 @@ def read_region(
             return segment, segment.region(place.position, size, may_block=may_block)
         except ColdRead:
             size = max(max_bytes, 1)
-            raise ColdRead(partial(warm, segment, offset, size)) from None
+            raise ColdRead(partial(read_into_cache, segment, offset, size)) from None
     return None
 
 
@@ -226,17 +230,17 @@ def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> Timest
     for segment in log.segments:
         if segment.max_timestamp.timestamp_ms <= largest_ms:
             continue
-        for place in segment.places():
+        for place in segment.batch_positions():
             if place.last_offset < log_start_offset:
                 continue
-            header = segment.look(place.position, min(BATCH_HEADER_BYTES, place.size_bytes))
+            header = segment.read_bytes(place.position, min(BATCH_HEADER_BYTES, place.size_bytes))
             timestamp_ms = max_timestamp_of(header)
             if timestamp_ms > largest_ms and has_records(header):
                 where, largest_ms = (segment, place), timestamp_ms
     if where is None:
         return None
     segment, place = where
-    entry = entry_at(segment.look(place.position, place.size_bytes))
+    entry = entry_at(segment.read_bytes(place.position, place.size_bytes))
     return _first_wanted(entry, lambda timestamp_ms: timestamp_ms == largest_ms, log_start_offset)
 
 
@@ -251,11 +255,11 @@ def _find_from(
     """Return the first record with a wanted timestamp, searching from the offset index entry at or
     before ``offset`` to the segment's end."""
     position = segment.offset_index.view().lookup(offset).position
-    for place in segment.places(position, may_block=may_block):
+    for place in segment.batch_positions(position, may_block=may_block):
         largest_ms = segment.max_timestamp_at(place, may_block=may_block)
         if place.last_offset < log_start_offset or not is_wanted(largest_ms):
             continue
-        data = segment.look(place.position, place.size_bytes, may_block=may_block)
+        data = segment.read_bytes(place.position, place.size_bytes, may_block=may_block)
         entry = entry_at(data)
         if not may_block and _is_long(entry):
             # Copy the bytes, because the segment can be closed while a helper thread searches.

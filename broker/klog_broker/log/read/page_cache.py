@@ -28,7 +28,7 @@ def check_time_index_is_warm(segment: Segment) -> None:
             raise ColdRead(partial(file.read_ahead, 0, size))
 
 
-def warm(segment: Segment, offset: int, max_bytes: int) -> None:
+def read_into_cache(segment: Segment, offset: int, max_bytes: int) -> None:
     """Bring the pages that a read from ``offset`` needs into the page cache. Blocks; for helper
     threads.
 
@@ -39,7 +39,7 @@ def warm(segment: Segment, offset: int, max_bytes: int) -> None:
         index = segment.open_offset_index()
         index.read_ahead(0, index.size())
         position = segment.offset_index.view().lookup(offset).position
-        for place in segment.places(position):
+        for place in segment.batch_positions(position):
             if place.last_offset >= offset:
                 position = place.position
                 break

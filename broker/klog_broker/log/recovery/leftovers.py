@@ -8,7 +8,7 @@ segments whose base offsets lie within its offset range.
 import logging
 from pathlib import Path
 
-from klog_broker.log.segment.batch_positions import walk
+from klog_broker.log.segment.batch_positions import iterate_batches
 from klog_broker.runtime.disk.files import Files
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.storage.names import (
@@ -109,7 +109,7 @@ def _log_file_end_offset(files: Files, path: Path) -> int | None:
     end_offset: int | None = None
     size = file.size()
     try:
-        for place in walk(
+        for place in iterate_batches(
             lambda position, length: file.pread(length, position), 0, size, size, path
         ):
             end_offset = place.last_offset + 1

@@ -73,7 +73,7 @@ class LoadingTally:
             self._bytes += size_bytes
             self._log_progress(log)
 
-    def loaded(self, log: Path, *, was_unclean: bool, cut_bytes: int) -> None:
+    def add_log(self, log: Path, *, was_unclean: bool, cut_bytes: int) -> None:
         """Count one loaded log."""
         with self._lock:
             self._logs += 1
@@ -93,7 +93,7 @@ class LoadingTally:
                 log.name,
             )
 
-    def tell(self) -> None:
+    def log_totals(self) -> None:
         """Log the final counts: all logs of the directory are loaded."""
         _log.info(
             "log_dir=%s loaded logs=%d recovered=%d cut=%d cut_bytes=%d looked_through_bytes=%d "

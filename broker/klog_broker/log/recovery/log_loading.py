@@ -92,7 +92,7 @@ def load_log(
         # Records past the log end are lost. New records at their offsets have not been cleaned.
         loaded = replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
     if tally is not None:
-        tally.loaded(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
+        tally.add_log(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
     return loaded
 
 
@@ -153,13 +153,13 @@ class _Loader:
         if self.must_sync:
             # Sync the directory in any case: names that a killed process had made or removed may
             # not be durable yet.
-            with self.notes.noted(self.directory.name):
+            with self.notes.note_sync(self.directory.name):
                 for segment in self.touched:
                     for file in segment.sync_files():
                         file.sync()
                 self.files.sync_dir(self.directory)
         for segment in self.segments:
-            segment.rest()
+            segment.release_descriptors()
         return LoadedLog(
             tuple(self.segments),
             log_start,
@@ -293,7 +293,7 @@ class _Loader:
             self.cut_bytes += recovered.damaged_bytes
             self._cut_transaction_index(segment, recovered)
             for epoch, start_offset in recovered.epochs:
-                self.epochs.note(epoch, start_offset)
+                self.epochs.add_epoch(epoch, start_offset)
             # A segment that was rolled after the last sync had its indexes trimmed without a sync.
             if not (is_last and recovered.is_as_synced):
                 self.touched.append(segment)
@@ -349,7 +349,7 @@ class _Loader:
             self.epochs.clear()
             self._epochs_from_log(known[0].start_offset)
             for epoch, start_offset in known:
-                self.epochs.note(epoch, start_offset)
+                self.epochs.add_epoch(epoch, start_offset)
 
     def _epochs_from_log(self, end_offset: int = INT64_MAX) -> None:
         """Note the epochs that the batches name and that begin before ``end_offset``."""
@@ -365,7 +365,7 @@ class _Loader:
                 pass
             for epoch, start_offset in digest.epochs:
                 if start_offset < end_offset:
-                    self.epochs.note(epoch, start_offset)
+                    self.epochs.add_epoch(epoch, start_offset)
 
     def _empty_if_behind(self, end_offset: Offset) -> Offset:
         """Empty the log if it ends before its checkpointed start; return the log end offset.

@@ -122,8 +122,8 @@ class ProducerSnapshots:
                 on_chunk=on_chunk,
             )
             if lacks_ends:
-                states.transactions.take_ended(older.transactions)
-        states.transactions.reach(high_watermark)
+                states.transactions.copy_ended_from(older.transactions)
+        states.transactions.advance_high_watermark(high_watermark)
 
     def _states_before(self, limit: int, first_offset: int) -> ProducerStates:
         """Return the states of the newest good snapshot at or below ``limit``.

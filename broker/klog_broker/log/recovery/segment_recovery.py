@@ -13,7 +13,7 @@ from klog_broker.log.batch_rows import BatchRow, header_row
 from klog_broker.log.errors import DamagedLog, ShortWrite
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producers.producer_state import ProducerMarker, ProducerStates
-from klog_broker.log.producers.producer_steps import data_step, take_step
+from klog_broker.log.producers.producer_steps import apply_step, data_step
 from klog_broker.log.producers.producer_windows import WindowRefill
 from klog_broker.log.segment.batch_search import find_batch
 from klog_broker.log.segment.segment import Segment
@@ -103,7 +103,7 @@ def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]
 
     ``position`` must be the start of a batch. Raises InvariantViolation at bytes that are no batch.
     """
-    for place in segment.places(position, end):
+    for place in segment.batch_positions(position, end):
         header = segment.log_file.pread(BATCH_HEADER_BYTES, place.position)
         if len(header) > UP_TO_MAGIC_BYTES and header[16] == MAGIC_V2:
             yield header_row(header, 0)._replace(position=place.position)
@@ -142,7 +142,7 @@ def recover_segment(
     is_as_synced = start == segment.size_bytes
     digest.end_limit = end_limit
     digest.latest_epoch = latest_epoch
-    for place in segment.places(digest.last_indexed_position, start):
+    for place in segment.batch_positions(digest.last_indexed_position, start):
         digest.end_offset = place.last_offset + 1
     trusted_offset = digest.end_offset
     _index_all(segment, digest, checks, check_crc=True, on_chunk=on_chunk)
@@ -248,7 +248,7 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     position = entry.position
     end_offset = -1
     with suppress(InvariantViolation):
-        for place in segment.places(position):
+        for place in segment.batch_positions(position):
             if place.last_offset >= recovery_point or place.base_offset < end_offset:
                 break
             position, end_offset = place.position + place.size_bytes, place.last_offset + 1
@@ -258,7 +258,7 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
 def _is_right_entry(segment: Segment, entry: OffsetIndexEntry) -> bool:
     """Whether the batch that starts at the entry's position ends at the entry's offset."""
     with suppress(InvariantViolation):
-        for place in segment.places(entry.position):
+        for place in segment.batch_positions(entry.position):
             return place.last_offset == entry.offset
     return False
 
@@ -280,7 +280,7 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
         segment.time_index.cut_to_offset(0)
     largest = segment.time_index.last
     from_position = last_indexed.position if last_indexed is not None else 0
-    for place in segment.places(from_position, position):
+    for place in segment.batch_positions(from_position, position):
         timestamp_ms = segment.max_timestamp_at(place)
         if timestamp_ms > largest.timestamp_ms:
             largest = TimeIndexEntry(timestamp_ms, place.last_offset)
@@ -306,7 +306,7 @@ def _is_only_preallocated(segment: Segment) -> bool:
     """
     if segment.time_index.last != (0, segment.base_offset):
         return False
-    first = next(segment.places(), None)
+    first = next(segment.batch_positions(), None)
     return (
         first is None
         or first.last_offset != segment.base_offset
@@ -325,7 +325,7 @@ def find_end(segment: Segment) -> Offset:
     Raises InvariantViolation if the headers do not lead to exactly the end of the file.
     """
     end_offset = segment.base_offset
-    for place in segment.places(_last_indexed_position(segment)):
+    for place in segment.batch_positions(_last_indexed_position(segment)):
         end_offset = Offset(place.last_offset + 1)
     return end_offset
 
@@ -489,7 +489,7 @@ def replay_producers(
                     entry = states.aborted_entry_of(step)
                     if entry is not None:
                         aborted.append(entry)
-                take_step(states, step, seen_ms)
+                apply_step(states, step, seen_ms)
         if unindexed_from == segment.base_offset:
             segment.transaction_index.replace(aborted)
         elif aborted:

@@ -83,7 +83,7 @@ def parse_batch_position(
     return BatchPosition(position, size_bytes, base_offset, base_offset + delta)
 
 
-def walk(
+def iterate_batches(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
 ) -> Iterator[BatchPosition]:
     """Iterate over the batches that start from ``position`` on and before ``stop``, in a file that

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPosition | None:
     """Return the first batch that ends at or after ``offset``; None if all batches end before.
 
-    ColdRead as ``Segment.look``; DamagedLog if a row of the offset index has a wrong position.
+    ColdRead as ``Segment.read_bytes``; DamagedLog if a row of the offset index has a wrong
+    position.
     """
     recent = segment.recent_position(offset)
     if recent is not None:
@@ -52,7 +53,7 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
         if not rows:
             return None
         raise _bad_row(segment, ends_with, start)
-    for place in segment.places(start, may_block=may_block):
+    for place in segment.batch_positions(start, may_block=may_block):
         if place.last_offset >= offset:
             if rows and place.position == start and place.base_offset > max(ends_with, offset):
                 # The row's position is wrong. Earlier batches may hold the offset, and a reader
@@ -71,5 +72,5 @@ def _bad_row(segment: Segment, ends_with: int, position: int) -> DamagedLog:
 
 
 def _place_at(segment: Segment, position: int, *, may_block: bool) -> BatchPosition:
-    head = segment.look(position, BATCH_START_BYTES, may_block=may_block)
+    head = segment.read_bytes(position, BATCH_START_BYTES, may_block=may_block)
     return parse_batch_position(head, 0, position, segment.size_bytes, segment.log_file.path)

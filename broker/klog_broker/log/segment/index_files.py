@@ -43,7 +43,7 @@ class _MappedRows:
         self._allocated_bytes = self.rows * self._row_bytes
         self._mapping: Mapping | None = None
         self._map()
-        self._file.rest()
+        self._file.release_descriptor()
 
     def _map(self) -> None:
         if self.max_rows:
@@ -64,7 +64,7 @@ class _MappedRows:
             end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
             self._file.allocate(self._allocated_bytes, end - self._allocated_bytes)
             self._allocated_bytes = end
-            self._file.rest()
+            self._file.release_descriptor()
 
     def cut(self, rows: int) -> None:
         """Keep only the first ``rows`` rows. The rest of the file then takes no disk space and
@@ -78,7 +78,7 @@ class _MappedRows:
             self._allocated_bytes = rows * self._row_bytes
             self.rows = rows
             self._map()
-        self._file.rest()
+        self._file.release_descriptor()
 
     def trim(self) -> None:
         """Cut the file after the last row. The caller must hold the file's descriptor."""

@@ -68,11 +68,11 @@ class LeaderEpochs:
         return self._entries != self._saved
 
     def unsaved(self) -> UnsavedEpochs:
-        """Return the current epochs, to be written to the file. The caller must call :meth:`saved`
-        after the write."""
+        """Return the current epochs, to be written to the file. The caller must call
+        :meth:`mark_saved` after the write."""
         return UnsavedEpochs(self._files, self._path, self._entries)
 
-    def saved(self, written: UnsavedEpochs) -> None:
+    def mark_saved(self, written: UnsavedEpochs) -> None:
         """Record that ``written`` is now in the file."""
         self._saved = written.entries
 
@@ -80,7 +80,7 @@ class LeaderEpochs:
         """Write the epochs to the file durably. Blocks. OSError."""
         written = self.unsaved()
         written.write()
-        self.saved(written)
+        self.mark_saved(written)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -91,7 +91,7 @@ class LeaderEpochs:
         """The newest epoch; -1 without any epoch."""
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
-    def note(self, epoch: int, start_offset: int) -> bool:
+    def add_epoch(self, epoch: int, start_offset: int) -> bool:
         """Add an epoch that begins at ``start_offset``. Returns False if the epoch is already the
         newest one and begins at or before that offset.
 

@@ -14,8 +14,8 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.segment.batch_positions import (
     AppendedBatch,
     BatchPosition,
+    iterate_batches,
     max_timestamp_of,
-    walk,
 )
 from klog_broker.log.segment.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.segment.planned_append import PlannedAppend, RollLimits
@@ -157,8 +157,8 @@ class Segment:
             time_index.trim()
             if self.log_file.size() != self.size_bytes:
                 self.log_file.truncate(self.size_bytes)
-        offset_index.file.rest()
-        time_index.file.rest()
+        offset_index.file.release_descriptor()
+        time_index.file.release_descriptor()
         self._positions.clear()
         self.is_active = False
 
@@ -175,13 +175,13 @@ class Segment:
         self.transaction_index.close()
         self._positions.clear()
 
-    def rest(self) -> None:
+    def release_descriptors(self) -> None:
         """Give up the descriptors of a segment that is not in use. Later uses open the files
         again."""
         if not self.is_active:
             self.close_indexes()
-        self.transaction_index.rest()
-        self.log_file.rest()
+        self.transaction_index.release_descriptor()
+        self.log_file.release_descriptor()
 
     def close_indexes(self) -> None:
         """Close the indexes. The next use opens them again."""
@@ -189,9 +189,9 @@ class Segment:
             if index is not None:
                 index.close()
         self._offset_index = self._time_index = None
-        self._forget_room()
+        self._forget_limits()
 
-    def _forget_room(self) -> None:
+    def _forget_limits(self) -> None:
         self.roll_limits, self._is_reserved = None, False
 
     def opened_files(self) -> list[File]:
@@ -278,7 +278,7 @@ class Segment:
         """The largest timestamp of the first batch, from which segment.ms is counted; -1 if the
         batch has no timestamp. The segment must not be empty."""
         if self.rolling_timestamp_ms is None:
-            first = next(self.places(), None)
+            first = next(self.batch_positions(), None)
             self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
         return self.rolling_timestamp_ms
 
@@ -327,7 +327,7 @@ class Segment:
             self._commit_aborted()
         if position == 0:
             self.rolling_timestamp_ms = max_timestamp_ms
-            self._forget_room()
+            self._forget_limits()
         if max_timestamp_ms > self.max_timestamp.timestamp_ms:
             self._max_timestamp = TimeIndexEntry(max_timestamp_ms, Offset(end_offset - 1))
         if self.bytes_since_index_entry > self.index_interval_bytes:
@@ -345,7 +345,7 @@ class Segment:
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
         if self.size_bytes == 0 or planned.index_entries:
-            self._forget_room()
+            self._forget_limits()
         positions = self._positions
         positions[planned.first_offset] = self.size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:
@@ -374,7 +374,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self.max_timestamp)
         self.bytes_since_index_entry = 0
-        self._forget_room()
+        self._forget_limits()
 
     # --- recovery --------------------------------------------------------------------------------
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
@@ -383,7 +383,7 @@ class Segment:
         self._max_timestamp = max_timestamp
         self._positions.clear()
         self.rolling_timestamp_ms = None
-        self._forget_room()
+        self._forget_limits()
 
     def add_index_rows(self, rows: Sequence[IndexRow]) -> None:
         """Add index entries, made by recovery, for batches that are already in the file."""
@@ -396,16 +396,16 @@ class Segment:
         self.time_index.append_all([row[2:] for row in rows])
         self._max_timestamp = TimeIndexEntry(rows[-1][2], Offset(rows[-1][3]))
         self.bytes_since_index_entry = 0
-        self._forget_room()
+        self._forget_limits()
 
     def max_timestamp_at(self, place: BatchPosition, *, may_block: bool = True) -> int:
         """Return the largest timestamp in the batch's header; -1 if the format has none."""
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
-        header = self.look(place.position, size_bytes, may_block=may_block)
+        header = self.read_bytes(place.position, size_bytes, may_block=may_block)
         return max_timestamp_of(header)
 
     # --- reading ---------------------------------------------------------------------------------
-    def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+    def read_bytes(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         """Read ``size`` bytes at ``position``, fewer at the segment's end. With ``may_block=False``
         raises ColdRead if the bytes are not in the page cache."""
         size = min(size, self.size_bytes - position)
@@ -416,14 +416,15 @@ class Segment:
             raise ColdRead(partial(self.log_file.read_ahead, position, size))
         return data
 
-    def places(
+    def batch_positions(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPosition]:
         """Iterate over the batches that start from ``position`` on and before ``stop`` (default:
-        the segment's end). ColdRead as :meth:`look`; DamagedLog at bytes that are no batch."""
+        the segment's end). ColdRead as :meth:`read_bytes`; DamagedLog at bytes that are no
+        batch."""
         end = self.size_bytes
-        return walk(
-            partial(self.look, may_block=may_block),
+        return iterate_batches(
+            partial(self.read_bytes, may_block=may_block),
             position,
             end if stop is None else stop,
             end,

@@ -40,7 +40,7 @@ class TransactionIndexFile:
         if files.exists(path):
             self.file = files.open(path)
             self.rows = self.file.size() // ENTRY.size
-            self.file.rest()
+            self.file.release_descriptor()
 
     # --- writing ---------------------------------------------------------------------------------
     def write(self, entries: Sequence[AbortedEntry]) -> None:
@@ -134,11 +134,11 @@ class TransactionIndexFile:
             raise DamagedLog(f"{self.path} has lost rows: expected {self.rows}")
         return decode_transaction_index(data)
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         """Give up the descriptor of a file that is not in use. The next use opens the file
         again."""
         if self.file is not None:
-            self.file.rest()
+            self.file.release_descriptor()
 
     def close(self) -> None:
         """Close the file once running calls end. Later uses raise OSError."""

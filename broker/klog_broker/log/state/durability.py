@@ -77,7 +77,7 @@ class Durability:
             tuple(files), tuple(directories), end_offset, recovery_point, self._cuts, epochs
         )
 
-    def is_whole(self, end_offset: int) -> bool:
+    def is_fully_synced(self, end_offset: int) -> bool:
         """Whether all records up to ``end_offset``, their indexes and all other files are
         synced."""
         return self.recovery_point >= end_offset and not (self._files or self._directories)
@@ -91,7 +91,7 @@ class Durability:
         """Forget all files and directories, because no flush follows."""
         self._files, self._directories = [], []
 
-    def done(self, plan: FlushPlan) -> bool:
+    def note_flushed(self, plan: FlushPlan) -> bool:
         """Note that the plan was carried out; returns False if the log was cut since the plan."""
         if plan.cuts != self._cuts:
             return False
@@ -134,7 +134,7 @@ class LogFlushing:
         self._flusher = Flusher(
             state.files,
             helpers,
-            noted=lambda: directory.sync_notes.noted(state.path.name),
+            noted=lambda: directory.sync_notes.note_sync(state.path.name),
             plan=self._plan,
             on_flushed=self._flushed,
             on_postponed=self._put_back,
@@ -178,18 +178,18 @@ class LogFlushing:
             callback(None)
             return
         self._flusher.wait(offset, callback)
-        self.start()
+        self.start_flush()
 
-    def start(self, *, with_indexes: bool = False) -> None:
+    def start_flush(self, *, with_indexes: bool = False) -> None:
         """Start a flush, unless the log is offline: PartitionLog.start_flush."""
         if not self._state.is_offline:
-            self._flusher.start(with_indexes=with_indexes)
+            self._flusher.start_flush(with_indexes=with_indexes)
 
-    def start_if_due(self) -> None:
+    def start_flush_if_due(self) -> None:
         """Start a flush if flush.messages asks for one; for use after an append or a new config."""
         state = self._state
         if state.log_end_offset - self._durability.flushed_offset >= state.config.flush_messages:
-            self._flusher.start()
+            self._flusher.start_flush()
 
     def flush_now(self) -> None:
         """Sync everything that has been appended, and the indexes. Blocks. LogStorageError."""
@@ -200,16 +200,16 @@ class LogFlushing:
         return self._flusher.sync_now()
 
     @property
-    def is_whole(self) -> bool:
+    def is_fully_synced(self) -> bool:
         """Whether no flush is running, and no file of any segment needs a sync."""
         is_idle = not self._flusher.is_running
-        return is_idle and self._durability.is_whole(self._state.log_end_offset)
+        return is_idle and self._durability.is_fully_synced(self._state.log_end_offset)
 
     def add(self, files: Iterable[File]) -> None:
         """Include these files, and the names in the log's directory, in the next flush."""
         self._durability.add(files, self._state.path)
 
-    def cut(self, end_offset: Offset) -> Callable[[], None]:
+    def note_cut(self, end_offset: Offset) -> Callable[[], None]:
         """Note that the log ends at ``end_offset`` now, and fail the callbacks for later records.
 
         Returns a function that waits, in a helper thread, for the sync that is under way.
@@ -221,21 +221,21 @@ class LogFlushing:
         return self._flusher.wait_for_run()
 
     def note_start_over(self, offset: Offset) -> None:
-        """Note that the log starts over at ``offset``; call :meth:`cut` first.
+        """Note that the log starts over at ``offset``; call :meth:`note_cut` first.
 
         All old segments are removed, and the new empty one is synced.
         """
         self._durability.start_over(offset)
 
-    def fail(self, error: LogStorageError) -> None:
+    def fail_waiters(self, error: LogStorageError) -> None:
         """Call all flush callbacks with the error: their records may be lost."""
-        self._flusher.fail(error)
+        self._flusher.fail_waiters(error)
 
     def abandon(self, error: LogStorageError) -> None:
         """Fail all flush callbacks, because the log is deleted; missing files are no failure
         now."""
         self._is_deleted = True
-        self._flusher.fail(error)
+        self._flusher.fail_waiters(error)
 
     def drop_files(self) -> None:
         """Forget the files that still need a sync, because the log was deleted or has failed."""
@@ -259,8 +259,8 @@ class LogFlushing:
         directory = self._state.log_directory
         directory.flushes.add(directory.monotonic_ns() - self._planned_ns)
         before = self._durability.flushed_offset
-        if self._durability.done(plan) and plan.epochs is not None:
-            self._state.epochs.saved(plan.epochs)
+        if self._durability.note_flushed(plan) and plan.epochs is not None:
+            self._state.epochs.mark_saved(plan.epochs)
         if self._durability.flushed_offset > before:
             self._on_flushed()
         return self._durability.flushed_offset
@@ -275,7 +275,7 @@ class LogFlushing:
         state = self._state
         if self._is_due_to_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")
-        return state.log_directory.refuse(error, state.topic_partition)
+        return state.log_directory.error_for(error, state.topic_partition)
 
     def _is_due_to_deletion(self, error: OSError) -> bool:
         """Whether a file is missing because the log's directory was renamed for its deletion.

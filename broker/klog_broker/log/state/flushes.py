@@ -126,7 +126,7 @@ class Flusher:
         self._on_failed = on_failed
         self._on_refused = on_refused
         self._waiters: deque[tuple[int, FlushCallback]] = deque()
-        self._again = False
+        self._needs_another = False
         self._again_with_indexes = False
         self._running: _Run | None = None
         self.is_postponed = False
@@ -144,10 +144,10 @@ class Flusher:
         """Call back once the records before ``offset`` are synced. Offsets must not fall."""
         self._waiters.append((offset, callback))
 
-    def start(self, *, with_indexes: bool = False) -> None:
+    def start_flush(self, *, with_indexes: bool = False) -> None:
         """Start a flush; if one is running, start another one after it."""
         if self.is_running:
-            self._again = True
+            self._needs_another = True
             self._again_with_indexes |= with_indexes
             return
         plan = self._plan(with_indexes)
@@ -155,7 +155,7 @@ class Flusher:
         if plan is None:
             return
         run = self._running = _Run(self._files, plan, self._noted)
-        self._helpers.submit(run.perform, lambda _, error: self._done(run, error))
+        self._helpers.submit(run.perform, lambda _, error: self._on_run_ended(run, error))
 
     def flush_now(self) -> None:
         """Sync all appended records and their indexes, after the running flush. Blocks.
@@ -182,17 +182,17 @@ class Flusher:
         except OSError as error:
             failure = error
 
-        def take() -> None:
+        def finish_flush() -> None:
             if failure is not None:
                 if run is not None:
                     self._postpone_if_exhausted(run, failure)
                     run.drop_files()
                 raise self._on_failed(failure) from failure
-            refusal = None if run is None else self._take(run)
+            refusal = None if run is None else self._apply_run(run)
             if run is not None and refusal is not None:
                 raise refusal from run.epochs_error
 
-        return take
+        return finish_flush
 
     def wait_for_run(self) -> Callable[[], None]:
         """Return a function that waits, in a helper thread, for the running sync to end.
@@ -212,7 +212,7 @@ class Flusher:
 
         return wait
 
-    def _take(self, run: _Run) -> LogStorageError | None:
+    def _apply_run(self, run: _Run) -> LogStorageError | None:
         """Count the run's records as synced; returns the error if its epochs are not written."""
         plan, refusal = run.plan, None
         if run.epochs_error is not None:
@@ -220,23 +220,23 @@ class Flusher:
             plan = plan.without_epochs()
         # If the log was cut since the plan, other records may lie at the planned offsets now, so
         # release only up to the offset that on_flushed returns.
-        self.release(self._on_flushed(plan))
+        self.release_waiters(self._on_flushed(plan))
         return refusal
 
-    def _done(self, run: _Run, error: BaseException | None) -> None:
+    def _on_run_ended(self, run: _Run, error: BaseException | None) -> None:
         self._running = None
         is_postponed = self._postpone_if_exhausted(run, error)
         run.drop_files()
         if is_postponed:
             return
         if error is not None:
-            self.fail(self._on_failed(error))
+            self.fail_waiters(self._on_failed(error))
             return
-        self._take(run)
-        again, self._again = self._again or bool(self._waiters), False
+        self._apply_run(run)
+        again, self._needs_another = self._needs_another or bool(self._waiters), False
         with_indexes, self._again_with_indexes = self._again_with_indexes, False
         if again:
-            self.start(with_indexes=with_indexes)
+            self.start_flush(with_indexes=with_indexes)
 
     def _postpone_if_exhausted(self, run: _Run, error: BaseException | None) -> bool:
         if not is_exhausted(error):
@@ -245,7 +245,7 @@ class Flusher:
         self._on_postponed(run.plan)
         return True
 
-    def release(self, flushed_offset: int) -> None:
+    def release_waiters(self, flushed_offset: int) -> None:
         """Call the callbacks whose offset has been reached."""
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
@@ -259,7 +259,7 @@ class Flusher:
         for callback in gone:
             callback(error)
 
-    def fail(self, error: LogStorageError) -> None:
+    def fail_waiters(self, error: LogStorageError) -> None:
         """Call all callbacks with the error: their records may be lost."""
         waiters, self._waiters = self._waiters, deque()
         for _, callback in waiters:

@@ -164,7 +164,7 @@ class LogState:
         """Undo a failed write if possible; returns the exception to raise."""
         if not is_exhausted(error):
             self.cut_back()
-        return self.log_directory.refuse(error, self.topic_partition)
+        return self.log_directory.error_for(error, self.topic_partition)
 
     def cut_back(self) -> None:
         """Cut off bytes that a failed write left after the log's end.

@@ -67,7 +67,7 @@ class Rules(NamedTuple):
         """Count work before the work is done; LoopShareExceeded if the event loop's share does not
         suffice."""
         if self.share is not None:
-            self.share.take(work_bytes)
+            self.share.count_work(work_bytes)
 
     def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
         """Decompress all of ``data``; LoopShareExceeded if that takes more than the event loop's
@@ -85,11 +85,11 @@ class Rules(NamedTuple):
             )
         except DecompressedTooLarge:
             raise LoopShareExceeded from None
-        self.share.take(len(found.data))
+        self.share.count_work(len(found.data))
         return found
 
 
-def refuse(found: RecordSummary, allowed: Allowed) -> None:
+def raise_for_faults(found: RecordSummary, allowed: Allowed) -> None:
     """Raise an error that names the first faulty records (KIP-467); return if there are none.
 
     InvalidTimestamp if all faults are timestamps, else RecordsRefused.

@@ -5,8 +5,8 @@ Other records are rewritten: older formats, another codec, a compressed batch wh
 are not 0, 1, 2 ..., and compressed bytes that Kafka accepts but some clients cannot read (several
 gzip members or snappy streams, or bytes after the stream).
 
-``prepare`` does all the long work. A helper thread can call it, because it does not access the log.
-``place`` then sets the offsets of the batch.
+``validate_and_convert`` does all the long work. A helper thread can call it, because it does not
+access the log. ``set_offsets`` then sets the offsets of the batch.
 """
 
 from typing import NamedTuple, TypeGuard
@@ -14,7 +14,12 @@ from typing import NamedTuple, TypeGuard
 from klog_broker.log.batch_rows import BatchRow, header_row
 from klog_broker.log.errors import RecordTooLarge
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.validation.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
+from klog_broker.log.validation.append_rules import (
+    COMPRESSING,
+    AppendOrigin,
+    Rules,
+    raise_for_faults,
+)
 from klog_broker.log.validation.loop_share import LoopShare
 from klog_broker.log.validation.record_checks import (
     MAX_RECORDS,
@@ -39,7 +44,14 @@ from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import read_entry_head
 
-__all__ = ["Validated", "check_size", "is_stored_unchanged", "place", "prepare", "validate"]
+__all__ = [
+    "Validated",
+    "check_size",
+    "is_stored_unchanged",
+    "set_offsets",
+    "validate",
+    "validate_and_convert",
+]
 
 _LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 
@@ -62,12 +74,15 @@ def validate(
     checks: RecordChecks,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> Validated:
-    """Validate ``records`` and set the offsets: :func:`prepare`, then :func:`place`."""
-    prepared = prepare(records, now_ms=now_ms, config=config, checks=checks, origin=origin)
-    return place(prepared, first_offset, leader_epoch, now_ms)
+    """Validate ``records`` and set the offsets: :func:`validate_and_convert`, then
+    :func:`set_offsets`."""
+    validated = validate_and_convert(
+        records, now_ms=now_ms, config=config, checks=checks, origin=origin
+    )
+    return set_offsets(validated, first_offset, leader_epoch, now_ms)
 
 
-def prepare(
+def validate_and_convert(
     records: bytes | bytearray | memoryview,
     *,
     now_ms: int,
@@ -111,12 +126,14 @@ def is_stored_unchanged(
     )
 
 
-def place(prepared: Validated, first_offset: int, leader_epoch: int, now_ms: int) -> Validated:
-    """Set the offsets, beginning at ``first_offset``, and the leader epoch of a prepared batch.
+def set_offsets(
+    validated: Validated, first_offset: int, leader_epoch: int, now_ms: int
+) -> Validated:
+    """Set the offsets, beginning at ``first_offset``, and the leader epoch of a validated batch.
 
     Under LogAppendTime, also sets the append time to ``now_ms``.
     """
-    data, append_time_ms = prepared.data, prepared.log_append_time_ms
+    data, append_time_ms = validated.data, validated.log_append_time_ms
     if append_time_ms not in (at.NO_TIMESTAMP_MS, now_ms):
         # Batches that were appended during the preparation have a later append time. Append times
         # must not decrease.
@@ -204,7 +221,7 @@ def _prepare_records(
         allowed,
         claims_append_time=claims_append_time,
     )
-    refuse(found, allowed)
+    raise_for_faults(found, allowed)
     if codec is Codec.NONE and not found.in_order:
         raise InvalidRecords("a record's offset delta is not its number in the batch")
     if is_kept and found.in_order:
@@ -350,7 +367,7 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
         raise InvalidRecords("the set holds no record")
     if wrapper is not None:
         _check_wrapper(records, wrapper, found)
-    refuse(found, allowed)
+    raise_for_faults(found, allowed)
     _check_timestamps(found)
     target = rules.target_codec(source, is_control=False)
     if target is not Codec.NONE:

@@ -38,7 +38,7 @@ class LoopShare:
         """The work that may still be done for the current batch."""
         return min(self._left_of_batch, self._left_of_turn)
 
-    def take(self, work_bytes: int) -> None:
+    def count_work(self, work_bytes: int) -> None:
         """Count work before the work is done; LoopShareExceeded if ``left_bytes`` is smaller."""
         if work_bytes > self.left_bytes:
             raise LoopShareExceeded

@@ -45,14 +45,14 @@ class File(Protocol):
     """A file for use until :meth:`close`, or until the last reference to it is dropped.
 
     An unused file may lose its descriptor: the next use opens the path again. So each method except
-    rest, size, modified_ms and close can raise OSError EMFILE, and has changed nothing then. A
-    removed file can be read only while it keeps its descriptor.
+    release_descriptor, size, modified_ms and close can raise OSError EMFILE, and has changed
+    nothing then. A removed file can be read only while it keeps its descriptor.
     """
 
     path: Path
     """The path of the file. Code that renames the file must set the new path."""
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         """Close the descriptor until the next use: the file will be unused for a while."""
 
     def held(self) -> AbstractContextManager[None]:
@@ -142,7 +142,7 @@ class ClosedFile:
     pread = pread_into = pread_now = is_warm = read_ahead = _refuse
     pwrite = allocate = truncate = map = sync = _refuse
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         """Do nothing: a closed file has no descriptor."""
 
     def close(self) -> None:

@@ -77,7 +77,9 @@ class OpenFiles:
         if self._warnings.allows(int(time.monotonic() * 1000)):
             left_out = self._warnings.take_left_out()
             more = f" ({left_out} similar ones since the last line)" if left_out else ""
-            _log.warning("a file cannot be opened: %s%s", descriptors.why(error), more)
+            _log.warning(
+                "a file cannot be opened: %s%s", descriptors.describe_exhaustion(error), more
+            )
 
     def add(self, file: "RealFile", descriptor: Descriptor) -> Descriptor:
         """Register an opened file; return the descriptor to use.
@@ -99,7 +101,8 @@ class OpenFiles:
         self._open.pop(id(file), None)
 
     def hold(self, file: "RealFile") -> None:
-        """Keep the file open until :meth:`let_go`. Raises OSError if the file cannot be opened."""
+        """Keep the file open until :meth:`release_file`. Raises OSError if the file cannot be
+        opened."""
         while True:
             file.get()
             with self._lock:
@@ -107,7 +110,7 @@ class OpenFiles:
                     file.holders += 1
                     return
 
-    def let_go(self, file: "RealFile") -> None:
+    def release_file(self, file: "RealFile") -> None:
         """Undo one :meth:`hold`."""
         with self._lock:
             file.holders -= 1
@@ -123,7 +126,7 @@ class OpenFiles:
                 key, file = found
                 if file.holders or file.is_used:
                     file.is_used = False
-                elif file.give_back():
+                elif file.drop_descriptor():
                     return True
                 self._open[key] = ref(file)
         return False
@@ -138,7 +141,7 @@ class OpenFiles:
                     self._open.pop(key, None)
                 elif file.is_used or file.holders:
                     file.is_used = False
-                elif file.give_back():
+                elif file.drop_descriptor():
                     self._open.pop(key, None)
 
     def _next(self) -> "tuple[int, RealFile] | None":
@@ -218,11 +221,11 @@ class RealFile:
             raise OSError(errno.ESTALE, "another file was put in its place", str(self.path))
         return self._open_files.add(self, descriptor)
 
-    def give_back(self) -> bool:
+    def drop_descriptor(self) -> bool:
         """Drop the file's reference to its descriptor; False if the descriptor has to stay.
 
         The descriptor is closed when no thread uses it any more, and opened again for the next use.
-        Only OpenFiles and `rest` call this.
+        Only OpenFiles and `release_descriptor` call this.
         """
         descriptor, self.descriptor = self.descriptor, None
         # Drop the descriptor first, then read `_is_unsynced`. A writing thread works in the
@@ -254,8 +257,8 @@ class RealFile:
         if not self._pin_down(descriptor):
             self._open_files.add(self, descriptor)
 
-    def rest(self) -> None:
-        if self.holders == 0 and self.give_back():
+    def release_descriptor(self) -> None:
+        if self.holders == 0 and self.drop_descriptor():
             self._open_files.forget(self)
 
     @contextmanager
@@ -264,7 +267,7 @@ class RealFile:
         try:
             yield
         finally:
-            self._open_files.let_go(self)
+            self._open_files.release_file(self)
 
     def close(self) -> None:
         self._is_closed = True

@@ -40,7 +40,7 @@ class LongLived:
         self._collector = collector
         self._set_aside = self._seen = replicas()
 
-    def begin(self) -> None:
+    def start_checks(self) -> None:
         """Start the periodic comparison. Call once."""
         self._loop.call_later(LOOK_MS, self._look)
 

@@ -61,7 +61,7 @@ def is_exhausted(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in _EXHAUSTED
 
 
-def why(error: OSError) -> str:
+def describe_exhaustion(error: OSError) -> str:
     """Return the message for an `is_exhausted` error: which limit was reached, and what to do."""
     if error.errno == errno.ENFILE:
         return (

@@ -117,13 +117,13 @@ class CarriedSession:
 
     # --- requests --------------------------------------------------------------------------------
     def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
-        self._ask(Get(self._absolute(path)), done, watch)
+        self._enqueue(Get(self._absolute(path)), done, watch)
 
     def exists(self, path: str, done: Done[Stat | None], *, watch: Watch | None = None) -> None:
-        self._ask(Exists(self._absolute(path)), done, watch)
+        self._enqueue(Exists(self._absolute(path)), done, watch)
 
     def children(self, path: str, done: Done[Children], *, watch: Watch | None = None) -> None:
-        self._ask(ListChildren(self._absolute(path)), done, watch)
+        self._enqueue(ListChildren(self._absolute(path)), done, watch)
 
     def create(
         self,
@@ -140,15 +140,15 @@ class CarriedSession:
 
         request = Create(self._absolute(path), data, ephemeral, sequential)
         if makes_parents:
-            create_with_parents(self._ask, request, answered)
+            create_with_parents(self._enqueue, request, answered)
         else:
-            self._ask(request, answered)
+            self._enqueue(request, answered)
 
     def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
-        self._ask(Set(self._absolute(path), data, version), done)
+        self._enqueue(Set(self._absolute(path), data, version), done)
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
-        self._ask(Delete(self._absolute(path), version), done)
+        self._enqueue(Delete(self._absolute(path), version), done)
 
     def multi(self, operations: Sequence[Operation], done: Done[tuple[Result, ...]]) -> None:
         def answered(answer: Any) -> None:
@@ -158,10 +158,10 @@ class CarriedSession:
                 done(tuple(map(self._relative, answer)))
 
         absolute = tuple(each._replace(path=self._absolute(each.path)) for each in operations)
-        self._ask(Multi(absolute), answered)
+        self._enqueue(Multi(absolute), answered)
 
     def sync(self, done: Done[None]) -> None:
-        self._ask(Sync("/"), done)
+        self._enqueue(Sync("/"), done)
 
     def close(self, done: Callable[[], None] | None = None) -> None:
         before, self._state = self._state, _State.CLOSED
@@ -185,7 +185,7 @@ class CarriedSession:
 
         def begin() -> None:
             if connection == self._connections:
-                self._begin()
+                self._enter_connected()
 
         def caught_up(_answer: Any) -> None:
             if self._has_chroot:
@@ -200,7 +200,7 @@ class CarriedSession:
     def disconnected(self) -> None:
         """Handle a broken connection; the session may be connected again."""
         if self._state is _State.CONNECTED:
-            self._give_up(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
+            self._fail_all(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
         elif self._state is _State.PREPARING:
             self._connections += 1
             self._state = _State.UNCONNECTED
@@ -208,10 +208,10 @@ class CarriedSession:
     def expired(self) -> None:
         """Handle the end of the session, which is final."""
         if self._state not in (_State.EXPIRED, _State.CLOSED):
-            self._give_up(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
+            self._fail_all(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
 
     # --- inside ----------------------------------------------------------------------------------
-    def _ask(
+    def _enqueue(
         self, request: Request, done: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
         if self._state is _State.EXPIRED:
@@ -257,13 +257,13 @@ class CarriedSession:
             asked = self._under_way.popleft()
             asked.done(asked.answer)
 
-    def _begin(self) -> None:
+    def _enter_connected(self) -> None:
         self._has_chroot = True
         self._state = _State.CONNECTED
         self._on_event(SessionEvent.CONNECTED)
         self._send()
 
-    def _give_up(self, state: _State, error: type[ZooKeeperError], event: SessionEvent) -> None:
+    def _fail_all(self, state: _State, error: type[ZooKeeperError], event: SessionEvent) -> None:
         why = (
             "the connection to ZooKeeper broke before an answer came: whether it was done is "
             "unknown"
