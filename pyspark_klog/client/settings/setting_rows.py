@@ -111,9 +111,9 @@ WRITING: tuple[ClientSetting, ...] = (
         "how batches are compressed",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     ),
-    _number("compression.gzip.level", -1, "1 to 9; -1 is the default level", -1, 9),
-    _number("compression.lz4.level", 9, "1 to 17", 1, 17),
-    _number("compression.zstd.level", 3, "-131072 to 22", -131_072, 22),
+    _number("compression.gzip.level", -1, "the level for gzip, not 0; -1 is the default", -1, 9),
+    _number("compression.lz4.level", 9, "the level for lz4", 1, 17),
+    _number("compression.zstd.level", 3, "the level for zstd", -131_072, 22),
 )
 
 APPLIED: tuple[ClientSetting, ...] = (*CONNECTIONS, *READING, *WRITING)
