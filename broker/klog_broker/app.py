@@ -262,7 +262,7 @@ class BrokerServer:
             prepare_kernels=self._prepare_kernels,
             authorizer=self._authorizer,
         )
-        replicas.on_lead.append(services.awaited_followers.begin)
+        replicas.on_lead.append(services.awaited_followers.await_followers_of)
         self.cluster_lifecycle.begin_following(services)
         dispatcher = Dispatcher(
             services.requests,
@@ -271,7 +271,7 @@ class BrokerServer:
             None if self._authorizer is ALLOWS_ALL else self._authorizer,
         )
         logs.free_space.on_change = replicas.free_space_changed
-        replicas.on_resign.append(lambda _: services.leader_holders.let_go_all())
+        replicas.on_resign.append(lambda _: services.leader_holders.drop_all_leaders())
         server = Server(
             self.loop,
             self._helpers,
@@ -315,7 +315,7 @@ class BrokerServer:
         self._cleaner.start_checks()
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
-            QuietKernelLoader(server, self.plans, self._compile_kernel).begin()
+            QuietKernelLoader(server, self.plans, self._compile_kernel).start_compiling()
         self.cluster_lifecycle.serve(services)
         self._life.serving(self.config, services.metadata.image, self.ports, services.advertised)
         self._is_serving = True

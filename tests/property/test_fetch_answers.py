@@ -88,7 +88,7 @@ def by_codec(
         if last is None or each is told[0] or _differs(told[told.index(each) - 1], each):
             last = FetchableTopicResponse(topic=name, topic_id=topic_id)
             response.responses.append(last)
-        last.partitions.append(each.answer())
+        last.partitions.append(each.response_part())
     return encode_response_parts(correlation_id, response, version)
 
 

@@ -329,7 +329,7 @@ def test_a_failure_behind_the_answer_does_not_answer_twice(monkeypatch: pytest.M
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReadPartition, "let_go", fail)
+        patched.setattr(ReadPartition, "release_records", fail)
         stream.inbox += frames[2]
         broker.turns()
     assert len(stream.sent) == 3 * one_answer

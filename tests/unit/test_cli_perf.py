@@ -56,7 +56,7 @@ class TestBatches:
         source = BatchSource([b"a", b"bb", b"ccc"], codec, None)
         seen = set()
         for number in range(10):
-            data, payload_bytes = source.take(4, 1_000 + number)
+            data, payload_bytes = source.next_batch(4, 1_000 + number)
             view = BatchView(data)
             view.check_crc()
             assert {record.timestamp_ms for record in view.records()} == {1_000 + number}
@@ -68,16 +68,16 @@ class TestBatches:
 
     def test_a_batch_that_is_sent_changes_no_other(self) -> None:
         source = BatchSource([b"a"], Codec.NONE, None)
-        taken = [source.take(1, 5)[0] for _ in range(10)]
+        taken = [source.next_batch(1, 5)[0] for _ in range(10)]
         for data in taken:
             data[:] = bytes(len(data))
-        BatchView(source.take(1, 5)[0]).check_crc()
+        BatchView(source.next_batch(1, 5)[0]).check_crc()
 
     def test_how_many_records_fit(self) -> None:
         for size in (1, 100, 5_000, 200_000):
             count = records_a_batch(size, 100_000)
             payloads = random_payloads(size, 3)
-            data, _ = BatchSource(payloads, Codec.NONE, None).take(count, 0)
+            data, _ = BatchSource(payloads, Codec.NONE, None).next_batch(count, 0)
             assert len(data) <= 100_000 or count == 1
 
     def test_payloads_of_a_file(self, tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ class PlansOfAWalk:
         self._chance = chance
         self._answer = answer
 
-    def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
+    def offer_received(
+        self, connection: Connection, first_frame_bytes: int, received_bytes: int
+    ) -> bool:
         if first_frame_bytes > received_bytes or self._chance.random() < 0.4:
             return False
 
@@ -81,14 +83,14 @@ class PlansOfAWalk:
             if self._chance.random() < 0.02:
                 connection.close("a log failed")
             if connection.plannable() is None or self._chance.random() < 0.3:
-                connection.planned(0, [])
+                connection.on_planned(0, [])
             else:
-                connection.planned(first_frame_bytes, [b"planned"])
+                connection.on_planned(first_frame_bytes, [b"planned"])
 
         self._loop.call_at_append(plan)
         return True
 
-    def join(self, connection: Connection) -> bool:
+    def offer_readable(self, connection: Connection) -> bool:
         if self._chance.random() < 0.5:
             return False
         put_off = self._chance.random() < 0.2

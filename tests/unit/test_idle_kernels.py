@@ -54,7 +54,7 @@ class World:
             self.happened.append("compile")
             return can_compile
 
-        QuietKernelLoader(self.server, self.plans, compile_kernel).begin()
+        QuietKernelLoader(self.server, self.plans, compile_kernel).start_compiling()
 
     def _load(self, _: object) -> Any:
         self.happened.append("load")

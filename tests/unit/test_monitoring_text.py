@@ -22,7 +22,7 @@ def test_whatever_stands_in_a_label_is_read_back() -> None:
     text = MetricsText()
     names = ['/a "b"', "/back\\slash", "/two\nlines", "/ä{}=,"]
     text.family(OFFLINE, {labels(logdirectory=name): at for at, name in enumerate(names)})
-    (family,) = text_string_to_metric_families(b"".join(text.end()).decode())
+    (family,) = text_string_to_metric_families(b"".join(text.finish()).decode())
     assert [(each.labels["logdirectory"], each.value) for each in family.samples] == [
         (name, at) for at, name in enumerate(names)
     ]
@@ -37,7 +37,7 @@ def test_a_histograms_buckets_have_what_is_below_them() -> None:
     text.histogram(
         TIMES, {labels(request="Fetch"): durations.row, labels(request="X"): durations.row}
     )
-    flushes, times = text_string_to_metric_families(b"".join(text.end()).decode())
+    flushes, times = text_string_to_metric_families(b"".join(text.finish()).decode())
     assert (flushes.type, times.type) == ("histogram", "histogram")
     counts = {
         sample.labels["le"]: sample.value
@@ -59,7 +59,7 @@ def test_a_long_text_comes_in_parts_of_whole_lines() -> None:
     text.head(name)
     for partition in range(3000):
         text.lines([f'{name}{{topic="t",partition="{partition}"}} {partition}'])
-    parts = text.end()
+    parts = text.finish()
     assert len(parts) > 5 and all(part.endswith(b"\n") for part in parts)
     (family,) = text_string_to_metric_families(b"".join(parts).decode())
     assert [sample.value for sample in family.samples] == list(range(3000))

@@ -79,7 +79,7 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
         max_timestamp_offset=118,
     )
     facts = PlanFacts(101, 102, 103, 104, 105, 106, True, limits)
-    tables.begin([(7, 9), (20, 30)], [5, 6])
+    tables.begin_plan([(7, 9), (20, 30)], [5, 6])
     tables.fill_slot(2, facts, acks_all=ACKS_ALL_NEVER)
     tables.join_slots(3, 2)
     tables.leave_slot(4)

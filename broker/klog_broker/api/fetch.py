@@ -70,7 +70,7 @@ class _DelayedFetch(DelayedOperation):
         context = self._context
         if not context.reply.is_open:
             context.reply.skip()
-            self._drop()
+            self._release_records()
             return
         self.go_on(self._read())
 
@@ -98,7 +98,7 @@ class _DelayedFetch(DelayedOperation):
 
     def _on_closed(self) -> None:
         self._services.purgatory.cancel(self)
-        self._drop()
+        self._release_records()
 
     def try_complete(self, _now_ms: int) -> bool:
         if not (self._scope.has_moved() or self._scope.has_ended):
@@ -176,11 +176,11 @@ class _DelayedFetch(DelayedOperation):
             self._send()
 
         sets = [each.to_convert for each in converted if each.to_convert is not None]
-        cancel = self._services.conversions.begin(sets, magic, done)
+        cancel = self._services.conversions.start_conversion(sets, magic, done)
 
         def on_closed() -> None:
             cancel()
-            self._drop()
+            self._release_records()
 
         self._context.reply.when_closed(on_closed)
 
@@ -188,7 +188,7 @@ class _DelayedFetch(DelayedOperation):
         context = self._context
         if not context.reply.is_open:
             context.reply.skip()
-            self._drop()
+            self._release_records()
             return
         session_id, included, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
@@ -200,11 +200,11 @@ class _DelayedFetch(DelayedOperation):
         for each in self._scope.partitions:
             each.note_answered()
 
-    def _drop(self) -> None:
+    def _release_records(self) -> None:
         """End the fetch of a client that has disconnected. The partitions of its session stay,
         perhaps for days, so they must not keep the records that were read for this fetch."""
         for each in self._scope.partitions:
-            each.let_go()
+            each.release_records()
 
 
 def handle(

@@ -67,7 +67,7 @@ class LinearPattern:
         if self._times > MAX_STATES:
             raise InvalidPattern(f"it repeats more than {MAX_STATES} parts")
 
-    def also(self, state: int, following: int) -> None:
+    def add_alternative(self, state: int, following: int) -> None:
         """Add an alternative to a state that consumes no character."""
         self._states[state].following.append(following)
 
@@ -141,7 +141,7 @@ def _repeated(part: _Part, least: int, most: int | None) -> _Part:
     def add(pattern: LinearPattern, following: int) -> int:
         if most is None:
             again = pattern.state(None, following)
-            pattern.also(again, part(pattern, again))
+            pattern.add_alternative(again, part(pattern, again))
             start = again
         else:
             start = following

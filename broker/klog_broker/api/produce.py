@@ -85,7 +85,9 @@ def handle(
             )
         )
     if unverified:
-        ProduceVerification(services, request, context, unverified).begin(*producers.pop())
+        ProduceVerification(services, request, context, unverified).ask_coordinator(
+            *producers.pop()
+        )
     pending.appended()
     return None
 

@@ -42,12 +42,12 @@ the handler."""
 class EncodedFrame:
     """The encoded frame of a response without its correlation id."""
 
-    __slots__ = ("behind", "size")
+    __slots__ = ("rest", "size")
 
     def __init__(self, response: Response, api_version: int) -> None:
         frame = encode_response(0, response, api_version)
-        self.size, self.behind = frame[:4], frame[8:]
+        self.size, self.rest = frame[:4], frame[8:]
 
     def to(self, correlation_id: bytes | memoryview) -> bytes:
         """Return the whole frame with the four bytes of a request's correlation id."""
-        return b"".join((self.size, correlation_id, self.behind))
+        return b"".join((self.size, correlation_id, self.rest))

@@ -40,7 +40,7 @@ class AwaitedFollowers:
         """By follower: the leaderships that wait for it, and the end of their wait in
         milliseconds."""
 
-    def begin(self, leader: Leader) -> None:
+    def await_followers_of(self, leader: Leader) -> None:
         """Wait for the followers in the ISR of a new leadership, and answer their waiting fetches
         now."""
         until_ms = self._loop.now_ms() + _LONGEST_MS

@@ -103,7 +103,7 @@ class CachedFetch:
     def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         if len(frame) != self._size_bytes:
             return False
-        correlation_id = self._take(frame)
+        correlation_id = self._read_changes(frame)
         if correlation_id is None:
             return False
         request, version, services = self._request, self._version, self._services
@@ -162,11 +162,11 @@ class CachedFetch:
             EncodedResponse(slot, header, self._services.requests),
         )
 
-    def let_go(self) -> None:
+    def release_leaders(self) -> None:
         """Forget the partitions and their leaders, whose files may be deleted (LeaderHolders)."""
         self._partitions = None
 
-    def _take(self, frame: memoryview) -> int | None:
+    def _read_changes(self, frame: memoryview) -> int | None:
         """Put the numbers of ``frame`` into the cached request and return the correlation id;
         return None if the frame is another request."""
         if self._frame is not None:

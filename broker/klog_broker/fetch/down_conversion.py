@@ -95,7 +95,7 @@ class DownConversions:
         self._is_running = False
         self._turn = 0
 
-    def begin(
+    def start_conversion(
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
         """Convert the sets of one response to format ``magic`` in their turn, and call

@@ -82,7 +82,7 @@ class FetchingFollower:
             # The same error as in Kafka: this leader may not know yet that the sender is a replica.
             raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH, str(error)) from None
 
-    def note(self, leader: Leader, each: ReadPartition) -> None:
+    def note_progress(self, leader: Leader, each: ReadPartition) -> None:
         """Tell the leader that the follower has all records before the fetch offset
         (Leader.fetched). Do nothing if the leader's log does not reach that offset."""
         request, log = each.request, leader.log

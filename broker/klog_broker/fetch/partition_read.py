@@ -77,9 +77,9 @@ class ReadPartition:
         """Whether the leader has noted the progress that this follower's fetch reports."""
         self._reads = Reads.VISIBLE
         self._seen_end_offset: int = -1
-        self.begin()
+        self.forget_result()
 
-    def begin(self) -> None:
+    def forget_result(self) -> None:
         """Forget the result of the last read."""
         self.error_code = _NONE
         self.high_watermark: int = -1
@@ -115,7 +115,7 @@ class ReadPartition:
             end_offset = log.last_stable_offset if reads is Reads.COMMITTED else log.log_end_offset
         return leader.ended is not None or end_offset != self._seen_end_offset
 
-    def see(self, leader: Leader, reads: Reads) -> int:
+    def note_leader(self, leader: Leader, reads: Reads) -> int:
         """Note the leader and its log's offsets. Return the offset up to which to read."""
         log = leader.log
         self.leader = leader
@@ -134,7 +134,7 @@ class ReadPartition:
     def refuse(self, code: ErrorCode) -> None:
         """Set an error as the partition's result, so that the fetch does not wait for other
         partitions."""
-        self.begin()
+        self.forget_result()
         self.error_code = code
         if code in _REFUSED_BEFORE_READING:
             self.aborted_transactions = []
@@ -145,9 +145,9 @@ class ReadPartition:
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than those in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
-        self.let_go()
+        self.release_records()
 
-    def let_go(self) -> None:
+    def release_records(self) -> None:
         """Drop the records and all other references to the log's files, which would keep a deleted
         segment on the disk. Called at the end of a fetch, answered or not."""
         self.region = None
@@ -156,7 +156,7 @@ class ReadPartition:
         # A helper thread has read the pages for this one read only.
         self.may_block = False
 
-    def answer(self) -> PartitionData:
+    def response_part(self) -> PartitionData:
         """Return the result of the last read as a part of FetchResponse."""
         data = PartitionData(
             partition_index=self.request.partition,

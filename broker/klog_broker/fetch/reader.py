@@ -160,7 +160,7 @@ class FetchReader:
         min_one_batch = self._version > _LAST_VERSION_WITH_HARD_LIMIT
         cold: list[ReadPartition] = []
         for each in partitions:
-            each.begin()
+            each.forget_result()
             try:
                 self._read_one(each, left_bytes, min_one_batch)
             except BrokerError as error:
@@ -176,7 +176,7 @@ class FetchReader:
                     each.leader.log.read_failed(error)
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             except ColdRead as waits:
-                each.begin()
+                each.forget_result()
                 each.cold = waits.warm
                 cold.append(each)
                 if len(cold) == _COLD_AT_ONCE:
@@ -205,7 +205,7 @@ class FetchReader:
         # Kafka treats every negative leader epoch in a Fetch as absent.
         if 0 <= request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
-        end_offset = each.see(leader, self._reads)
+        end_offset = each.note_leader(leader, self._reads)
         log = leader.log
         follower = self._follower
         if follower is not None:
@@ -213,7 +213,7 @@ class FetchReader:
         if request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
             return
         if follower is not None:
-            follower.note(leader, each)
+            follower.note_progress(leader, each)
         if request.fetch_offset == end_offset and not log.is_offline:
             # The usual case of a fetch that finds nothing.
             each.is_at_end = True

@@ -220,5 +220,5 @@ def make_response(
     for each in included:
         if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
             topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
-        topics[-1].partitions.append(each.answer())
+        topics[-1].partitions.append(each.response_part())
     return response

@@ -86,7 +86,7 @@ class WholeFetch:
         for one."""
         session = None
         if self._begins_session:
-            session = self._sessions.begin(
+            session = self._sessions.begin_session(
                 self.partitions,
                 uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
                 is_of_follower=self._is_of_follower,
@@ -128,7 +128,7 @@ class SessionFetch:
         session = self._session
         if self.has_ended:
             return FetchResult(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        return FetchResult(session.session_id, session.tell(self.partitions))
+        return FetchResult(session.session_id, session.take_news(self.partitions))
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
@@ -157,7 +157,7 @@ def scope_of(
         return WholeFetch(named(request, version, services), version, sessions)
     if request.session_epoch in _WITHOUT_SESSION:
         if request.session_id != NO_SESSION:
-            sessions.end(request.session_id)
+            sessions.end_session(request.session_id)
         begins = request.session_epoch == INITIAL_EPOCH
         return WholeFetch(
             named(request, version, services),
@@ -174,13 +174,13 @@ def scope_of(
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     if session.uses_topic_ids != uses_topic_ids:
         raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    sessions.use(session)
+    sessions.note_request(session)
     if services.authorizer is not ALLOWS_ALL:
         session.apply_rules(services.authorizer.version)
     _change_session(session, request, services, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
         # The session has no partitions left: end it, and answer with session id 0, as Kafka does.
-        sessions.end(session.session_id)
+        sessions.end_session(session.session_id)
         return WholeFetch((), version, sessions)
     return SessionFetch(session)
 
@@ -191,11 +191,11 @@ def _change_session(
     for topic in request.topics:
         name = name_of_topic(services, topic.topic_id) if uses_topic_ids else topic.topic
         for partition in topic.partitions:
-            session.want(topic.topic, topic.topic_id, name, partition)
+            session.set_partition(topic.topic, topic.topic_id, name, partition)
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
-            session.forget((forgotten.topic, forgotten.topic_id, index))
+            session.remove_partition((forgotten.topic, forgotten.topic_id, index))
     if not services.fetch_sessions.make_space():
         # The sessions have too many partitions: the client continues with full fetches.
-        services.fetch_sessions.end(session.session_id)
+        services.fetch_sessions.end_session(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

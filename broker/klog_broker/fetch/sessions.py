@@ -185,7 +185,7 @@ class FetchSession:
         # The purgatory checks the session once for all events of this event-loop turn.
         self._purgatory.check_soon(self)
 
-    def want(
+    def set_partition(
         self, topic: str, topic_id: UUID, name: str, request: FetchPartition
     ) -> SessionPartition:
         """Add the partition, or change what the client requests of it."""
@@ -211,7 +211,7 @@ class FetchSession:
         self._unread[found] = None
         return found
 
-    def forget(self, key: PartitionKey) -> None:
+    def remove_partition(self, key: PartitionKey) -> None:
         """Remove the partition, if it is in the session."""
         found = self.partitions.pop(key, None)
         if found is not None:
@@ -228,7 +228,7 @@ class FetchSession:
             if each.is_done:
                 self._unread.pop(each, None)
 
-    def tell(self, read: Iterable[SessionPartition]) -> list[SessionPartition]:
+    def take_news(self, read: Iterable[SessionPartition]) -> list[SessionPartition]:
         """Return the partitions that go into the response. Partitions with bytes move to the end of
         the unread list, so that each partition gets its share of the request's byte limit over
         time."""
@@ -288,20 +288,20 @@ class FetchSessions:
         """Return the session, or None if it has ended."""
         return self._sessions.get(session_id)
 
-    def use(self, session: FetchSession) -> None:
+    def note_request(self, session: FetchSession) -> None:
         """Note a request of the session: the next one has the next epoch."""
         session.epoch = next_epoch(session.epoch)
         session.last_used_ms = self._loop.now_ms()
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
-    def end(self, session_id: int) -> None:
+    def end_session(self, session_id: int) -> None:
         """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
 
-    def begin(
+    def begin_session(
         self,
         included: Sequence[ReadPartition],
         *,
@@ -328,7 +328,7 @@ class FetchSessions:
             is_of_follower=is_of_follower,
         )
         for each in included:
-            partition = session.want(each.topic, each.topic_id, each.name, each.request)
+            partition = session.set_partition(each.topic, each.topic_id, each.name, each.request)
             if each.diverging_epoch is None:
                 partition.sent_high_watermark = each.high_watermark
                 partition.sent_log_start_offset = each.log_start_offset
@@ -344,7 +344,7 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()))
             if self._loop.now_ms() - oldest.last_used_ms <= MIN_EVICTION_MS:
                 return False
-            self.end(oldest.session_id)
+            self.end_session(oldest.session_id)
         return True
 
     def _find_slot(self, size: int, is_of_follower: bool) -> bool:
@@ -358,7 +358,7 @@ class FetchSessions:
         now_ms = self._loop.now_ms()
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > MIN_EVICTION_MS:
-            self.end(oldest.session_id)
+            self.end_session(oldest.session_id)
             return True
         if now_ms < self._next_look_ms:
             return False
@@ -372,5 +372,5 @@ class FetchSessions:
         if smallest is None or len(smallest.partitions) >= size:
             self._next_look_ms = now_ms + _LOOK_FOR_SMALLER_MS
             return False
-        self.end(smallest.session_id)
+        self.end_session(smallest.session_id)
         return True

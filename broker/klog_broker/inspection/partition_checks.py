@@ -166,8 +166,8 @@ class PartitionCheck:
             report.note(self._files.path / names.segment_file_name(base, Suffix.LOG), text)
         self._take_snapshots(base)
         with self._files.open(base) as log:
-            index = self._beside(base, Suffix.OFFSET_INDEX)
-            times = self._beside(base, Suffix.TIME_INDEX)
+            index = self._open_index(base, Suffix.OFFSET_INDEX)
+            times = self._open_index(base, Suffix.TIME_INDEX)
             level_of = self._known.level_of
             index_check = OffsetIndexCheck(index, base, report, level_of) if index else None
             time_check = TimeIndexCheck(times, base, report, level_of) if times else None
@@ -195,7 +195,7 @@ class PartitionCheck:
         self._check_aborted(base, following)
         report.segments += 1
 
-    def _beside(self, base: int, suffix: Suffix) -> ReadOnlyFile | None:
+    def _open_index(self, base: int, suffix: Suffix) -> ReadOnlyFile | None:
         file = self._files.open_if_there(base, suffix)
         if file is None:
             path = self._path / names.segment_file_name(base, suffix)

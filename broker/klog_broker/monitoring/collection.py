@@ -149,7 +149,7 @@ def collect(sources: Sources) -> _Steps[list[bytes]]:
         _process,
     ):
         yield from section(sources, text)
-    return text.end()
+    return text.finish()
 
 
 def _requests(sources: Sources, text: MetricsText) -> Iterator[int]:

@@ -32,7 +32,7 @@ class Scrapes:
         self._waiting: list[Callable[[Parts | None], None]] = []
         self.is_closed = False
 
-    def ask(self, done: Callable[[Parts | None], None]) -> None:
+    def get_text(self, done: Callable[[Parts | None], None]) -> None:
         """Call ``done`` with the text, at once or when it is rendered; with None after a bug."""
         if self._parts is not None and self._loop.now_ms() - self._made_ms < CACHED_MS:
             done(self._parts)

@@ -74,7 +74,7 @@ class MetricsServer:
                 return
             except OSError as error:
                 self._warn(f"could not accept a connection: {error}")
-                self._rest(listening)
+                self._pause_accepting(listening)
                 return
             if len(self._connections) >= MAX_CONNECTIONS:
                 self._warn(f"{MAX_CONNECTIONS} connections ask for metrics: another one is closed")
@@ -85,7 +85,7 @@ class MetricsServer:
             connection = HttpConnection(self._loop, stream, self.answer, self._connections.pop)
             self._connections[connection] = None
 
-    def _rest(self, listening: ListeningSocket) -> None:
+    def _pause_accepting(self, listening: ListeningSocket) -> None:
         """Pause the listener: without a free descriptor it would be ready in every event-loop
         turn."""
         self._loop.modify(listening.fileno(), 0)
@@ -112,7 +112,7 @@ class MetricsServer:
 
     def _answer(self, request: HttpRequest, connection: HttpConnection) -> None:
         if request.path == "/metrics":
-            self._scrapes.ask(lambda parts: self._send_metrics(connection, parts))
+            self._scrapes.get_text(lambda parts: self._send_metrics(connection, parts))
         elif request.path in ("/health", "/ready"):
             is_ready, text = health(self._sources)
             is_well = is_ready or request.path == "/health"

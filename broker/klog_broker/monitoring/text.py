@@ -19,7 +19,8 @@ def labels(**values: object) -> str:
 
 
 class MetricsText:
-    """A text of metrics that is encoded in parts while it grows, so that ``end`` costs little."""
+    """A text of metrics that is encoded in parts while it grows, so that ``finish`` costs
+    little."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -54,7 +55,7 @@ class MetricsText:
         if len(self._lines) >= _LINES_A_PART:
             self._cut()
 
-    def end(self) -> list[bytes]:
+    def finish(self) -> list[bytes]:
         """Return the whole text in parts. The text must not grow afterwards."""
         self._cut()
         return self._parts

@@ -17,7 +17,7 @@ class ReceiveArena:
         """The result of ``window`` while nothing is used, which is the case in most turns."""
 
     def window(self) -> memoryview | None:
-        """The next RECEIVE_BYTES, which stay free until ``take``; None if fewer are free."""
+        """The next RECEIVE_BYTES, which stay free until ``mark_used``; None if fewer are free."""
         start = self.used_bytes
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
@@ -26,12 +26,12 @@ class ReceiveArena:
         """The number of bytes that are free in this turn."""
         return self.size_bytes - self.used_bytes
 
-    def take(self, size_bytes: int) -> None:
+    def mark_used(self, size_bytes: int) -> None:
         """Mark the next ``size_bytes`` as used until ``reset``."""
         self.used_bytes += size_bytes
 
-    def take_back(self, before_bytes: int, after_bytes: int) -> None:
-        """Undo the `take` that raised ``used_bytes`` from ``before_bytes`` to ``after_bytes``,
+    def unmark(self, before_bytes: int, after_bytes: int) -> None:
+        """Undo the `mark_used` that raised ``used_bytes`` from ``before_bytes`` to ``after_bytes``,
         unless more bytes were taken since."""
         if self.used_bytes == after_bytes:
             self.used_bytes = before_bytes
@@ -51,23 +51,23 @@ class FrameBufferPool:
     def __init__(self, keep_bytes: int = POOLED_BYTES) -> None:
         self._keep_bytes = keep_bytes
         self._free: dict[int, list[bytearray]] = {}
-        self.kept_bytes = 0
+        self.pooled_bytes = 0
         self.lent_bytes = 0
 
-    def take(self, at_least_bytes: int) -> bytearray:
+    def lend(self, at_least_bytes: int) -> bytearray:
         """Lend a buffer whose size is the next power of two. Its content is arbitrary."""
         size = 1 << (at_least_bytes - 1).bit_length()
         self.lent_bytes += size
         free = self._free.get(size)
         if free:
-            self.kept_bytes -= size
+            self.pooled_bytes -= size
             return free.pop()
         return bytearray(size)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def return_buffer(self, buffer: bytearray) -> None:
         """Take back a buffer that has no views any more."""
         size = len(buffer)
         self.lent_bytes -= size
-        if self.kept_bytes + size <= self._keep_bytes:
-            self.kept_bytes += size
+        if self.pooled_bytes + size <= self._keep_bytes:
+            self.pooled_bytes += size
             self._free.setdefault(size, []).append(buffer)

@@ -181,7 +181,7 @@ class Connection:
                 return
         start = arena.used_bytes
         self._memory.keep_arena(count)
-        self._inbox.adopt(start, start + count)
+        self._inbox.take_over(start, start + count)
         if not self._is_offered_to_a_plan():
             self._parse()
 
@@ -198,7 +198,7 @@ class Connection:
 
         Bytes that the socket does not accept go through the outbox, too.
         """
-        answer = slot.answer
+        answer = slot.response
         if answer is None or self.state is not READING or slot.ordinary is not None:
             if self.state is not CLOSED:
                 slot.place()
@@ -214,7 +214,7 @@ class Connection:
             self.state = QUIET
             self._answered.append(slot.head)
         else:
-            slot.answer = [answer[0][count:]]
+            slot.response = [answer[0][count:]]
             slot.place()
 
     def receive(self) -> None:
@@ -268,7 +268,7 @@ class Connection:
     def _is_offered_to_a_plan(self) -> bool:
         """Offer the received bytes to a plan; return whether it takes them.
 
-        If so, ``planned`` continues the parsing.
+        If so, ``on_planned`` continues the parsing.
         """
         if not self.state.receives:
             return False
@@ -285,19 +285,19 @@ class Connection:
             return None
         if outbox.may_begin_none():
             return None
-        return self._inbox.place()
+        return self._inbox.arena_range()
 
-    def take_over(
+    def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
         """Take over bytes that a plan received for this quiet connection; the plan has served the
         first ``taken_bytes`` of them, with these replies."""
         if self.state is QUIET:
             self.state = READING
-            self._inbox.adopt(start, end)
-            self.planned(taken_bytes, replies)
+            self._inbox.take_over(start, end)
+            self.on_planned(taken_bytes, replies)
 
-    def planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
+    def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
         """Continue after a plan: queue its replies, and parse the bytes after ``taken_bytes``."""
         if self.state is PLANNED:
             self.state = READING
@@ -356,7 +356,7 @@ class Connection:
             api_key = inbox.next_api_key()
             if api_key == NO_REQUEST:
                 break
-            if not outbox.takes(api_key):
+            if not outbox.may_begin(api_key):
                 return WAITING
             if self._requests >= REQUESTS_PER_TURN:
                 return YIELDED

@@ -113,7 +113,7 @@ class Inbox:
         if rest:
             arena.view[start:received_at] = rest
             self._rest = _NOTHING
-        arena.take(len(rest) + count)
+        arena.mark_used(len(rest) + count)
         self._set_unparsed(start, received_at + count)
         return count
 
@@ -133,7 +133,7 @@ class Inbox:
         self._rest = self._rest + buffer[:count]
         return count
 
-    def adopt(self, start: int, end: int) -> None:
+    def take_over(self, start: int, end: int) -> None:
         """Take over the arena's bytes from ``start`` to ``end``, which the caller received for this
         connection and marked as used."""
         self._set_unparsed(start, end)
@@ -200,7 +200,7 @@ class Inbox:
         ):
             return
         start = arena.used_bytes
-        arena.take(len(rest))
+        arena.mark_used(len(rest))
         arena.view[start : arena.used_bytes] = rest
         self._rest = _NOTHING
         self._set_unparsed(start, arena.used_bytes)
@@ -216,7 +216,7 @@ class Inbox:
             return None
         return size + 4, len(view)
 
-    def place(self) -> tuple[int, int] | None:
+    def arena_range(self) -> tuple[int, int] | None:
         """Start and end of the unparsed bytes in the arena; None if the arena has none of them."""
         view = self._unparsed
         if not view or view.obj is not self._memory.arena.view.obj:

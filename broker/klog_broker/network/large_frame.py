@@ -23,7 +23,7 @@ class LargeFrame:
         self._memory = memory
         self._frame_bytes = frame_bytes
         self._have = len(begun)
-        self._buffer = memory.buffers.take(max(len(begun), _LEAST_BYTES))
+        self._buffer = memory.buffers.lend(max(len(begun), _LEAST_BYTES))
         self._buffer[: len(begun)] = begun
 
     @property
@@ -60,9 +60,9 @@ class LargeFrame:
                 return received
 
     def _grow(self) -> None:
-        larger = self._memory.buffers.take(min(self._frame_bytes, 2 * self._have))
+        larger = self._memory.buffers.lend(min(self._frame_bytes, 2 * self._have))
         larger[: self._have] = self._buffer
-        self._memory.buffers.give_back(self._buffer)
+        self._memory.buffers.return_buffer(self._buffer)
         self._buffer = larger
 
     def give_back(self) -> None:

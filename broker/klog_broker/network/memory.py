@@ -51,6 +51,6 @@ class ReceiveMemory:
 
     def give_back(self, buffer: bytearray) -> None:
         """Take back a frame's buffer, and begin frames that have waited for memory."""
-        self.buffers.give_back(buffer)
+        self.buffers.return_buffer(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

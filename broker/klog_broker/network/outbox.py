@@ -140,7 +140,7 @@ class Outbox:
         self.planned += 1
         return self.begin(api_key)
 
-    def takes(self, api_key: int) -> bool:
+    def may_begin(self, api_key: int) -> bool:
         """Whether a request of this API may be begun now."""
         if self.may_begin_none():
             return False

@@ -280,7 +280,7 @@ class Server:
     def use_plans(self, plans: Plans) -> None:
         """Use plans for Produce requests. Without plans the handler serves all Produce requests."""
         self._plans = plans
-        self.join_plan = plans.join
+        self.join_plan = plans.offer_readable
 
     @property
     def is_planning(self) -> bool:
@@ -296,7 +296,7 @@ class Server:
         """
         if self._plans is None:
             return False
-        return self._plans.offer(connection, first_frame_bytes, received_bytes)
+        return self._plans.offer_received(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
         """The most bytes that a connection that sends in bulk may receive in this turn."""

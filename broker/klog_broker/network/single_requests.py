@@ -34,13 +34,13 @@ class SingleResponse:
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
     """
 
-    __slots__ = ("_outbox", "answer", "connection", "head", "ordinary")
+    __slots__ = ("_outbox", "connection", "head", "ordinary", "response")
 
     def __init__(self, connection: SingleRequestConnection, outbox: Outbox, head: int) -> None:
         self.connection = connection
         self.head = head
         """API key and version in one number, as in metrics/requests.py."""
-        self.answer: list[Any] | None = None
+        self.response: list[Any] | None = None
         """The single part of a response that needs no place in the outbox."""
         self._outbox = outbox
         self.ordinary: QueuedResponse | None = None
@@ -54,26 +54,26 @@ class SingleResponse:
     @property
     def is_filled(self) -> bool:
         """Whether complete, skip or close was called."""
-        return self.answer is not None or (self.ordinary is not None and self.ordinary.is_filled)
+        return self.response is not None or (self.ordinary is not None and self.ordinary.is_filled)
 
     def place(self) -> QueuedResponse:
         """Return the request's place in the outbox; create the place if there is none."""
         place = self.ordinary
         if place is None:
             place = self.ordinary = self._outbox.begin(self.head >> 16, self.head)
-            if self.answer is not None:
-                place.complete(self.answer)
+            if self.response is not None:
+                place.complete(self.response)
         return place
 
     def complete(self, parts: list[Any]) -> None:
         """Answer with a whole frame in parts; one part in memory needs no place in the outbox."""
         if (
             self.ordinary is None
-            and self.answer is None
+            and self.response is None
             and len(parts) == 1
             and type(parts[0]) in _IN_MEMORY
         ):
-            self.answer = parts
+            self.response = parts
         else:
             self.place().complete(parts)
 

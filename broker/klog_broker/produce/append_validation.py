@@ -53,12 +53,12 @@ class AppendValidation:
         self._waiting: deque[str] = deque()
         self._working = 0
 
-    def has(self, connection_id: str) -> bool:
+    def has_waiting(self, connection_id: str) -> bool:
         """Return whether an append of the connection waits: then all its later appends must
         wait."""
         return connection_id in self._queues
 
-    def hold(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
+    def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
         """Put an append behind the waiting ones of its connection."""
         if not append.pending.context.reply.hold():
             # The records are views of the receive buffer, which is reused after this event-loop
@@ -93,12 +93,12 @@ class AppendValidation:
                 return result
 
             self._working -= 1
-            self._go_on(connection_id, prepared)
+            self._finish_appends(connection_id, prepared)
             self._start()
 
         self._helpers.submit(work, done)
 
-    def _go_on(self, connection_id: str, prepared: FinishedValidation | None) -> None:
+    def _finish_appends(self, connection_id: str, prepared: FinishedValidation | None) -> None:
         """Append the validated batch, and the following ones up to the next that needs a helper
         thread."""
         queue = self._queues[connection_id]

@@ -87,8 +87,8 @@ class ProducePipeline:
         for leader, appends in by_leader.items():
             for append in appends:
                 connection_id = append.pending.context.connection_id
-                if held.has(connection_id) or not self._append(leader, append, None):
-                    held.hold(connection_id, leader, append)
+                if held.has_waiting(connection_id) or not self._append(leader, append, None):
+                    held.add_append(connection_id, leader, append)
                 else:
                     done.append(append)
         if any(each.pending.acks == -1 for each in done):

@@ -49,11 +49,11 @@ class PlannedConnection(Protocol):
         """Return start and end of the connection's unparsed bytes in the arena; None if none of
         them may be planned, because earlier requests are still being served."""
 
-    def planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
+    def on_planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
         """Finish a plan that the connection was offered to: ``taken_bytes`` of requests are served,
         and the connection sends ``replies``."""
 
-    def take_over(
+    def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
         """Finish a plan that the connection joined and that leaves it work: of its bytes in the
@@ -169,10 +169,10 @@ class ProducePlanner:
     ) -> bool:
         """Serve the requests that can be planned.
 
-        ``PlannedConnection.planned`` is called for each connection in ``offered``, once and in
-        order. Connections in ``received`` are answered through ``calls``; ``take_over`` is called
-        for those that have bytes left to parse or send. Return whether ``take_over`` was never
-        called.
+        ``PlannedConnection.on_planned`` is called for each connection in ``offered``, once and in
+        order. Connections in ``received`` are answered through ``calls``; ``continue_after_plan``
+        is called for those that have bytes left to parse or send. Return whether
+        ``continue_after_plan`` was never called.
         """
         limit = self._kernel.MAX_CONNECTIONS
         connections, bounds = received
@@ -192,7 +192,7 @@ class ProducePlanner:
         for connection in offered:
             place = connection.plannable()
             if place is None:
-                connection.planned(0, [])
+                connection.on_planned(0, [])
             else:
                 waiting.append(connection)
                 places.append(place)
@@ -209,10 +209,12 @@ class ProducePlanner:
             taken_to, end = places[number]
             replies = turn.replies.get(number, [])
             if number < first_received:
-                connection.planned(taken_to - begun[number], replies)
+                connection.on_planned(taken_to - begun[number], replies)
             elif taken_to < end or replies:
                 is_over = False
-                connection.take_over(begun[number], end, taken_to - begun[number], replies)
+                connection.continue_after_plan(
+                    begun[number], end, taken_to - begun[number], replies
+                )
         return is_over
 
     def _plan_all(self, turn: _Turn) -> None:
@@ -260,7 +262,7 @@ class ProducePlanner:
         principals = None
         if self._targets.checks_access:
             principals = [each.principal_number for each in connections]
-        tables.begin(places, principals)
+        tables.begin_plan(places, principals)
         now_ms = self._clock.now_ms()
         while True:
             status = tables.plan()

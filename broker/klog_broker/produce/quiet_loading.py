@@ -32,7 +32,7 @@ class QuietKernelLoader:
         self._plans = plans
         self._compile_kernel = compile_kernel
 
-    def begin(self) -> None:
+    def start_compiling(self) -> None:
         """Start to compile the kernels if their cache is cold. Called when the broker accepts
         requests."""
         self._server.helpers.submit(

@@ -84,7 +84,7 @@ class PlanTables:
 
     # -- one plan -----------------------------------------------------------------------------
 
-    def begin(
+    def begin_plan(
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
     ) -> None:
         """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.

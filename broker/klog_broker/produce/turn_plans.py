@@ -5,10 +5,10 @@ not imported, and the generic handler serves all requests. Then a helper thread 
 after a child process has compiled it if necessary. From then on each event-loop turn makes one plan
 for all connections whose received bytes begin with Produce.
 
-A readable connection without other work may join the plan (Plans.join): one call receives from all
-joined connections, and another one sends the responses of those whose requests were all planned. If
-receiving fails, or the plan leaves some of a connection's requests or responses, the connection
-continues with them as if it had received the bytes itself.
+A readable connection without other work may join the plan (Plans.offer_readable): one call receives
+from all joined connections, and another one sends the responses of those whose requests were all
+planned. If receiving fails, or the plan leaves some of a connection's requests or responses, the
+connection continues with them as if it had received the bytes itself.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ class TurnPlans:
         """Whether any client has sent a Produce request."""
         return self._turn >= 0
 
-    def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Add a connection that has received Produce requests to this turn's plan (Plans.offer).
-        The connection then parses nothing before its ``planned`` is called. Return False if the
-        plan does not take the connection."""
+    def offer_received(
+        self, connection: Connection, first_frame_bytes: int, received_bytes: int
+    ) -> bool:
+        """Add a connection that has received Produce requests to this turn's plan
+        (Plans.offer_received). The connection then parses nothing before its ``on_planned`` is
+        called. Return False if the plan does not take the connection."""
         if self.planner is None:
             if not self.is_load_requested:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -98,7 +100,7 @@ class TurnPlans:
         self._waiting.append(connection)
         return True
 
-    def join(self, connection: Connection) -> bool:
+    def offer_readable(self, connection: Connection) -> bool:
         """Let the connection join this turn's plan. Return False if it has to receive by itself."""
         joined = self._joined
         if not joined:
@@ -129,7 +131,7 @@ class TurnPlans:
         after_bytes = received.bounds[-1] if received.connections else before_bytes
         if self.planner.run(waiting, received):
             # The received bytes are no longer in use.
-            arena.take_back(before_bytes, after_bytes)
+            arena.unmark(before_bytes, after_bytes)
 
     def _receive(self, joined: list[Connection]) -> Received:
         assert self.planner is not None
@@ -146,7 +148,7 @@ class TurnPlans:
             ready = [connection for connection, count in rows if count > 0]
             counts = [count for count in counts if count > 0]
         bounds = list(accumulate(counts, initial=start))
-        arena.take(bounds[-1] - start)
+        arena.mark_used(bounds[-1] - start)
         self._server.touch_all(ready)
         for connection, count in others:
             if count == ARENA_FULL:

@@ -118,7 +118,7 @@ class ProduceVerification:
         self._appends = appends
         self._is_over = False
 
-    def begin(self, producer_id: int, producer_epoch: int) -> None:
+    def ask_coordinator(self, producer_id: int, producer_epoch: int) -> None:
         """Ask the coordinator; its answer completes or fails the appends.
 
         The connection's next requests are parsed only after the response. By then the transaction

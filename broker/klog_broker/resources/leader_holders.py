@@ -7,7 +7,7 @@ from weakref import WeakSet
 class LeaderHolder(Protocol):
     """Holds the leaders of a request for later similar requests. Compared by identity."""
 
-    def let_go(self) -> None:
+    def release_leaders(self) -> None:
         """Drop all leaders, because a leadership has ended, and its log's files may be deleted."""
 
 
@@ -21,11 +21,11 @@ class LeaderHolders:
         self._holders: WeakSet[LeaderHolder] = WeakSet()
 
     def add(self, holder: LeaderHolder) -> None:
-        """Add a holder that has leaders from now on, until its ``let_go`` is called."""
+        """Add a holder that has leaders from now on, until its ``release_leaders`` is called."""
         self._holders.add(holder)
 
-    def let_go_all(self) -> None:
+    def drop_all_leaders(self) -> None:
         """Make all holders drop their leaders, because a leadership has ended."""
         holders, self._holders = self._holders, WeakSet()
         for holder in holders:
-            holder.let_go()
+            holder.release_leaders()

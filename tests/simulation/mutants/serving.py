@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
     Mutant("session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost),
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
-    Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
+    Mutant("session forgets nothing", FetchSession, "remove_partition", _forgets_nothing),
     Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
     Mutant("broker's settings forgotten", SettingsInForce, "apply_stored", _forgets_settings),
     Mutant("logs keep their settings", settings_in_force, "_follow", _follows_nothing),

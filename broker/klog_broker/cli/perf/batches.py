@@ -61,7 +61,7 @@ class BatchSource:
         self._next = 0
         self._turn = 0
 
-    def take(self, record_count: int, now_ms: int) -> tuple[bytearray, int]:
+    def next_batch(self, record_count: int, now_ms: int) -> tuple[bytearray, int]:
         """Return a batch with this timestamp, and the bytes of its values."""
         made = self._made.setdefault(record_count, [])
         if len(made) < _DIFFERENT:

@@ -88,7 +88,7 @@ def measure_writing(
     producer = Producer(client)
     partitions = [TopicPartition(topic, each) for each in range(producer.partition_count(topic))]
     # Work that is done only once must not be measured.
-    batches.take(min(pace.batch_records, pace.records), 0)
+    batches.next_batch(min(pace.batch_records, pace.records), 0)
     meter = _Meter(advance, say)
     producer.on_written(meter.written)
     sent = number = 0
@@ -97,7 +97,7 @@ def measure_writing(
             if pace.records_per_second is not None:
                 _wait(client, producer, meter.start_s + sent / pace.records_per_second)
             count = min(pace.batch_records, pace.records - sent)
-            batch, size_bytes = batches.take(count, epoch_ms())
+            batch, size_bytes = batches.next_batch(count, epoch_ms())
             partition = partitions[number % len(partitions)]
             meter.given(partition, count, size_bytes)
             producer.add(partition, batch, count)

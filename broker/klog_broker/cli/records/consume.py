@@ -271,14 +271,14 @@ class Printer:
         except KlogError as error:
             if not (isinstance(error, TimedOut) or is_passing_error(error)):
                 raise
-            self._tell_of(error)
+            self._report_trouble(error)
 
     def _on_trouble(self, trouble: TimedOut) -> None:
         if self._idle_ms is not None:
             raise trouble
-        self._tell_of(trouble)
+        self._report_trouble(trouble)
 
-    def _tell_of(self, trouble: KlogError) -> None:
+    def _report_trouble(self, trouble: KlogError) -> None:
         now_ms = self._client.now_ms()
         told_ms = self._trouble_reported_ms
         if told_ms is None or now_ms >= told_ms + _TROUBLE_REPORT_INTERVAL_MS:
