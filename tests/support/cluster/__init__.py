@@ -1,1 +1,1 @@
-"""Parts of a cluster in memory, which tests combine. None of them has a thread or a socket."""
+"""Parts of a cluster in memory, which tests combine, without threads and sockets."""
