@@ -7,22 +7,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.deletions import Deletions, GroupCodes, OffsetCodes
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard, OffsetCleanup
-from klog_broker.coordinator.group.shard_state import (
-    GROUP_RECORDS,
-    GroupShardState,
-    OffsetTimeline,
-)
-from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.group.offset_cleanup import GroupShard, OffsetCleanup
 from klog_broker.coordinator.shard import RecordProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from tests.support.state_log import MemoryStateLog, VirtualTime
+from tests.support.cluster.coordinators import HostedGroups
+from tests.support.cluster.state_log import MemoryStateLog
 
 GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("orders", "audit"), (0, 1), (1, 2)
 PLACES = [(group, topic, number) for group in GROUPS for topic in TOPICS for number in PARTITIONS]
@@ -36,28 +29,6 @@ Place = tuple[str, str, int]
 class Kept(NamedTuple):
     offset: int
     record_offset: int
-
-
-def served(log: MemoryStateLog) -> tuple[VirtualTime, GroupRuntime, GroupShard]:
-    """A shard made of what the log has."""
-
-    def new_state() -> tuple[GroupShardState, OffsetTimeline]:
-        timeline = OffsetTimeline()
-        return GroupShardState(GroupSettings(0, 10), str, timeline), timeline
-
-    time = VirtualTime()
-    runtime: GroupRuntime = CoordinatorRuntime(
-        time.services,
-        GROUP_RECORDS,
-        new_state,
-        num_partitions=lambda: 1,
-        append_timeout_ms=1_000,
-        codec=Codec.NONE,
-    )
-    runtime.load_shard(log)
-    time.turns()
-    (shard,) = runtime.serving()
-    return time, runtime, shard
 
 
 def seen(shard: GroupShard) -> dict[Place, tuple[int | None, bool]]:
@@ -80,8 +51,9 @@ class OffsetsOfGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.log = MemoryStateLog()
-        self.time, runtime, self.shard = served(self.log)
-        services = self.time.services
+        self.hosted = HostedGroups(self.log)
+        self.shard = self.hosted.serving_shard
+        runtime, services = self.hosted.runtime, self.hosted.time.services
         self.deletions = Deletions(runtime, services.slices)
         self.forgetting = OffsetCleanup(
             runtime, services.clock, services.slices, retention_ms=1_000
@@ -139,7 +111,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
         self.forgetting.delete_topic_offsets(topic)
-        self.time.turns()
+        self.hosted.time.settle()
         self.forget({place for place in PLACES if place[1] == topic})
 
     @invariant()
@@ -153,7 +125,7 @@ class OffsetsOfGroups(RuleBasedStateMachine):
             for place in PLACES
         }
         assert seen(self.shard) == expected
-        _, _, replayed = served(self.log)
+        replayed = HostedGroups(self.log).serving_shard
         assert seen(replayed) == expected
         assert replayed.state.groups.keys() == self.shard.state.groups.keys()
 

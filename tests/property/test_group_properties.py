@@ -25,7 +25,7 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.support.group_sim import Sim
+from tests.support.cluster.groups import Sim
 
 REBALANCE_MS = 5_000
 member_numbers = st.integers(0, 5)

@@ -38,7 +38,8 @@ from tests.simulation.group_words import (
     subscription,
     synced_line,
 )
-from tests.support.state_log import MemoryStateLog, VirtualTime
+from tests.support.cluster.coordinators import CoordinatorTime
+from tests.support.cluster.state_log import MemoryStateLog
 
 OUTSIDE = "-"
 """The name of a tool, which commits or removes members without being a member."""
@@ -92,7 +93,7 @@ class GroupTalk:
         self._numbers = count(1)
         self._shows_time = False
         self._log = _SpokenLog(self._say)
-        self._time = VirtualTime(0)
+        self._time = CoordinatorTime(0)
         self._groups: GroupCoordinator | None = None
 
     def run(self, verb: str, *words: str) -> list[str]:
@@ -122,7 +123,7 @@ class GroupTalk:
         for each in self._waiting.values():
             self._say(f"{each} is never answered")
         self._waiting.clear()
-        self._time = VirtualTime(self._time.now_ms)
+        self._time = CoordinatorTime(self._time.now_ms)
         self._groups = None
         self._coordinator()
 

@@ -7,21 +7,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from klog_broker.coordinator.group import commit_kernel
-from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.commit_loading import CommitLoading
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard
+from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.group.packed_offsets import StoredOffset, unpacked
 from klog_broker.coordinator.group.shard_state import (
-    GROUP_RECORDS,
     GroupEntry,
     GroupShardState,
-    OffsetTimeline,
 )
 from klog_broker.coordinator.loading import BatchWalk, BulkLoading, KernelWalk
-from klog_broker.coordinator.runtime import CoordinatorRuntime
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.compression import Codec
-from tests.support.state_log import MemoryStateLog, VirtualTime
+from tests.support.cluster.coordinators import HostedGroups
+from tests.support.cluster.state_log import MemoryStateLog
 
 BY_RECORD = None
 IN_RUNS = partial(CommitLoading, load_kernel=lambda: commit_kernel, least_bytes=0)
@@ -52,24 +48,7 @@ def loaded(
     new_bulk: Callable[[GroupShardState], BulkLoading] | None,
     new_walk: Callable[[], BatchWalk | None] = KernelWalk,
 ) -> GroupShard:
-    def new_state() -> tuple[GroupShardState, OffsetTimeline]:
-        timeline = OffsetTimeline()
-        return GroupShardState(GroupSettings(0, 10), str, timeline), timeline
-
-    time = VirtualTime(new_walk=new_walk)
-    runtime: GroupRuntime = CoordinatorRuntime(
-        time.services,
-        GROUP_RECORDS,
-        new_state,
-        num_partitions=lambda: 1,
-        append_timeout_ms=1_000,
-        codec=Codec.NONE,
-        new_bulk=new_bulk,
-    )
-    runtime.load_shard(log)
-    time.turns()
-    (shard,) = runtime.shards()
-    return shard
+    return HostedGroups(log, new_bulk=new_bulk, new_walk=new_walk).shard
 
 
 class Found(NamedTuple):

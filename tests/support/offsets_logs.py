@@ -20,7 +20,7 @@ from pyspark_klog.state_records.group_metadata import (
 )
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
-from tests.support.state_log import MemoryStateLog, _Bytes
+from tests.support.cluster.state_log import Bytes, MemoryStateLog
 
 Row = tuple[bytes | None, bytes | None]
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -116,7 +116,7 @@ class LogOfBatches(MemoryStateLog):
     def read(self, offset: int, max_bytes: int, **_: Any) -> ReadInfo:
         found = [each for each in self.batches if BatchView(each).next_offset > offset]
         data = b"".join(found[: self.batches_a_read])
-        region = ReadRegion(_Bytes(data), 0, len(data)) if data else None
+        region = ReadRegion(Bytes(data), 0, len(data)) if data else None
         return ReadInfo(region, self.high_watermark, self.log_start_offset, None)
 
 

@@ -26,9 +26,9 @@ from pyspark_klog.state_records.consumer_offsets import encode_key, encode_offse
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
+from tests.support.cluster.state_log import MemoryStateLog
 from tests.support.offsets_loading import BY_RECORD, IN_RUNS, found_in, loaded, logged
 from tests.support.offsets_logs import Row
-from tests.support.state_log import MemoryStateLog
 
 KEY = encode_offset_key("g", "t", 0)
 

@@ -17,7 +17,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from tests.support.state_log import MemoryStateLog, VirtualTime
+from tests.support.cluster.coordinators import CoordinatorTime
+from tests.support.cluster.state_log import MemoryStateLog
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 
@@ -61,7 +62,7 @@ class World:
     """A runtime of one partition."""
 
     def __init__(self, log: MemoryStateLog | None = None, *, with_kernel: bool = False) -> None:
-        self.time = VirtualTime(new_walk=KernelWalk if with_kernel else lambda: None)
+        self.time = CoordinatorTime(new_walk=KernelWalk if with_kernel else lambda: None)
         self.log = log or MemoryStateLog()
         self.runtime: CoordinatorRuntime[str, str, Texts] = CoordinatorRuntime(
             self.time.services,
@@ -83,7 +84,7 @@ class World:
         return found
 
     def loaded(self) -> dict[str, tuple[int, str]]:
-        self.time.turns()
+        self.time.settle()
         assert self.error is NONE
         return self.shard.state.found
 
@@ -186,14 +187,14 @@ def test_records_before_the_logs_start_do_not_count() -> None:
 def test_a_log_that_ends_while_it_is_loaded_serves_nobody() -> None:
     world = World(log_of(batch(("a", "1"))))
     world.log.ended = "offline"
-    world.time.turns()
+    world.time.settle()
     assert world.error is NOT_COORDINATOR
 
 
 def test_a_shard_that_is_resigned_while_it_loads_is_forgotten() -> None:
     world = World(log_of(batch(("a", "1"))))
     world.runtime.unload_shard(0)
-    world.time.turns()
+    world.time.settle()
     assert world.error is NOT_COORDINATOR
     assert not world.runtime.shards()
 
@@ -203,14 +204,14 @@ def test_a_damaged_log_has_no_coordinator(with_kernel: bool) -> None:
     bad = bytearray(batch(("b", "2")))
     bad[-2] ^= 1
     world = World(log_of(batch(("a", "1")), bytes(bad)), with_kernel=with_kernel)
-    world.time.turns()
+    world.time.settle()
     assert world.error is NOT_COORDINATOR
 
 
 def test_a_long_log_is_applied_in_many_turns() -> None:
     rows = [(f"k{number}", "x") for number in range(4 * SLICE_ELEMENTS)]
     world = World(log_of(batch(*rows)))
-    assert world.time.turns() >= 6
+    assert world.time.settle() >= 6
     assert len(world.loaded()) == len(rows)
 
 

@@ -5,7 +5,7 @@ import pytest
 from klog_broker.coordinator.group.classic.states import TRANSITIONS, GroupState, check_transition
 from klog_broker.coordinator.hashing import java_string_hash, partition_for_key
 from pyspark_klog.errors import ErrorCode, InvariantViolation
-from tests.support.group_sim import NONE, SESSION_MS, Sim, stable_pair
+from tests.support.cluster.groups import NONE, SESSION_MS, Sim, stable_pair
 
 
 @pytest.fixture

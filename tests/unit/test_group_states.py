@@ -16,7 +16,7 @@ from klog_broker.coordinator.group.classic.states import (
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
-from tests.support.group_sim import SESSION_MS, Sim, stable_pair
+from tests.support.cluster.groups import SESSION_MS, Sim, stable_pair
 
 FOLLOWER = "client-2"
 

@@ -7,7 +7,7 @@ import pytest
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.errors import ErrorCode
-from tests.support.group_sim import NONE, REBALANCE_MS, SESSION_MS, Sim
+from tests.support.cluster.groups import NONE, REBALANCE_MS, SESSION_MS, Sim
 from tests.support.record_sets import iterate
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID

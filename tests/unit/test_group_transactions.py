@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.api.offset_fetch import handle
-from klog_broker.coordinator.group.classic.group_machine import GroupSettings
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime, GroupShard
-from klog_broker.coordinator.group.shard_state import (
-    GROUP_RECORDS,
-    GroupShardState,
-    OffsetTimeline,
-)
-from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.group.offset_cleanup import GroupShard
 from klog_broker.coordinator.shard import RecordProducer
 from klog_broker.resources.authorizer import ALLOWS_ALL
 from pyspark_klog.errors import ErrorCode
@@ -24,38 +17,21 @@ from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from pyspark_klog.protocol.message import Response
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 from pyspark_klog.state_records.consumer_offsets import Key, Value
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from tests.support.state_log import MemoryStateLog, VirtualTime
+from tests.support.cluster.coordinators import HostedGroups
+from tests.support.cluster.state_log import MemoryStateLog
 
 COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
 ABORT = EndTransactionMarker(ControlType.ABORT, 0)
 ONE, OTHER = RecordProducer(1, 0), RecordProducer(2, 0)
 
 
-def lead(log: MemoryStateLog) -> GroupShard:
-    """A shard that serves, made of what the log has."""
-
-    def new_state() -> tuple[GroupShardState, OffsetTimeline]:
-        timeline = OffsetTimeline()
-        return GroupShardState(GroupSettings(0, 10), str, timeline), timeline
-
-    time = VirtualTime()
-    runtime: GroupRuntime = CoordinatorRuntime(
-        time.services,
-        GROUP_RECORDS,
-        new_state,
-        num_partitions=lambda: 1,
-        append_timeout_ms=1_000,
-        codec=Codec.NONE,
-    )
-    runtime.load_shard(log)
-    time.turns()
-    (shard,) = runtime.serving()
-    return shard
+def replayed(log: MemoryStateLog) -> GroupShard:
+    """Return a serving shard with the state that a log has."""
+    return HostedGroups(log).serving_shard
 
 
 @dataclass
@@ -65,7 +41,7 @@ class Offsets:
     log: MemoryStateLog = field(default_factory=MemoryStateLog)
 
     def __post_init__(self) -> None:
-        self.shard = lead(self.log)
+        self.shard = replayed(self.log)
 
     def commit(self, offset: int, producer: RecordProducer | None = None, topic: str = "t") -> None:
         self.shard.append([committed(offset, topic)], producer)
@@ -74,7 +50,7 @@ class Offsets:
         self.shard.append([(OffsetCommitKey(group="g", topic="t", partition=0), None)])
 
     def seen(self, topic: str = "t") -> int | None:
-        found = [visible(shard, topic) for shard in (self.shard, lead(self.log))]
+        found = [visible(shard, topic) for shard in (self.shard, replayed(self.log))]
         assert found[0] == found[1], "a replay comes to the same"
         return found[0]
 
@@ -200,7 +176,7 @@ def is_stable(offsets: Offsets, topic: str = "t") -> bool:
         shard.state.visible_offsets("g", shard.log.high_watermark).is_stable(
             TopicPartition(topic, 0)
         )
-        for shard in (offsets.shard, lead(offsets.log))
+        for shard in (offsets.shard, replayed(offsets.log))
     ]
     assert found[0] == found[1], "a replay comes to the same"
     return found[0]

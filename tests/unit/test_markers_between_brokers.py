@@ -20,9 +20,9 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.cluster.transactions import Partitions, Sim
 from tests.support.scripted_brokers import LISTENER, ScriptedBrokers, image_of
 from tests.support.transaction_client import PLAIN, broker_with_coordinators
-from tests.support.transaction_sim import Partitions, Sim
 from tests.support.transactional_log import write
 
 NONE = ErrorCode.NONE
@@ -93,7 +93,7 @@ class Cluster(Partitions):
 
     def turns(self) -> None:
         self.sim.time.loop.run_turn(0)
-        self.sim.time.turns()
+        self.sim.time.settle()
 
     def asked(self, number: int) -> WriteTxnMarkersRequest:
         """The one request that waits at a broker."""

@@ -12,8 +12,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.builder import plain_batch
 from pyspark_klog.state_records.transaction_log import TransactionState, encode_key
-from tests.support.state_log import MemoryStateLog
-from tests.support.transaction_sim import (
+from tests.support.cluster.state_log import MemoryStateLog
+from tests.support.cluster.transactions import (
     EXPIRATION_MS,
     EXPIRY_SWEEP_MS,
     NONE,
@@ -60,7 +60,7 @@ def test_no_marker_is_sent_and_nobody_answered_before_the_decision_is_visible() 
     assert sim.add(producer, B) is None
     sim.log.high_watermark = sim.log.log_end_offset
     sim.time.services.purgatory.check(sim.log.topic_partition)
-    sim.time.turns()
+    sim.time.settle()
     codes = [each.error_code for each in sim.replies]
     assert codes == [NONE, FENCED]
     assert sim.partitions.sent() == [(True, 1, (A,))]
@@ -80,7 +80,7 @@ def test_a_decision_that_is_visible_late_is_carried_out_all_the_same() -> None:
     sim.log.follows = True
     sim.log.high_watermark = sim.log.log_end_offset
     sim.time.services.purgatory.check(sim.log.topic_partition)
-    sim.time.turns()
+    sim.time.settle()
     assert sim.states() == COMMITTED
 
 
@@ -171,7 +171,7 @@ def test_late_answers_of_an_earlier_leadership_change_nothing() -> None:
     late = sim.partitions.unanswered.pop()
     sim.coordinator.on_resign(sim.log.topic_partition)
     sim.coordinator.on_lead(sim.log)
-    sim.time.turns()
+    sim.time.settle()
     late()
     assert sim.states() == COMMITTED[:-1]
     sim.partitions.unanswered.pop()()

@@ -9,13 +9,9 @@ from klog_broker.coordinator.group.classic.group_machine import GroupMachine, Gr
 from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.records import GroupEffects
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.offset_cleanup import GroupRuntime
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
-    GroupShardState,
-    OffsetTimeline,
 )
-from klog_broker.coordinator.runtime import CoordinatorRuntime
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.join_group import (
     JoinGroupRequest,
@@ -27,17 +23,17 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from pyspark_klog.records.compression import Codec
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
+from tests.support.cluster.coordinators import HostedGroups
+from tests.support.cluster.state_log import MemoryStateLog
 from tests.support.record_sets import iterate
-from tests.support.state_log import MemoryStateLog, VirtualTime
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 NONE = ErrorCode.NONE
 
 
-class Sim:
+class Sim(HostedGroups):
     """The group "g", its log and the replies by waiter."""
 
     def __init__(
@@ -50,31 +46,17 @@ class Sim:
     ) -> None:
         """Replays the records of ``log``, if it has any."""
         ids = count(1)
-        self.time = VirtualTime()
-        self.log = log or MemoryStateLog()
-        self.replies: dict[object, list[object]] = {}
-        settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
-
-        def new_state() -> tuple[GroupShardState, OffsetTimeline]:
-            timeline = OffsetTimeline()
-            new_member_id = lambda client: member_name(client, next(ids))  # noqa: E731
-            return GroupShardState(settings, new_member_id, timeline), timeline
-
-        self.runtime: GroupRuntime = CoordinatorRuntime(
-            self.time.services,
-            GROUP_RECORDS,
-            new_state,
-            num_partitions=lambda: 1,
+        super().__init__(
+            log or MemoryStateLog(),
+            GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=max_size),
+            lambda client: member_name(client, next(ids)),
             append_timeout_ms=5_000,
-            codec=Codec.NONE,
         )
-        self.runtime.load_shard(self.log)
-        self.time.turns()
-        (self.shard,) = self.runtime.serving()
+        self.replies: dict[object, list[object]] = {}
 
     @property
     def machine(self) -> GroupMachine:
-        return self.shard.state.get_or_create("g").machine
+        return self.serving_shard.state.get_or_create("g").machine
 
     @property
     def group(self) -> ClassicGroup:
@@ -101,7 +83,7 @@ class Sim:
         self.log.fails = None if error is NONE else BrokerError(error)
 
     def run(self, effects: GroupEffects) -> None:
-        self.runtime.carry_out_effects(self.shard, "g", effects)
+        self.runtime.carry_out_effects(self.serving_shard, "g", effects)
 
     def waiter(self, name: object) -> Callable[[Any], object]:
         return lambda reply: self.replies.setdefault(name, []).append(reply)

@@ -16,8 +16,9 @@ from klog_broker.coordinator.transaction.transaction_metadata import (
 )
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
+from tests.support.cluster.coordinators import CoordinatorTime
+from tests.support.cluster.state_log import MemoryStateLog
 from tests.support.record_sets import iterate
-from tests.support.state_log import MemoryStateLog, VirtualTime
 
 NONE = ErrorCode.NONE
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -67,7 +68,7 @@ class Sim:
         now_ms: int | None = None,
     ) -> None:
         """Replays the records of ``log``, if it has any."""
-        self.time = VirtualTime()
+        self.time = CoordinatorTime()
         if now_ms is not None:
             self.time.clock.advance(now_ms - self.time.clock.now_ms())
         self.log = log or MemoryStateLog(TRANSACTION_STATE)
@@ -89,7 +90,7 @@ class Sim:
             next_producer_id=lambda got: self.give_id(got),
         )
         self.coordinator.on_lead(self.log)
-        self.time.turns()
+        self.time.settle()
 
     # --- asking ----------------------------------------------------------------------------------
     def init(
