@@ -19,8 +19,8 @@ from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.broker_thread import BrokerThread
+from tests.support.cluster.followers import contents
 from tests.support.eventually import eventually
-from tests.support.fetcher_world import contents
 from tests.support.raw_requests import batch, create_topic, produced
 
 TOPIC = "copied"

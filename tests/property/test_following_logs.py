@@ -9,9 +9,9 @@ import pytest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
-from tests.support.fetcher_world import BACKOFF_MS, TOPIC, FetcherWorld, contents, topic_id
+from tests.support.cluster.followers import BACKOFF_MS, TOPIC, FetcherWorld, contents, topic_id
+from tests.support.cluster.replicas import ME, OTHER, order
 from tests.support.log_harness import append_in, batch, start_over, truncate
-from tests.support.replica_world import ME, OTHER, order
 
 PARTITIONS = range(3)
 ERRORS = (
@@ -33,7 +33,7 @@ class Schedule:
             self.world.flush_each_message()
         self.epoch = dict.fromkeys(PARTITIONS, 0)
         for number in PARTITIONS:
-            self.world.leader.lead(0, number)
+            self.world.model_leader.lead(0, number)
             self.follow(number)
         self.world.helpers.run_all()
         self.world.turns()
@@ -61,7 +61,7 @@ class Schedule:
         for _ in range(chance.randint(0, 3)):
             chance.choice((world.turns, world.answer, world.answer, self.help))()
         if chance.random() < 0.2:
-            world.pass_time(BACKOFF_MS)
+            world.turns(after_ms=BACKOFF_MS)
 
     def help(self) -> None:
         for _ in range(self.chance.randint(1, 3)):
@@ -72,16 +72,16 @@ class Schedule:
     def append(self, number: int) -> None:
         count, size = self.chance.randint(1, 4), self.chance.choice((10, 10, 4_000))
         value = b"%d" % self.chance.getrandbits(40)
-        self.world.leader.append(self.epoch[number], count, number, value=value.ljust(size))
+        self.world.model_leader.append(self.epoch[number], count, number, value=value.ljust(size))
 
     def other_leader(self, number: int) -> None:
         """Change the leader: its log may lack unconfirmed records, and may have its own epoch."""
-        log = self.world.leader.log(number)
+        log = self.world.model_leader.log(number)
         bases = [place.base_offset for each in log.segments for place in each.batch_positions()]
         ends = [base for base in bases[-2:] if base >= log.log_start_offset]
         truncate(log, self.chance.choice([*ends, log.log_end_offset]))
         self.epoch[number] += 2
-        self.world.leader.lead(self.epoch[number], number)
+        self.world.model_leader.lead(self.epoch[number], number)
         self.follow(number)
 
     def lead_here(self, number: int) -> None:
@@ -100,21 +100,21 @@ class Schedule:
         if not log.is_being_cut:
             append_in(log, self.epoch[number], batch(self.chance.randint(1, 3), value=b"mine"))
         self.epoch[number] += 1
-        self.world.leader.lead(self.epoch[number], number)
+        self.world.model_leader.lead(self.epoch[number], number)
         self.follow(number)
 
     def delete_records(self, number: int) -> None:
-        log = self.world.leader.log(number)
+        log = self.world.model_leader.log(number)
         start, end = log.log_start_offset, log.high_watermark
         log.delete_records_before(self.chance.randint(start, end))
 
     def start_over(self, number: int) -> None:
         """Retention has taken all, or an operator."""
         if self.chance.random() < 0.3:
-            log = self.world.leader.log(number)
+            log = self.world.model_leader.log(number)
             start_over(log, log.log_end_offset + self.chance.randint(0, 5))
             self.epoch[number] += 1
-            self.world.leader.lead(self.epoch[number], number)
+            self.world.model_leader.lead(self.epoch[number], number)
             self.follow(number)
 
     def lose_connection(self, _number: int) -> None:
@@ -123,7 +123,7 @@ class Schedule:
             self.world.turns()
 
     def lie(self, number: int) -> None:
-        chance, leader = self.chance, self.world.leader
+        chance, leader = self.chance, self.world.model_leader
 
         def change(key: Any, data: PartitionData) -> PartitionData:
             if chance.random() < 0.5:
@@ -135,7 +135,7 @@ class Schedule:
             return data
 
         asks = self.world.asks
-        if asks and isinstance(asks[0].request, FetchRequest) and chance.random() < 0.3:
+        if asks and isinstance(asks[0].message, FetchRequest) and chance.random() < 0.3:
             self.world.asks.popleft().answer(FetchResponse(error_code=chance.choice(ERRORS)))
         leader.part_of = change
         self.world.answer()
@@ -151,14 +151,14 @@ class Schedule:
 
     def come_to_rest(self) -> None:
         for number in PARTITIONS:
-            self.world.leader.append(self.epoch[number], number=number)
+            self.world.model_leader.append(self.epoch[number], number=number)
         for _ in range(12):
             self.world.run()
-            self.world.pass_time(BACKOFF_MS)
+            self.world.turns(after_ms=BACKOFF_MS)
 
     def check_equality(self) -> None:
         for number in PARTITIONS:
-            own, leaders = self.world.log(number), self.world.leader.log(number)
+            own, leaders = self.world.log(number), self.world.model_leader.log(number)
             assert contents(own) == contents(leaders)
             assert own.log_start_offset == leaders.log_start_offset
             assert own.high_watermark == leaders.high_watermark

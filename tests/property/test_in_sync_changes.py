@@ -25,8 +25,8 @@ from pyspark_klog.protocol.apis.alter_partition import (
     TopicData,
 )
 from tests.simulation.mutants.mutant import Mutant
+from tests.support.cluster.replicas import ME, OTHER, THIRD, order
 from tests.support.log_harness import TOPIC_ID
-from tests.support.replica_world import ME, OTHER, THIRD, order
 
 ALL = (ME, OTHER, THIRD)
 PARTITION = TopicPartition("t", 0)

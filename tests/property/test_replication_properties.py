@@ -10,7 +10,7 @@ from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
-from tests.support.replica_world import ME, OTHER, THIRD, order
+from tests.support.cluster.replicas import ME, OTHER, THIRD, order
 
 OFFSETS = st.integers(0, 50)
 BROKERS = st.integers(0, 4).map(BrokerId)

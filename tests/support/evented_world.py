@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
@@ -20,8 +19,8 @@ from pyspark_klog.protocol.apis.metadata import (
 from pyspark_klog.protocol.headers import decode_request, encode_response
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
+from tests.support.cluster.virtual_time import VirtualTime
 from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.manual_clock import ManualClock
 
 ADDRESS = Address("10.0.0.7", 9092)
 VERSIONS = ((ApiKey.API_VERSIONS, 0, 4), (ApiKey.METADATA, 0, 12), (ApiKey.PRODUCE, 3, 12))
@@ -121,13 +120,12 @@ def reply_bytes(asked: Asked) -> bytes:
     return encode_response(asked.correlation_id, response, asked.version)
 
 
-class EventedWorld:
+class EventedWorld(VirtualTime):
     """One connection with its settings and its loop, and the results of its callbacks, in order."""
 
     def __init__(self, settings: EventedSettings = DEFAULTS) -> None:
-        self.clock = ManualClock(1_000)
         self.network = ConnectingNetwork()
-        self.loop = Loop(self.clock, self.network.poller)
+        super().__init__(poller=self.network.poller)
         self.chance = 0.5
         self.answers: list[tuple[str, str | KlogError]] = []
         self.connection = EventedConnection(
@@ -150,12 +148,6 @@ class EventedWorld:
     def note(self, name: str, reply: MetadataResponse | None, error: KlogError | None) -> None:
         assert (reply is None) != (error is None)
         self.answers.append((name, error if error is not None else str(reply and reply.cluster_id)))
-
-    def turns(self, count: int = 12, after_ms: int = 0) -> None:
-        """Turns of the loop, enough for all that follows from one thing by default."""
-        self.clock.advance(after_ms)
-        for _ in range(count):
-            self.loop.run_turn()
 
     @property
     def broker(self) -> BrokerEnd:

@@ -13,7 +13,7 @@ from pyspark_klog.znodes.cluster import (
     encode_controller,
 )
 from pyspark_klog.znodes.paths import CLUSTER_ID, CONTROLLER, FEATURE, MIGRATION, PERSISTENT
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Create, Delete
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, decode_broker, encode_broker
 from pyspark_klog.znodes.paths import broker_path
-from tests.support.cluster_world import SESSION_MS, ClusterWorld, NotedUser
+from tests.support.cluster.zookeeper import SESSION_MS, ClusterWorld, NotedUser
 
 PATH = broker_path(BrokerId(7))
 PATIENCE_MS = 8_000

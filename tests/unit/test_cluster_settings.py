@@ -34,7 +34,7 @@ from pyspark_klog.znodes.configs import (
     entity,
 )
 from pyspark_klog.znodes.paths import CONFIG_CHANGES, PERSISTENT
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 ALICE = EntityName("users", "alice")
 ORDERS = entity(TOPICS, "orders")

@@ -11,7 +11,7 @@ from klog_broker.metadata.zookeeper.store import ClusterStore
 from pyspark_klog.ids import UUID, BrokerId, TopicId
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import PERSISTENT
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 STATES = {0: PartitionRegistration((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
 

@@ -9,7 +9,7 @@ from klog_broker.metadata.zookeeper.consumer_offsets import TIMEOUT_MS, Consumer
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.znodes.consumers import offset_path
 from pyspark_klog.znodes.data import ZnodeError
-from tests.support.cluster_world import ClusterWorld, NotedUser
+from tests.support.cluster.zookeeper import ClusterWorld, NotedUser
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 

@@ -20,7 +20,7 @@ from pyspark_klog.znodes.paths import (
     topic_path,
 )
 from pyspark_klog.znodes.topics import PartitionState, encode_partition_state
-from tests.support.controlled_cluster import (
+from tests.support.cluster.controller import (
     GIVEN_ID,
     ONE,
     PARTITION,

@@ -10,7 +10,7 @@ from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 from pyspark_klog.znodes.paths import delete_topic_path, topic_path
-from tests.support.controlled_cluster import THREE, TWO, Controlled
+from tests.support.cluster.controller import THREE, TWO, Controlled
 
 AT_LEAST = 40
 ROUNDS = 60

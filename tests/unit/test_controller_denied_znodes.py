@@ -24,7 +24,7 @@ from pyspark_klog.znodes.paths import (
     topic_path,
 )
 from pyspark_klog.znodes.topics import PartitionState
-from tests.support.controlled_cluster import PARTITION, THREE, TWO, Controlled
+from tests.support.cluster.controller import PARTITION, THREE, TWO, Controlled
 
 STATE = partition_state_path(PARTITION)
 OTHER = TopicPartition("u", 0)

@@ -25,7 +25,7 @@ from pyspark_klog.znodes.cluster import (
     encode_controller,
 )
 from pyspark_klog.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 
 class Candidate:

@@ -43,7 +43,7 @@ from pyspark_klog.znodes.topics import (
     encode_partition_state,
     encode_topic,
 )
-from tests.support.controlled_cluster import (
+from tests.support.cluster.controller import (
     GIVEN_ID,
     ONE,
     PARTITION,

@@ -25,7 +25,7 @@ from pyspark_klog.znodes.paths import (
 from pyspark_klog.znodes.topics import (
     PartitionState,
 )
-from tests.support.controlled_cluster import PARTITION, THREE, TOPIC_ID, TWO, Controlled
+from tests.support.cluster.controller import PARTITION, THREE, TOPIC_ID, TWO, Controlled
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from tests.support.cluster_world import ClusterWorld, registration
+from tests.support.cluster.zookeeper import ClusterWorld, registration
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 PARTITION = TopicPartition("t", 0)

@@ -17,7 +17,7 @@ from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 from pyspark_klog.znodes.paths import topic_path
 from pyspark_klog.znodes.topics import PartitionAssignment, TopicAssignment, encode_topic
 from tests.simulation.zookeeper.servers import Entry
-from tests.support.controlled_cluster import ONE, THREE, TOPIC_ID, TWO, Controlled
+from tests.support.cluster.controller import ONE, THREE, TOPIC_ID, TWO, Controlled
 
 COUNT = 350
 ALL = set(range(COUNT))

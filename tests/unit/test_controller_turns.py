@@ -39,7 +39,7 @@ from pyspark_klog.znodes.topics import (
     encode_topic,
 )
 from tests.simulation.zookeeper.servers import Entry
-from tests.support.controlled_cluster import THREE, TOPIC_ID, TWO, Controlled
+from tests.support.cluster.controller import THREE, TOPIC_ID, TWO, Controlled
 
 COUNT = 350
 LOOKED_AT = 40

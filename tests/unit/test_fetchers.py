@@ -15,7 +15,7 @@ from pyspark_klog.protocol.apis.fetch import (
     PartitionData,
 )
 from pyspark_klog.protocol.apis.list_offsets import ListOffsetsRequest
-from tests.support.fetcher_world import (
+from tests.support.cluster.followers import (
     BACKOFF_MS,
     TOPIC,
     WAIT_MS,
@@ -23,8 +23,8 @@ from tests.support.fetcher_world import (
     contents,
     topic_id,
 )
+from tests.support.cluster.replicas import ME, OTHER, THIRD, order, stop
 from tests.support.log_harness import batch
-from tests.support.replica_world import ME, OTHER, THIRD, order, stop
 
 BOTH = (ME, OTHER)
 
@@ -32,9 +32,9 @@ BOTH = (ME, OTHER)
 def following(count: int = 0, epoch: int = 0) -> FetcherWorld:
     """A follower of one partition, with all `count` records that the leader has."""
     world = FetcherWorld()
-    world.leader.lead(epoch)
+    world.model_leader.lead(epoch)
     for number in range(count):
-        world.leader.append(epoch, value=b"%d" % number)
+        world.model_leader.append(epoch, value=b"%d" % number)
     world.follow(epoch)
     world.run()
     return world
@@ -46,13 +46,13 @@ def named(request: FetchRequest) -> list[tuple[int, int]]:
 
 
 def last_request(world: FetcherWorld) -> Any:
-    return world.asks[-1].request if world.asks else world.requests[-1]
+    return world.asks[-1].message if world.asks else world.requests[-1]
 
 
 # --- what is copied ------------------------------------------------------------------------------
 def test_a_follower_copies_what_the_leader_has_and_follows_its_watermark() -> None:
     world = following(5, epoch=3)
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
     assert world.log().high_watermark == 5
     assert world.log().latest_epoch == 3
     first = world.requests[0]
@@ -68,17 +68,17 @@ def test_a_follower_copies_what_the_leader_has_and_follows_its_watermark() -> No
 def test_a_request_names_only_what_is_new() -> None:
     world = FetcherWorld()
     for number in range(3):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
-    world.leader.append(0, number=1)
+    world.model_leader.append(0, number=1)
     world.run()
     assert world.requests[-1].session_id == 77
-    assert named(world.asks[0].request) == []
-    world.leader.append(0, number=2)
-    world.leader.append(0, 2, number=0)
+    assert named(world.asks[0].message) == []
+    world.model_leader.append(0, number=2)
+    world.model_leader.append(0, 2, number=0)
     world.answer()
-    assert sorted(named(world.asks[0].request)) == [(0, 2), (2, 1)]
+    assert sorted(named(world.asks[0].message)) == [(0, 2), (2, 1)]
 
 
 def test_what_lacks_of_what_the_leader_shows_is_the_lag() -> None:
@@ -102,17 +102,17 @@ def _only(part: PartitionData) -> FetchResponse:
 def test_a_partition_that_is_stopped_is_forgotten() -> None:
     world = FetcherWorld()
     for number in range(2):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
     world.apply(stop(partition=TopicPartition(TOPIC, 0), topic_id=topic_id()))
-    world.leader.append(0, number=1)
+    world.model_leader.append(0, number=1)
     world.answer()
-    (forgotten,) = world.asks[0].request.forgotten_topics_data
+    (forgotten,) = world.asks[0].message.forgotten_topics_data
     assert (forgotten.topic_id, forgotten.partitions) == (topic_id(), [0])
     # Without any partition there is no connection.
     world.apply(stop(partition=TopicPartition(TOPIC, 1), topic_id=topic_id()))
-    assert world.connection.closed
+    assert world.connection.is_closed
 
 
 def test_many_partitions_are_named_by_several_requests() -> None:
@@ -124,21 +124,21 @@ def test_many_partitions_are_named_by_several_requests() -> None:
         )
     )
     world.turns()
-    assert len(named(world.asks[0].request)) == 1_000
-    assert world.asks[0].request.max_wait_ms == 0
+    assert len(named(world.asks[0].message)) == 1_000
+    assert world.asks[0].message.max_wait_ms == 0
     world.asks.popleft().answer(FetchResponse(session_id=5))
     world.turns()
-    assert len(named(world.asks[0].request)) == 3
-    assert world.asks[0].request.max_wait_ms == WAIT_MS
-    assert (world.asks[0].request.session_id, world.asks[0].request.session_epoch) == (5, 1)
+    assert len(named(world.asks[0].message)) == 3
+    assert world.asks[0].message.max_wait_ms == WAIT_MS
+    assert (world.asks[0].message.session_id, world.asks[0].message.session_epoch) == (5, 1)
 
 
 def test_in_another_life_all_partitions_are_named_again() -> None:
     """The leader asks for a follower to join in the life in which it named the partition."""
     world = following(2)
-    assert named(world.asks[0].request) == []
+    assert named(world.asks[0].message) == []
     world.broker_epoch = 44
-    world.pass_time(WAIT_MS)
+    world.turns(after_ms=WAIT_MS)
     world.run()
     again = next(each for each in world.requests if each.replica_state.replica_epoch == 44)
     assert (again.session_id, again.session_epoch, named(again)) == (77, 0, [(0, 2)])
@@ -146,12 +146,12 @@ def test_in_another_life_all_partitions_are_named_again() -> None:
 
 def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
     world = FetcherWorld()
-    world.leader.knows_sessions = False
+    world.model_leader.knows_sessions = False
     for number in range(2):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
-    world.leader.append(0, number=1)
+    world.model_leader.append(0, number=1)
     for _ in range(3):
         world.answer()
     assert sorted(named(last_request(world))) == [(0, 0), (1, 1)]
@@ -163,13 +163,13 @@ def test_without_a_session_who_had_records_is_behind_the_others() -> None:
     """A leader fills its responses in the order of the request, so a follower that is far behind
     would keep the other partitions waiting until it has everything."""
     world = FetcherWorld()
-    world.leader.knows_sessions = False
+    world.model_leader.knows_sessions = False
     for number in range(4):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
     for number, behind in ((0, [1, 2, 3, 0]), (2, [1, 3, 0, 2]), (1, [3, 0, 2, 1])):
-        world.leader.append(0, number=number)
+        world.model_leader.append(0, number=number)
         world.answer()
         assert [each for each, _ in named(last_request(world))] == behind
 
@@ -179,9 +179,9 @@ def many_without_a_session(monkeypatch: pytest.MonkeyPatch) -> FetcherWorld:
     monkeypatch.setattr(fetcher, "MOST_NAMED", 10)
     monkeypatch.setattr(fetcher, "MOST_WHOLE", 40)
     world = FetcherWorld()
-    world.leader.knows_sessions = False
+    world.model_leader.knows_sessions = False
     for number in range(100):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
     return world
@@ -192,12 +192,12 @@ def test_without_a_session_many_partitions_are_named_in_turn(
 ) -> None:
     world = many_without_a_session(monkeypatch)
     for number in (0, 55, 99):
-        world.leader.append(0, number=number)
+        world.model_leader.append(0, number=number)
     seen = len(world.requests)
     waits = set()
     for _ in range(20):
         if world.answer():
-            waits.add(world.asks[0].request.max_wait_ms)
+            waits.add(world.asks[0].message.max_wait_ms)
     requests = world.requests[seen:]
     counts = [len(named(each)) for each in requests]
     assert max(counts) <= 40
@@ -212,23 +212,23 @@ def test_without_a_session_many_partitions_are_named_in_turn(
 
 def test_a_session_that_is_granted_late_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
     world = many_without_a_session(monkeypatch)
-    world.leader.knows_sessions = True
+    world.model_leader.knows_sessions = True
     for _ in range(20):
         world.answer()
-    assert len(world.leader.session) == 100
+    assert len(world.model_leader.session) == 100
     assert named(last_request(world)) == []
     assert last_request(world).max_wait_ms == WAIT_MS
-    world.leader.append(0, number=77)
+    world.model_leader.append(0, number=77)
     world.run()
     assert world.log(77).log_end_offset == 1
 
 
 def test_the_log_start_is_followed_and_told() -> None:
     world = following(4)
-    world.leader.log().delete_records_before(3)
+    world.model_leader.log().delete_records_before(3)
     world.run()
     assert world.log().log_start_offset == 3
-    part = world.leader.session[topic_id(), 0]
+    part = world.model_leader.session[topic_id(), 0]
     assert (part.fetch_offset, part.log_start_offset) == (4, 3)
 
 
@@ -244,15 +244,15 @@ def test_a_session_error_begins_a_new_session_at_once_but_not_again_and_again(
         world.asks.popleft().answer(FetchResponse(error_code=error))
         world.turns()
         if world.asks:
-            request = world.asks[0].request
+            request = world.asks[0].message
             kept = 0 if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 77
             assert (request.session_id, request.session_epoch) == (kept, 0)
             assert named(request) == [(0, 2)]
     assert not world.asks
-    world.pass_time(BACKOFF_MS - 1)
+    world.turns(after_ms=BACKOFF_MS - 1)
     assert not world.asks
-    world.pass_time(1)
-    world.leader.append(0)
+    world.turns(after_ms=1)
+    world.model_leader.append(0)
     world.run()
     assert world.log().log_end_offset == 3
 
@@ -260,11 +260,11 @@ def test_a_session_error_begins_a_new_session_at_once_but_not_again_and_again(
 def test_after_a_lost_connection_all_wait_the_backoff_and_begin_a_new_session() -> None:
     world = following(2)
     world.asks.popleft().fail()
-    world.leader.append(0)
-    world.pass_time(BACKOFF_MS - 1)
+    world.model_leader.append(0)
+    world.turns(after_ms=BACKOFF_MS - 1)
     assert not world.asks
-    world.pass_time(1)
-    assert world.asks[0].request.session_epoch == 0
+    world.turns(after_ms=1)
+    assert world.asks[0].message.session_epoch == 0
     world.run()
     assert world.log().log_end_offset == 3
 
@@ -272,17 +272,17 @@ def test_after_a_lost_connection_all_wait_the_backoff_and_begin_a_new_session() 
 def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
     world = FetcherWorld()
     for number in range(2):
-        world.leader.lead(0, number)
-    world.leader.refuses[topic_id(), 0] = ErrorCode.UNKNOWN_TOPIC_ID
+        world.model_leader.lead(0, number)
+    world.model_leader.refuses[topic_id(), 0] = ErrorCode.UNKNOWN_TOPIC_ID
     for number in range(2):
         world.follow(0, number)
     world.run()
-    world.leader.append(0, number=1)
-    world.leader.append(0, number=0)
-    world.leader.refuses.clear()
+    world.model_leader.append(0, number=1)
+    world.model_leader.append(0, number=0)
+    world.model_leader.refuses.clear()
     world.run()
     assert (world.log(0).log_end_offset, world.log(1).log_end_offset) == (0, 1)
-    world.pass_time(BACKOFF_MS)
+    world.turns(after_ms=BACKOFF_MS)
     world.answer()  # the request that was held
     world.run()
     assert world.log(0).log_end_offset == 1
@@ -294,43 +294,43 @@ def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
 def test_a_leader_that_gets_its_order_later_is_asked_again_soon(error: ErrorCode) -> None:
     """The follower tries again ever less often while the leader does not respond."""
     world = FetcherWorld()
-    world.leader.lead(0)
-    world.leader.refuses[topic_id(), 0] = error
+    world.model_leader.lead(0)
+    world.model_leader.refuses[topic_id(), 0] = error
     world.follow(0)
     world.run()
     for wait_ms in (40, 80):
-        world.pass_time(wait_ms - 1)
+        world.turns(after_ms=wait_ms - 1)
         assert not world.asks
-        world.pass_time(1)
+        world.turns(after_ms=1)
         world.run()
-    world.leader.refuses.clear()
-    world.leader.append(0)
-    world.pass_time(160)
+    world.model_leader.refuses.clear()
+    world.model_leader.append(0)
+    world.turns(after_ms=160)
     world.run()
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 def test_a_leader_that_knows_of_a_newer_epoch_is_asked_no_more_before_an_order() -> None:
     world = following(2)
-    world.leader.append(4)
+    world.model_leader.append(4)
     world.answer()
-    world.pass_time(10 * BACKOFF_MS)
+    world.turns(after_ms=10 * BACKOFF_MS)
     assert not world.asks
     world.follow(4)
     world.run()
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 def test_a_leader_with_another_address_is_asked_there() -> None:
     world = following(1)
     del world.addresses[OTHER]
     world.fetchers.brokers_changed()
-    assert world.connection.closed
-    world.pass_time(BACKOFF_MS)
+    assert world.connection.is_closed
+    world.turns(after_ms=BACKOFF_MS)
     assert len(world.connections) == 1
     world.addresses[OTHER] = ("elsewhere", 1)
     world.fetchers.brokers_changed()
-    world.leader.append(0)
+    world.model_leader.append(0)
     world.run()
     assert world.connection.address == ("elsewhere", 1)
     assert world.log().log_end_offset == 2
@@ -342,24 +342,24 @@ def test_a_request_to_the_old_address_holds_up_nothing_at_the_new_one() -> None:
     world.addresses[OTHER] = ("elsewhere", 1)
     world.fetchers.brokers_changed()
     world.turns()
-    assert world.connections[0].closed
+    assert world.connections[0].is_closed
     assert world.connection.address == ("elsewhere", 1)
-    assert named(world.asks[0].request) == [(0, 1)]
+    assert named(world.asks[0].message) == [(0, 1)]
 
 
 def test_without_a_leader_nothing_is_fetched() -> None:
     world = following(1)
     world.follow(1, leader=-1)  # type: ignore[arg-type]
-    assert world.connection.closed
-    world.pass_time(BACKOFF_MS)
+    assert world.connection.is_closed
+    world.turns(after_ms=BACKOFF_MS)
     assert len(world.connections) == 1
 
 
 def test_who_leads_takes_no_answer_of_an_earlier_leader() -> None:
     world = following(1)
-    world.leader.append(0)
+    world.model_leader.append(0)
     ask = world.asks[0]
-    response = world.leader.fetched(ask.request)
+    response = world.model_leader.fetched(ask.message)
     assert response is not None
     given = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
     # The response arrives in the turn of the role change, before any callback could run.
@@ -387,18 +387,18 @@ def test_what_the_leader_does_not_have_is_cut_off_and_never_what_it_has() -> Non
         batch(4, value=b"lost"), acks_all=False, now_ms=1
     )
     for _ in range(2):
-        world.leader.append(2, value=b"kept")
+        world.model_leader.append(2, value=b"kept")
     world.follow(2)
     world.run()
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
     assert world.log().high_watermark == 5
 
 
 def test_a_log_that_ends_before_the_leaders_start_begins_anew() -> None:
     world = FetcherWorld()
     for _ in range(6):
-        world.leader.append(0)
-    world.leader.log().delete_records_before(4)
+        world.model_leader.append(0)
+    world.model_leader.log().delete_records_before(4)
     world.follow()
     world.run()
     assert [type(each) for each in world.requests[:3]] == [
@@ -407,18 +407,18 @@ def test_a_log_that_ends_before_the_leaders_start_begins_anew() -> None:
         ListOffsetsRequest,
     ]
     assert world.log().log_start_offset == 4
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_begin() -> None:
     world = FetcherWorld()
-    world.leader.append(0, 5)
-    world.leader.append(0, 5)
-    world.leader.log().delete_records_before(7)
+    world.model_leader.append(0, 5)
+    world.model_leader.append(0, 5)
+    world.model_leader.log().delete_records_before(7)
     world.follow()
     world.run()
     assert (world.log().log_start_offset, world.log().log_end_offset) == (7, 10)
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() -> None:
@@ -426,26 +426,26 @@ def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() 
     mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
     world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(4), acks_all=False, now_ms=1)
-    world.leader.append(2, 8)
-    world.leader.log().delete_records_before(4)
+    world.model_leader.append(2, 8)
+    world.model_leader.log().delete_records_before(4)
     world.follow(2)
     for _ in range(5):
         world.run()
-        world.pass_time(BACKOFF_MS)
+        world.turns(after_ms=BACKOFF_MS)
     assert (world.log().log_start_offset, world.log().log_end_offset) == (4, 10)
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> None:
     world = following(5)
-    world.leader.log().start_over_async(2, 0, lambda _: None)
-    world.leader.lead(0)
-    world.leader.append(1)
+    world.model_leader.log().start_over_async(2, 0, lambda _: None)
+    world.model_leader.lead(0)
+    world.model_leader.append(1)
     world.follow(1)
     world.run()
-    world.pass_time(BACKOFF_MS)
+    world.turns(after_ms=BACKOFF_MS)
     world.run()
-    assert contents(world.log())[-2:] == contents(world.leader.log())
+    assert contents(world.log())[-2:] == contents(world.model_leader.log())
     assert world.log().log_end_offset == 3
 
 
@@ -454,7 +454,7 @@ def test_orders_that_come_while_a_log_is_cut_wait_for_it() -> None:
     mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
     world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(2), acks_all=False, now_ms=1)
-    world.leader.lead(2)
+    world.model_leader.lead(2)
     world.follow(2)
     world.run(works=False)
     world.answer()
@@ -492,7 +492,7 @@ def test_a_log_that_is_deleted_while_it_is_cut_is_deleted_after_it() -> None:
 def test_what_must_be_flushed_is_not_told_before_it_is() -> None:
     world = FetcherWorld()
     world.flush_each_message()
-    world.leader.append(0, 2)
+    world.model_leader.append(0, 2)
     world.follow()
     world.helpers.run_all()
     world.turns()
@@ -502,27 +502,27 @@ def test_what_must_be_flushed_is_not_told_before_it_is() -> None:
     assert not world.asks, "the next request would say that this broker has the records"
     world.helpers.run_all()
     world.turns()
-    assert named(world.asks[0].request) == [(0, 2)]
+    assert named(world.asks[0].message) == [(0, 2)]
 
 
 def test_a_slow_flush_does_not_hold_up_other_partitions_for_long() -> None:
     world = FetcherWorld()
     world.flush_each_message()
     for number in range(2):
-        world.leader.lead(0, number)
+        world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
-    world.leader.append(0, number=1)
+    world.model_leader.append(0, number=1)
     world.answer()
     assert not world.asks
-    world.pass_time(WAIT_MS)
-    (forgotten,) = world.asks[0].request.forgotten_topics_data
+    world.turns(after_ms=WAIT_MS)
+    (forgotten,) = world.asks[0].message.forgotten_topics_data
     assert forgotten.partitions == [1]
     world.helpers.run_all()
-    world.leader.append(0, number=0)
+    world.model_leader.append(0, number=0)
     world.run()
     assert world.log(0).log_end_offset == 1
-    assert (world.leader.session[topic_id(), 1].fetch_offset) == 1
+    assert (world.model_leader.session[topic_id(), 1].fetch_offset) == 1
 
 
 # --- after a restart -----------------------------------------------------------------------------
@@ -532,14 +532,14 @@ def test_a_restart_begins_with_the_watermark_of_the_checkpoint_and_cuts_nothing_
     log.flush()
     world.logs._housekeeping._checkpoint_watermarks()
     world.helpers.run_all()
-    world.leader.append(0)
+    world.model_leader.append(0)
     world.run()
     log.flush()
     world.logs.sync_recovery_points()
-    leader = world.leader
+    leader = world.model_leader
     world = FetcherWorld(world.files.killed())
     assert (world.log().high_watermark, world.log().log_end_offset) == (3, 4)
-    world.leader = leader
+    world.model_leader = leader
     world.follow()
     assert world.log().log_end_offset == 4
     world.run()
@@ -584,17 +584,17 @@ def test_wrong_records_change_nothing_and_are_asked_for_again(records: bytes) ->
         data.records = records
         return data
 
-    world.leader.part_of = lie
+    world.model_leader.part_of = lie
     world.answer()
     world.turns()
     assert contents(world.log()) == before
-    world.leader.part_of = lambda _, data: data
-    world.leader.append(0)
-    world.pass_time(BACKOFF_MS)
+    world.model_leader.part_of = lambda _, data: data
+    world.model_leader.append(0)
+    world.turns(after_ms=BACKOFF_MS)
     world.run()
-    world.pass_time(BACKOFF_MS)
+    world.turns(after_ms=BACKOFF_MS)
     world.run()
-    assert contents(world.log()) == contents(world.leader.log())
+    assert contents(world.log()) == contents(world.model_leader.log())
 
 
 @pytest.mark.parametrize(
@@ -616,11 +616,11 @@ def test_impossible_answers_harm_nothing(fields: dict[str, int]) -> None:
             setattr(data, name, value)
         return data
 
-    world.leader.part_of = lie
-    world.leader.append(0)
+    world.model_leader.part_of = lie
+    world.model_leader.append(0)
     world.answer()
-    world.leader.part_of = lambda _, data: data
-    world.pass_time(BACKOFF_MS)
+    world.model_leader.part_of = lambda _, data: data
+    world.turns(after_ms=BACKOFF_MS)
     world.run()
     assert world.log().log_end_offset == 4
     assert 0 <= world.log().log_start_offset <= world.log().high_watermark <= 4
@@ -636,7 +636,7 @@ def test_a_divergence_that_cannot_be_is_not_believed(epoch: int, end_offset: int
         data.diverging_epoch.epoch, data.diverging_epoch.end_offset = epoch, end_offset
         return data
 
-    world.leader.part_of = lie
+    world.model_leader.part_of = lie
     world.answer()
     world.helpers.run_all()
     world.turns()

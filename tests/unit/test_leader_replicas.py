@@ -9,7 +9,7 @@ from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch
-from tests.support.replica_world import ME, OTHER, THIRD, order
+from tests.support.cluster.replicas import ME, OTHER, THIRD, order
 
 ALL = (ME, OTHER, THIRD)
 MAX_LAG_MS = 100

@@ -5,15 +5,13 @@ from typing import Any
 import pytest
 
 from klog_broker.membership.controlled_shutdown import ControlledShutdown
-from klog_broker.runtime.event_loop.loop import Loop
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
+from tests.support.cluster.virtual_time import VirtualTime
 
 GIVEN = ControlledShutdownResponse()
 REMAINS = ControlledShutdownResponse(
@@ -22,12 +20,11 @@ REMAINS = ControlledShutdownResponse(
 ELSEWHERE = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
-class Asked:
+class Asked(VirtualTime):
     """A controller with these responses, one after the other; None: no response."""
 
     def __init__(self, *answers: ControlledShutdownResponse | None, tries: int = 3) -> None:
-        self.clock = ManualClock(1_000)
-        self.loop = Loop(self.clock, ScriptedPoller())
+        super().__init__()
         self.answers = list(answers)
         self.epoch = 50
         self.requests: list[Any] = []
@@ -58,11 +55,6 @@ class Asked:
         assert not self.is_over
         self.is_over = True
 
-    def turns(self, after_ms: int = 0) -> None:
-        self.clock.advance(after_ms)
-        for _ in range(5):
-            self.loop.run_turn()
-
 
 def test_it_stops_once_others_lead() -> None:
     asked = Asked(GIVEN)
@@ -79,9 +71,9 @@ def test_it_stops_once_others_lead() -> None:
 def test_it_asks_again_after_a_while(first: ControlledShutdownResponse | None) -> None:
     asked = Asked(first, GIVEN)
     asked.leaving.send_request()
-    asked.turns(4_999)
+    asked.turns(after_ms=4_999)
     assert (len(asked.requests), asked.is_over) == (1, False)
-    asked.turns(5_000)
+    asked.turns(after_ms=5_000)
     assert (len(asked.requests), asked.is_over) == (2, True)
 
 
@@ -90,7 +82,7 @@ def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
     asked.leaving.send_request()
     for _ in range(3):
         assert not asked.is_over
-        asked.turns(5_000)
+        asked.turns(after_ms=5_000)
     assert asked.is_over
     assert "no other replica is in sync for 1 partitions, as orders-3" in caplog.text
 
@@ -111,7 +103,7 @@ def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
     asked.leaving.send_request()
     asked.turns()
     asked.is_alone = True  # the other broker has stopped meanwhile
-    asked.turns(5_000)
+    asked.turns(after_ms=5_000)
     assert (len(asked.requests), asked.is_over) == (1, True)
     assert "stops while it may lead partitions: no other broker is there" in caplog.text
 

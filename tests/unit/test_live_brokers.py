@@ -14,7 +14,7 @@ from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint, encode_broker
 from pyspark_klog.znodes.paths import BROKER_IDS, broker_path
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 
 class Reader:

@@ -20,8 +20,8 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.cluster.transactions import Partitions, Sim
-from tests.support.scripted_brokers import LISTENER, ScriptedBrokers, image_of
 from tests.support.transaction_client import PLAIN, broker_with_coordinators
 from tests.support.transactional_log import write
 
@@ -219,7 +219,7 @@ def test_a_partition_that_has_moved_gets_its_marker_from_its_new_leader() -> Non
     cluster.answer(2, b=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     cluster.sim.time.advance(200)
     assert [row[2] for row in told(cluster.asked(3))] == [["b"]]
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
     cluster.answer(3)
     assert cluster.state() == "CompleteCommit"
 
@@ -312,7 +312,7 @@ def test_a_partition_that_knows_better_is_asked_once(code: ErrorCode) -> None:
     cluster.answer(2, b=code)
     cluster.answer(3)
     cluster.sim.time.advance(5_000)
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
     assert cluster.state() == "CompleteCommit"
 
 
@@ -338,7 +338,7 @@ def test_a_resigned_coordinator_sends_nothing_more_whatever_is_answered() -> Non
     cluster.answer(2, b=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     cluster.answer(3)
     cluster.sim.time.advance(10_000)
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
     assert cluster.sim.states()[-1] == "PrepareCommit"
 
 

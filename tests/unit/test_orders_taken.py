@@ -12,7 +12,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataTopicState
-from tests.support.order_world import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
+from tests.support.cluster.controlled_broker import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
 
 
 def errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
@@ -29,7 +29,7 @@ def world() -> OrderWorld:
 def test_replicas_get_logs_and_roles(world: OrderWorld) -> None:
     assert errors(world.answer(lead(0, 1))) == [ErrorCode.NONE] * 2
     assert errors(world.answer(lead(2, leader=2))) == [ErrorCode.NONE]
-    assert [world.role(each) for each in range(4)] == ["Leader", "Leader", "Follower", "none"]
+    assert [world.role_of(each) for each in range(4)] == ["Leader", "Leader", "Follower", "none"]
     assert world.answer(lead(0)).topics[0].topic_id == TOPIC_ID
 
 
@@ -41,7 +41,7 @@ def test_a_known_leader_epoch_changes_nothing(world: OrderWorld) -> None:
         assert found == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert world.replicas.led["orders", 0] is leader
     assert errors(world.answer(lead(leader=2, leader_epoch=5))) == [ErrorCode.NONE]
-    assert world.role() == "Follower"
+    assert world.role_of() == "Follower"
     assert leader.ended is not None
 
 
@@ -66,14 +66,14 @@ def test_each_partition_is_answered_for_itself(world: OrderWorld) -> None:
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.NONE,
     ]
-    assert world.role() == "Leader"
+    assert world.role_of() == "Leader"
     assert sorted(each.partition for each in world.logs.by_partition) == [0, 5]
 
 
 def test_a_disk_that_refuses_is_named(world: OrderWorld) -> None:
     world.logs.is_full = True
     assert errors(world.answer(lead())) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert world.role() == "Offline"
+    assert world.role_of() == "Offline"
 
 
 def test_without_descriptors_the_controller_asks_again(
@@ -86,7 +86,7 @@ def test_without_descriptors_the_controller_asks_again(
         world.turns()
     assert "no file descriptor" in reply.closed
     assert errors(world.answer(lead())) == [ErrorCode.NONE]
-    assert world.role() == "Leader"
+    assert world.role_of() == "Leader"
 
 
 def test_without_descriptors_the_controller_asks_again_to_stop(
@@ -176,10 +176,10 @@ def test_a_stopped_replica_keeps_its_log_and_a_deleted_one_does_not(world: Order
     world.answer(lead(0, 1, leader_epoch=4))
     answer = world.answer(stop(0, deletes=False, leader_epoch=4))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE]
-    assert (world.role(0), world.has_log(0)) == ("Unassigned", True)
+    assert (world.role_of(0), world.has_log(0)) == ("Unassigned", True)
     answer = world.answer(stop(0, 1))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE] * 2
-    assert (world.role(0), world.role(1)) == ("none", "none")
+    assert (world.role_of(0), world.role_of(1)) == ("none", "none")
     assert not world.logs.by_partition
 
 
@@ -187,7 +187,7 @@ def test_an_older_epoch_stops_nothing(world: OrderWorld) -> None:
     world.answer(lead(leader_epoch=4))
     answer = world.answer(stop(leader_epoch=3))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.FENCED_LEADER_EPOCH]
-    assert world.role() == "Leader"
+    assert world.role_of() == "Leader"
 
 
 def test_what_is_not_here_is_stopped_already(world: OrderWorld) -> None:

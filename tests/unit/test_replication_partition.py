@@ -6,8 +6,8 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.replication.errors import EndReason, LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_progress import FollowerFetch
+from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, order, stop
 from tests.support.log_harness import PARTITION, batch
-from tests.support.replica_world import ME, OTHER, THIRD, ReplicaWorld, order, stop
 
 BOTH = (ME, OTHER)
 

@@ -1,7 +1,7 @@
 """When long-lived objects are hidden from Python's garbage collector."""
 
 from klog_broker.runtime.event_loop.garbage import LEAST_CHANGE, LOOK_MS, LongLived
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 
 class Noted:

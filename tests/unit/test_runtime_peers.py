@@ -2,15 +2,14 @@
 
 import pytest
 
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.virtual_time import VirtualTime
 from tests.support.evented_world import BrokerEnd, ConnectingNetwork, KeptStream, metadata_request
-from tests.support.manual_clock import ManualClock
 
 
 class NamedNetwork(ConnectingNetwork):
@@ -33,13 +32,12 @@ class NamedNetwork(ConnectingNetwork):
         return self.names[host]
 
 
-class PeersWorld:
+class PeersWorld(VirtualTime):
     """One connection to the broker at "broker-1"."""
 
     def __init__(self, from_address: str | None = None) -> None:
-        self.clock = ManualClock(1_000)
         self.network = NamedNetwork()
-        self.loop = Loop(self.clock, self.network.poller)
+        super().__init__(poller=self.network.poller)
         self.helpers = Helpers.held()
         peers = Peers(
             self.loop,
@@ -59,12 +57,7 @@ class PeersWorld:
             self.answers.append(str(error) if reply is None else str(reply.cluster_id))
 
         self.connection.send(MetadataResponse, lambda _: metadata_request("t"), done, 5_000)
-        self.turns()
-
-    def turns(self) -> None:
-        self.clock.advance(1_000)
-        for _ in range(12):
-            self.loop.run_turn()
+        self.turns(after_ms=1_000)
 
     def serve(self) -> None:
         """Respond to all requests at the newest connection."""
@@ -72,7 +65,7 @@ class PeersWorld:
         for _ in ("versions", "metadata"):
             [asked] = broker.requests()
             broker.reply_to(asked)
-            self.turns()
+            self.turns(after_ms=1_000)
 
 
 def test_a_name_is_looked_up_beside_the_loop_and_then_connected_to() -> None:
@@ -101,7 +94,7 @@ def test_each_connection_looks_its_name_up_anew() -> None:
         world.ask()
         world.serve()
         world.network.opened[-1].is_at_end = True
-        world.turns()
+        world.turns(after_ms=1_000)
     assert [host for host, _, _ in world.network.asked] == ["10.0.0.1", "10.0.0.2"]
 
 

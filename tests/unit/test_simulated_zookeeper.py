@@ -1,11 +1,7 @@
 """The simulated ZooKeeper keeps the contract, and has all the faults of a real one."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.zookeeper.sessions import (
     ConnectionLost,
     Created,
@@ -14,9 +10,8 @@ from klog_broker.runtime.zookeeper.sessions import (
     SessionEvent,
     SessionExpired,
 )
-from tests.simulation.world import World
-from tests.simulation.zookeeper import Client, SimulatedZooKeeper
-from tests.support.fake_network import ScriptedPoller
+from tests.simulation.zookeeper import Client
+from tests.support.cluster.zookeeper import ClusterWorld
 from tests.support.zookeeper_contract import ZooKeeperContract
 from tests.support.zookeeper_opened import ContractWorld, Opened
 
@@ -24,28 +19,16 @@ CONNECTED, DISCONNECTED, EXPIRED = SessionEvent
 SESSION_MS = 6_000
 
 
-class SimulatedWorld:
+class SimulatedWorld(ClusterWorld):
     """A seed's world, with one loop for all processes."""
 
     def __init__(self, seed: int) -> None:
-        self.world = World(seed)
-        self.loop = Loop(self.world.clock, ScriptedPoller())
-        self.zookeeper = SimulatedZooKeeper(self.world)
+        super().__init__(seed)
         self.clients: list[Client] = []
 
     def opener(self, chroot: str) -> OpenSession:
         self.clients.append(self.zookeeper.client(f"process {len(self.clients)}"))
         return self.clients[-1].opener(SESSION_MS, f"zookeeper:2181{chroot}")
-
-    def until(self, is_so: Callable[[], Any], what: str) -> Any:
-        for _ in range(120_000):
-            while self.loop.next_wake_ms() is not None:
-                self.loop.run_turn(0)
-            found = is_so()
-            if found:
-                return found
-            self.world.run(self.world.now_ms + 1)
-        raise AssertionError(f"{what} did not come")
 
     def expire(self, session_id: int) -> None:
         self.zookeeper.expire(session_id)

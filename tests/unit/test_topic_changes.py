@@ -20,7 +20,7 @@ from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.zookeeper.image_updater import UNKNOWN_STATE
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 TOPIC_ID = TopicId(UUID(int=9))

@@ -17,8 +17,8 @@ from klog_broker.metadata.zookeeper.image_updater import ImageUpdater
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
+from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.role_orders import give, order_for
-from tests.support.scripted_brokers import LISTENER, ScriptedBrokers, image_of
 from tests.support.transaction_client import (
     PLAIN,
     MemoryClient,

@@ -27,10 +27,10 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.fake_network import FakeStream
 from tests.support.produce_frames import answers, batch, frame
 from tests.support.produce_paths import MemoryBroker
-from tests.support.scripted_brokers import LISTENER, ScriptedBrokers, image_of
 from tests.support.transaction_client import (
     OTHER,
     PLAIN,
@@ -252,10 +252,10 @@ def test_batches_that_could_be_planned_ask_once_too(version: int) -> None:
     cluster = Cluster(with_kernel=True)
     streams = [send(cluster, version)]
     cluster.answer()
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
     streams.append(send(cluster, version, sequence=1))
     assert [answers(each, version)[0].error_code for each in streams] == [NONE, NONE]
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
     assert cluster.broker.planned == 1
 
 
@@ -327,7 +327,7 @@ def test_offsets_are_appended_once_the_other_broker_has_agreed() -> None:
     assert offsets.log.last_stable_offset == before
     # The transaction is open here now: no verification is needed.
     assert offsets.codes_of(offsets.commit(6)) == [NONE]
-    assert cluster.brokers.to(2).asked == []
+    assert not cluster.brokers.to(2).asked
 
 
 def test_offsets_do_not_open_a_transaction_that_ended_while_the_other_broker_was_asked() -> None:

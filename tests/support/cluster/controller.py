@@ -43,7 +43,7 @@ from pyspark_klog.znodes.topics import (
     decode_partition_state,
     decode_topic,
 )
-from tests.support.cluster_world import ClusterWorld
+from tests.support.cluster.zookeeper import ClusterWorld
 
 TOPIC_ID = TopicId(UUID(int=7))
 GIVEN_ID = TopicId(UUID(int=8))

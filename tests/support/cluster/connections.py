@@ -1,5 +1,6 @@
-"""Other brokers of a cluster, scripted by a test: the requests they get, and their responses."""
+"""Connections to other brokers: the test sees each request and gives the response."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -18,10 +19,12 @@ from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.headers import decode_response, encode_response
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 LISTENER = "INSIDE"
+OnDone = Callable[[Any, KlogError | None], None]
 
 
 def registration(number: int, port: int = 9093) -> BrokerRegistration:
@@ -55,24 +58,33 @@ class Asked:
 
     message: Any
     version: int
-    tell: Callable[[Response | None, KlogError | None], None]
+    reply_class: type[Response]
+    on_done: OnDone
+
+    def answer(self, response: Response) -> None:
+        """Pass on the response, encoded and decoded in the request's version."""
+        frame = memoryview(encode_response(0, response, self.version))[4:]
+        self.on_done(decode_response(frame, self.reply_class.api_key, self.version), None)
+
+    def fail(self, text: str = "it broke") -> None:
+        self.on_done(None, ConnectionFailed(text))
 
 
 @dataclass
 class ScriptedConnection:
-    """The part of an EventedConnection that a sender needs."""
+    """As much of an EventedConnection as a sender needs. Requests wait for the test's response."""
 
     address: tuple[str, int]
     loop: Loop
     serve: Callable[[Request, int], Any] | None = None
-    asked: list[Asked] = field(default_factory=list)
+    asked: deque[Asked] = field(default_factory=deque)
     is_closed: bool = False
 
     def send(
         self,
         reply_class: type[Response],
         build: Callable[[int], Request],
-        on_done: Callable[[Response | None, KlogError | None], None],
+        on_done: OnDone,
         timeout_ms: int,
         *,
         low: int = 0,
@@ -82,9 +94,9 @@ class ScriptedConnection:
         newest = registry.find_api(ApiKey(reply_class.api_key)).max_version
         version = newest if high is None else high
         assert low <= version <= newest
-        asked = Asked(build(version), version, on_done)
+        asked = Asked(build(version), version, reply_class, on_done)
         if self.is_closed:
-            self.loop.call_soon(lambda: on_done(None, ConnectionFailed("closed")))
+            self.loop.call_soon(lambda: asked.fail("closed"))
         elif self.serve is not None:
             reply = self.serve(asked.message, version)
             self.loop.call_soon(lambda: on_done(reply, None))
@@ -95,15 +107,15 @@ class ScriptedConnection:
         self.is_closed = True
         self.fail()
 
-    def answer(self, reply: Response) -> None:
+    def answer(self, response: Response) -> None:
         """Respond to the oldest request."""
-        self.asked.pop(0).tell(reply, None)
+        self.asked.popleft().answer(response)
 
     def fail(self) -> None:
         """Break the connection: all pending requests fail."""
-        asked, self.asked = self.asked, []
+        asked, self.asked = self.asked, deque()
         for each in asked:
-            each.tell(None, ConnectionFailed("it broke"))
+            each.fail()
 
 
 class ScriptedBrokers:

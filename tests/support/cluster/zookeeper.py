@@ -35,7 +35,7 @@ class ClusterWorld:
         sessions.begin()
         return sessions, client
 
-    def until(self, is_so: Callable[[], Any], *, within_ms: int = 60_000) -> Any:
+    def until(self, is_so: Callable[[], Any], what: str = "it", *, within_ms: int = 60_000) -> Any:
         """Let virtual time pass until the condition is true."""
         end_ms = self.world.now_ms + within_ms
         while True:
@@ -44,7 +44,7 @@ class ClusterWorld:
             if found:
                 return found
             if self.world.now_ms >= end_ms:
-                raise AssertionError("it did not come")
+                raise AssertionError(f"{what} did not come")
             self._step(end_ms)
 
     def advance(self, by_ms: int) -> None:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.role_changes import RoleChange
 from klog_broker.replication.fetch_requests import FetcherSettings, FollowerIdentity
 from klog_broker.replication.fetchers import Fetchers
-from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
 from klog_broker.replication.truncation import is_diverging_epoch
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
-from pyspark_klog.client.errors import ConnectionFailed
-from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
@@ -35,22 +30,18 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pyspark_klog.protocol.headers import decode_response, encode_response
 from pyspark_klog.protocol.message import Request, Response
+from tests.support.cluster.connections import Asked, OnDone, ScriptedConnection
 from tests.support.cluster.helpers import Helpers
-from tests.support.fake_network import ScriptedPoller
+from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, loaded_logs, order
 from tests.support.log_harness import (
-    CLUSTER,
-    DATA,
     SMALL,
     Alone,
     append_in,
     batch,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
-from tests.support.replica_world import ME, OTHER, THIRD, order
 
 TOPIC = "topic"
 BACKOFF_MS = 1_000
@@ -70,56 +61,28 @@ def topic_id(name: str = TOPIC) -> TopicId:
     return TopicId(UUID(int=1 << 64 | int.from_bytes(name.encode()[-6:], "big")))
 
 
-@dataclass
-class Ask:
-    """A request that the leader has, as its bytes would be read."""
-
-    request: Any
-    reply_class: type[Response]
-    on_done: Callable[[Any, KlogError | None], None]
-    version: int
-
-    def answer(self, response: Response) -> None:
-        frame = memoryview(encode_response(0, response, self.version))[4:]
-        self.on_done(decode_response(frame, self.reply_class.api_key, self.version), None)
-
-    def fail(self, text: str = "lost") -> None:
-        self.on_done(None, ConnectionFailed(text))
-
-
-class FakeConnection:
-    """The test's connection in place of the one that `Peers.connect` returns."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.address = address
-        self.asks: deque[Ask] = deque()
-        self.closed = ""
+class FetcherConnection(ScriptedConnection):
+    """A connection whose requests have the fetchers' timeout and a highest version."""
 
     def send(
         self,
         reply_class: type[Response],
         build: Callable[[int], Request],
-        on_done: Callable[[Any, KlogError | None], None],
+        on_done: OnDone,
         timeout_ms: int,
         *,
         low: int = 0,
         high: int | None = None,
     ) -> None:
         assert high is not None and timeout_ms == SETTINGS.timeout_ms
-        self.asks.append(Ask(build(high), reply_class, on_done, high))
-
-    def close(self, reason: str = "") -> None:
-        self.closed = reason
-        asks, self.asks = self.asks, deque()
-        for ask in asks:
-            ask.fail(reason)
+        super().send(reply_class, build, on_done, timeout_ms, low=low, high=high)
 
 
 class ModelLeader:
     """Answers as a leader does. Its logs are real; `refuses` and `part_of` let it fail or lie."""
 
     def __init__(self) -> None:
-        self.logs = _logs(MemoryFiles(), Helpers(), OTHER)
+        self.logs = loaded_logs(MemoryFiles(), Helpers(), broker_id=OTHER)
         self.logs.listener = Alone()
         self.epochs: dict[Key, int] = {}
         self.session_id = 77
@@ -248,41 +211,15 @@ class ModelLeader:
         return ListOffsetsResponse(topics=topics)
 
 
-def _logs(files: MemoryFiles, helpers: Helpers, me: BrokerId) -> LogManager:
-    logs = LogManager(
-        [DATA],
-        files=files,
-        clock=ManualClock(),
-        helpers=helpers,
-        broker_id=me,
-        cluster_id=CLUSTER,
-        default_config=SMALL,
-    )
-    logs.load()
-    return logs
-
-
-class FetcherWorld:
-    """This broker is ME; OTHER leads, and `leader` is OTHER's model, unless the test changes it."""
+class FetcherWorld(ReplicaWorld):
+    """This broker is ME; OTHER leads and is `model_leader`, until the test says something else."""
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
-        self.files = files or MemoryFiles()
-        self.clock = ManualClock(1_000)
-        self.loop = Loop(self.clock, ScriptedPoller())
-        self.helpers = Helpers.held()
-        self.settings = TopicSettings(SMALL, 1)
-        self.logs = _logs(self.files, self.helpers, ME)
-        self.replicas = ReplicaManager(
-            ME,
-            self.logs,
-            settings_of=lambda _: self.settings,
-            wake=lambda _: None,
-            call_soon=self.loop.call_soon,
-        )
+        super().__init__(files)
         self.broker_epoch = 33
-        self.leader = ModelLeader()
+        self.model_leader = ModelLeader()
         self.addresses = {OTHER: ("other", 9092), THIRD: ("third", 9092)}
-        self.connections: list[FakeConnection] = []
+        self.connections: list[FetcherConnection] = []
         self.requests: list[Any] = []
         """All requests that have got a response."""
         self.fetchers = Fetchers(
@@ -296,18 +233,18 @@ class FetcherWorld:
             slices=Slices(self.loop),
         )
 
-    def _connect(self, host: str, port: int) -> FakeConnection:
-        connection = FakeConnection((host, port))
+    def _connect(self, host: str, port: int) -> FetcherConnection:
+        connection = FetcherConnection((host, port), self.loop)
         self.connections.append(connection)
         return connection
 
     @property
-    def connection(self) -> FakeConnection:
+    def connection(self) -> FetcherConnection:
         return self.connections[-1]
 
     @property
-    def asks(self) -> deque[Ask]:
-        return self.connection.asks
+    def asks(self) -> deque[Asked]:
+        return self.connection.asked
 
     def log(self, number: int = 0) -> PartitionLog:
         found = self.logs.get(TopicPartition(TOPIC, number))
@@ -318,16 +255,6 @@ class FetcherWorld:
         self.settings = TopicSettings(replace(SMALL, flush_messages=1), 1)
 
     # --- what happens ----------------------------------------------------------------------------
-    def apply(self, *orders: RoleChange) -> dict[TopicPartition, KlogError]:
-        """Carried out, with all that helpers have to do."""
-        found: list[Any] = []
-        self.replicas.apply(orders, found.append)
-        for _ in range(4):
-            self.helpers.run_all()
-            self.turn()
-        (results,) = found
-        return dict(results)
-
     def follow(self, epoch: int = 0, number: int = 0, leader: BrokerId = OTHER) -> None:
         given = order(
             epoch,
@@ -338,27 +265,16 @@ class FetcherWorld:
         )
         assert self.apply(given) == {}
 
-    def turn(self) -> None:
-        self.loop.run_turn(0)
-
-    def turns(self, count: int = 4) -> None:
-        for _ in range(count):
-            self.turn()
-
-    def pass_time(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.turns()
-
     def answer(self) -> bool:
         """Let the leader answer its oldest request, if there is one that it would not hold."""
         if not self.asks:
             return False
-        request = self.asks[0].request
+        request = self.asks[0].message
         response: Response | None
         if isinstance(request, FetchRequest):
-            response = self.leader.fetched(request)
+            response = self.model_leader.fetched(request)
         else:
-            response = self.leader.listed(request)
+            response = self.model_leader.listed(request)
         if response is None:
             return False
         ask = self.asks.popleft()

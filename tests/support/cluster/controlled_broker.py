@@ -1,5 +1,6 @@
 """A broker in a cluster without a network: its controller's orders, real replicas on fake logs."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,7 @@ from klog_broker.config import BrokerConfig, topic_config
 from klog_broker.controller.zookeeper.request_batch import ControllerRequest
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.replication.settings_updates import TopicSettings
-from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import Slices
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (
@@ -30,9 +29,8 @@ from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
-from tests.support.topic_world import FakeLogs
+from tests.support.cluster.fake_logs import FakeLogs
+from tests.support.cluster.replicas import ReplicaWorld
 
 NUMBER = BrokerId(1)
 TOPIC_ID = TopicId(UUID(int=77))
@@ -60,13 +58,15 @@ class NotedReply:
         self.closed = reason
 
 
-class OrderWorld:
+class OrderWorld(ReplicaWorld):
     """Broker 1, registered in epoch 50."""
 
+    logs: FakeLogs  # type: ignore[assignment]
+
     def __init__(self) -> None:
-        self.clock = ManualClock(1_000)
-        self.loop = Loop(self.clock, ScriptedPoller())
-        self.logs = FakeLogs(self.loop)  # type: ignore[arg-type]
+        super().__init__(broker_id=NUMBER)
+        config = topic_config(BrokerConfig.load(), {})
+        self.settings = TopicSettings.from_topic_config(config)
         self.epoch = 50
         self.connection = 7
         self.images: list[tuple[str, ...]] = []
@@ -80,14 +80,6 @@ class OrderWorld:
             on_image=lambda _, names: self.images.append(tuple(names)),
             apply=lambda _, __: None,
         )
-        config = topic_config(BrokerConfig.load(), {})
-        self.replicas = ReplicaManager(
-            NUMBER,
-            self.logs,  # type: ignore[arg-type]
-            settings_of=lambda _: TopicSettings.from_topic_config(config),
-            wake=lambda _: None,
-            call_soon=self.loop.call_soon,
-        )
         self.orders = ControllerRequestQueue(lambda: self.epoch)
         self.services = BetweenBrokersServices(
             NUMBER,
@@ -97,6 +89,9 @@ class OrderWorld:
             RequestRuntime(Slices(self.loop)),
             ClusterServices(self.store, None, self.orders, None),  # type: ignore[arg-type]
         )
+
+    def open_logs(self, directories: tuple[Path, ...]) -> Any:
+        return FakeLogs(self.loop)
 
     def give(self, order: ControllerRequest, *, listener: str = "INSIDE") -> NotedReply:
         """Receive a controller's request; `turns` runs the turns that follow."""
@@ -109,10 +104,6 @@ class OrderWorld:
         _HANDLERS[type(order)](self.services, order, context)
         return reply
 
-    def turns(self, count: int = 12) -> None:
-        for _ in range(count):
-            self.loop.run_turn()
-
     def answer(self, order: ControllerRequest) -> Any:
         """Receive a controller's request, and run turns until it has a response."""
         reply = self.give(order)
@@ -123,7 +114,7 @@ class OrderWorld:
         assert reply.answer is not None, reply.closed
         return reply.answer
 
-    def role(self, partition: int = 0, topic: str = "orders") -> str:
+    def role_of(self, partition: int = 0, topic: str = "orders") -> str:
         hosted = self.replicas.partition(topic, partition)
         return "none" if hosted is None else type(hosted.role).__name__
 

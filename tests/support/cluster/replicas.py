@@ -1,6 +1,5 @@
 """A replica manager over real logs on a disk in memory, whose helpers run when the test says so."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from klog_broker.replication.settings_updates import TopicSettings
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.virtual_time import VirtualTime
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
@@ -60,7 +60,27 @@ def stop(
     return RoleRemoval(partition, topic_id, LeaderEpoch(leader_epoch), deletes)
 
 
-class ReplicaWorld:
+def loaded_logs(
+    files: MemoryFiles,
+    helpers: Helpers,
+    directories: tuple[Path, ...] = (DATA,),
+    broker_id: BrokerId = ME,
+) -> LogManager:
+    """Load a broker's logs from a disk in memory."""
+    logs = LogManager(
+        directories,
+        files=files,
+        clock=ManualClock(),
+        helpers=helpers,
+        broker_id=broker_id,
+        cluster_id=CLUSTER,
+        default_config=SMALL,
+    )
+    logs.load()
+    return logs
+
+
+class ReplicaWorld(VirtualTime):
     """A replica manager. `woken` lists the woken partitions, `told` the calls to coordinators."""
 
     def __init__(
@@ -68,34 +88,31 @@ class ReplicaWorld:
         files: MemoryFiles | None = None,
         helpers: Helpers | None = None,
         directories: tuple[Path, ...] = (DATA,),
+        *,
+        broker_id: BrokerId = ME,
     ) -> None:
+        super().__init__()
         self.files = files or MemoryFiles()
         self.helpers = helpers or Helpers.held()
         self.settings = TopicSettings(SMALL, 1)
-        self.logs = LogManager(
-            directories,
-            files=self.files,
-            clock=ManualClock(),
-            helpers=self.helpers,
-            broker_id=ME,
-            cluster_id=CLUSTER,
-            default_config=SMALL,
-        )
-        self.logs.load()
+        self.logs = self.open_logs(directories)
         self.woken: list[TopicPartition] = []
         self.told: list[tuple[str, TopicPartition]] = []
-        self.soon: list[Callable[[], None]] = []
         self.replicas = ReplicaManager(
-            ME,
+            broker_id,
             self.logs,
             settings_of=lambda _topic: self.settings,
             wake=self.woken.append,
-            call_soon=self.soon.append,
+            call_soon=self.loop.call_soon,
         )
         self.replicas.on_lead.append(
             lambda leader: self.told.append((f"lead {leader.leader_epoch}", leader.topic_partition))
         )
         self.replicas.on_resign.append(lambda partition: self.told.append(("resign", partition)))
+
+    def open_logs(self, directories: tuple[Path, ...]) -> LogManager:
+        """Load the logs, of which the disk may have some."""
+        return loaded_logs(self.files, self.helpers, directories)
 
     def begin(self, *orders: RoleChange) -> list[Results]:
         """Apply role changes; the returned list gets the results when they are known."""
@@ -104,10 +121,9 @@ class ReplicaWorld:
         return found
 
     def work(self) -> None:
-        """Run all work of the helpers, then all posted actions."""
-        self.helpers.run_all()
-        while self.soon:
-            self.soon.pop(0)()
+        """Run all work of the helpers, and everything that follows from it."""
+        while self.helpers.waiting or self.settle():
+            self.helpers.run_all()
 
     def apply(self, *orders: RoleChange) -> Results:
         found = self.begin(*orders)
