@@ -39,15 +39,14 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.record import Record
+from tests.support.cluster.broker import NOW_MS, MemoryBroker
 from tests.support.log_harness import read_all
 from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.produce_paths import NOW_MS, MemoryBroker
 from tests.support.raw_requests import batch, produce_request
 from tests.support.transaction_client import (
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
-    pass_time,
 )
 
 SETTINGS = {
@@ -121,7 +120,7 @@ def live(broker: MemoryBroker, facts: Facts) -> None:
     _commit(broker, facts, 7)
     # Wait until the folder of the deleted topic is removed. Log start offsets are checkpointed once
     # a minute, as in Kafka: until then deleted records may come back.
-    pass_time(broker, 70_000)
+    broker.pass_time(70_000)
     facts.done["start"] = 2
     broker.close()
 
@@ -183,8 +182,8 @@ def _keyed(broker: MemoryBroker, facts: Facts) -> None:
         builder.append(KEYS[number % 2], value, NOW_MS)
         facts.produce(broker, "keyed", builder.build(), value)
     before = sum(each.size_bytes for each in broker.log("keyed").segments)
-    pass_time(broker, 20_000)
-    pass_time(broker, 20_000)
+    broker.pass_time(20_000)
+    broker.pass_time(20_000)
     after = sum(each.size_bytes for each in broker.log("keyed").segments)
     facts.done["cleaned"] = before - after
 
@@ -193,7 +192,7 @@ def check(files: MemoryFiles, facts: Facts) -> None:
     """Check that the next broker has all acknowledged changes, and works."""
     broker = MemoryBroker(files, with_kernel=False, **SETTINGS)
     for _ in range(5):
-        pass_time(broker, 1_000)
+        broker.pass_time(1_000)
     image = broker.broker.services.metadata.image
     made = image.topic("made") is not None
     assert made or not facts.done.get("made")
@@ -249,7 +248,7 @@ def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
     while (code := client.init()) == ErrorCode.CONCURRENT_TRANSACTIONS and broker.clock.now_ms() < (
         NOW_MS + 60_000
     ):
-        pass_time(broker, 1_000)
+        broker.pass_time(1_000)
     assert code == 0
     log = broker.log("plain")
     assert client.stable_offset() == log.log_end_offset

@@ -24,12 +24,12 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from pyspark_klog.protocol.headers import decode_response
 from tests.simulation.world import WorldClock
+from tests.support.cluster.broker import NOW_MS, MemoryBroker
 from tests.support.fake_network import FakeStream
 from tests.support.log_harness import read_all
 from tests.support.memory_files import MemoryFiles
-from tests.support.produce_paths import NOW_MS, MemoryBroker
 from tests.support.raw_requests import batch, fetch_request, produce_request
-from tests.support.transaction_client import MemoryClient, broker_with_coordinators, pass_time
+from tests.support.transaction_client import MemoryClient, broker_with_coordinators
 
 YEAR_MS = 365 * 86_400_000
 JUMPS = pytest.mark.parametrize("jump_ms", [YEAR_MS, -YEAR_MS], ids=["forward", "back"])
@@ -66,9 +66,9 @@ def fill(broker: MemoryBroker, topic: str) -> None:
 
 def housekeep(broker: MemoryBroker) -> None:
     """Run retention on each log: one log a turn."""
-    pass_time(broker, RETENTION_CHECK_MS)
+    broker.pass_time(RETENTION_CHECK_MS)
     for _ in range(2 * len(broker.broker.services.logs.logs())):
-        pass_time(broker, 1)
+        broker.pass_time(1)
 
 
 def count(broker: MemoryBroker, topic: str) -> int:
@@ -98,7 +98,7 @@ class Member:
         )
         join.member_id = broker.call(join, 5).member_id
         stream = broker.send(join, 5)
-        pass_time(broker, 5_000)
+        broker.pass_time(5_000)
         joined: Any = decode_response(bytes(stream.sent[4:]), join.api_key, 5)
         assert joined.error_code == 0
         self.place = {
@@ -120,14 +120,14 @@ def test_sessions_and_waits_notice_nothing(
     request = fetch_request("plain", max_wait_ms=3_000)
     waiting: FakeStream = broker.send(request, 12)
     clock.set_wall(jump_ms)
-    pass_time(broker, 2_900)
+    broker.pass_time(2_900)
     assert not waiting.sent
-    pass_time(broker, 200)
+    broker.pass_time(200)
     assert waiting.sent
     for _ in range(4):
-        pass_time(broker, 6_000)
+        broker.pass_time(6_000)
         assert member.beat() is ErrorCode.NONE
-    pass_time(broker, 10_100)
+    broker.pass_time(10_100)
     assert member.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -190,7 +190,7 @@ def test_transactions(broker: MemoryBroker, clock: WorldClock, jump_ms: int) -> 
     client.write()
     assert client.verify() is ErrorCode.NONE
     clock.set_wall(jump_ms)
-    pass_time(broker, 15_000)
+    broker.pass_time(15_000)
     is_open = client.stable_offset() < broker.log("plain").log_end_offset
     assert is_open == (jump_ms < 0)
     assert (client.end() == 0) == is_open

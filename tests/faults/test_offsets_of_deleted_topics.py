@@ -20,9 +20,9 @@ from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.support.cluster.broker import MemoryBroker
 from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.produce_paths import MemoryBroker
-from tests.support.transaction_client import MemoryClient, broker_with_coordinators, pass_time
+from tests.support.transaction_client import MemoryClient, broker_with_coordinators
 
 NONE = ErrorCode.NONE
 PLAIN = TopicPartition("plain", 0)
@@ -108,7 +108,7 @@ def lost_at(step: int, dice: int, *, power: bool) -> int | None:
     try:
         broker.call(DeleteTopicsRequest(topic_names=["plain"], timeout_ms=10_000), 5)
         for _ in range(20):
-            pass_time(broker, 100)
+            broker.pass_time(100)
         is_over = True
     except Crashed:
         is_over = False

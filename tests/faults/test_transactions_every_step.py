@@ -8,14 +8,13 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.control import ControlType, control_type_of
+from tests.support.cluster.broker import MemoryBroker
 from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.produce_paths import MemoryBroker
 from tests.support.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
-    pass_time,
 )
 
 NONE = ErrorCode.NONE
@@ -71,7 +70,7 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
     broker = MemoryBroker(files, with_kernel=False)
     client = MemoryClient(broker)
     for _ in range(20):
-        pass_time(broker, 200)
+        broker.pass_time(200)
     # A new process takes over the id: undecided transactions are aborted.
     assert client.init() == 0
     outcomes = {each: ends(broker, each) for each in (PLAIN, OTHER, OFFSETS)}

@@ -18,7 +18,7 @@ from pyspark_klog.protocol.apis import list_config_resources as resources
 from pyspark_klog.protocol.apis import list_partition_reassignments as moves
 from pyspark_klog.protocol.apis import update_features as features
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import batch, fetch_request, produce_request
 
 TEXTS = st.sampled_from(

@@ -14,7 +14,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
 )
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.control import ControlType, control_type_of
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import fetch_request
 from tests.support.transactional_log import end, write
 

@@ -26,10 +26,9 @@ from pyspark_klog.protocol.headers import (
     decode_request_header,
     encode_request,
 )
+from tests.support.cluster.broker import ME, NOW_MS, MemoryBroker, new_broker, topic_ids
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker, topic_ids
 from tests.support.raw_requests import batch
-from tests.support.role_orders import ME, give, order_for
 
 PARTITIONS = [("plain", 0), ("plain", 1), ("plain", 2), ("small-segments", 0), ("flushed", 0)]
 VERSIONS = range(4, 19)
@@ -178,7 +177,7 @@ def roll(broker: MemoryBroker, _: list[Client]) -> None:
 
 def resign(broker: MemoryBroker, _: list[Client]) -> None:
     """Another broker leads the partition until ``lead``."""
-    give(broker, order_for(broker, "plain", leader=OTHER, replicas=(ME, OTHER)))
+    broker.assign("plain", leader=OTHER, replicas=(ME, OTHER))
 
 
 def cut_and_lead(broker: MemoryBroker, _: list[Client]) -> None:
@@ -194,7 +193,7 @@ def lead(broker: MemoryBroker, _: list[Client]) -> None:
     hosted = broker.broker.services.replicas.partition("plain", 0)
     assert hosted is not None
     epoch = hosted.epochs.leader_epoch + 1
-    give(broker, order_for(broker, "plain", leader_epoch=epoch))
+    broker.assign("plain", leader_epoch=epoch)
 
 
 def delete(broker: MemoryBroker, _: list[Client]) -> None:

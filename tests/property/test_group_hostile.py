@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 
 TEXTS = st.sampled_from(["", "g", "g", "plain", "__consumer_offsets", "ü" * 40, "x" * 32_767])
 NULLABLE = st.one_of(st.none(), TEXTS)

@@ -23,9 +23,9 @@ from pyspark_klog.records.builder import plain_batch
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.record import TimestampType
+from tests.support.cluster.broker import log_state
 from tests.support.log_harness import DATA, EPOCH, SMALL, open_log, read_all
 from tests.support.memory_files import MemoryFiles
-from tests.support.produce_paths import log_state
 from tests.support.transactional_log import write
 
 CONFIGS = [

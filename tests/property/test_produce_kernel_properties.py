@@ -28,7 +28,7 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from tests.support.produce_paths import NOW_MS, TOPICS, MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.broker import NOW_MS, TOPICS, MemoryBroker, new_broker, topic_ids
 from tests.support.transactional_log import end
 
 CLIENT_IDS = [None, "", "librdkafka", "café", "x" * 300]

@@ -27,7 +27,7 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker
+from tests.support.cluster.broker import MemoryBroker
 from tests.support.transaction_client import PLAIN, MemoryClient, broker_with_coordinators
 
 TEXTS = st.sampled_from(["", "tx", "tx", "plain", "__consumer_offsets", "ü" * 40, "x" * 32_767])

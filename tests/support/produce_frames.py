@@ -11,8 +11,8 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
+from tests.support.cluster.broker import NOW_MS, MemoryBroker, topic_ids
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, MemoryBroker, topic_ids
 from tests.support.record_sets import iterate
 
 VERSION = 9

@@ -13,7 +13,7 @@ from pyspark_klog.protocol.apis.fetch import (
     ForgottenTopic,
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
-from tests.support.produce_paths import MemoryBroker
+from tests.support.cluster.broker import MemoryBroker
 
 Told = dict[tuple[str, int], Any]
 """The rows of a response, by topic (name, or the id's text) and partition, in their order."""

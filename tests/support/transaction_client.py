@@ -19,7 +19,7 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import batch, produce_request
 from tests.support.transactional_log import write
 
@@ -43,12 +43,6 @@ def broker_with_coordinators(*, with_kernel: bool = False, **settings: object) -
         answers.append(broker.call(FindCoordinatorRequest(key="x", key_type=key_type), 3))
         assert answers[-1].error_code == 0
     return broker
-
-
-def pass_time(broker: MemoryBroker, ms: int) -> None:
-    broker.clock.advance(ms)
-    broker.broker.loop.run_turn(0)
-    broker.turns()
 
 
 class Caller(Protocol):

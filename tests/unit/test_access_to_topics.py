@@ -31,8 +31,8 @@ from pyspark_klog.protocol.apis import (
     txn_offset_commit,
 )
 from pyspark_klog.protocol.message import Request
+from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 from tests.support.produce_frames import batch
-from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
 from tests.support.rules import Rules
 
 TOPIC = AclResourceType.TOPIC

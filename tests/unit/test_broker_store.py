@@ -13,9 +13,9 @@ from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.adoption import AdoptingStore
 from pyspark_klog.ids import BrokerId
+from tests.support.cluster.server import make_topic, start
 from tests.support.log_harness import DATA
 from tests.support.memory_files import MemoryFiles
-from tests.support.memory_start import make_topic, start
 
 
 def test_a_broker_keeps_its_metadata_in_the_store_that_it_is_given() -> None:

@@ -18,8 +18,8 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, new_broker
 from tests.support.rules import Rules
 
 READ, WRITE = AclOperation.READ, AclOperation.WRITE

@@ -12,9 +12,9 @@ from klog_broker.metadata import changes
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_client_quotas as altering
 from pyspark_klog.protocol.apis import describe_client_quotas as describing
+from tests.support.cluster.server import start
 from tests.support.log_harness import DATA
 from tests.support.memory_files import MemoryFiles
-from tests.support.memory_start import start
 from tests.support.settings_talk import ask
 
 USER, CLIENT, IP = "user", "client-id", "ip"

@@ -22,15 +22,13 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.cluster.broker import ME, answer_of
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import answer_of
-from tests.support.role_orders import ME, give, order_for
 from tests.support.transaction_client import (
     PLAIN,
     TIMEOUT_MS,
     MemoryClient,
     broker_with_coordinators,
-    pass_time,
 )
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
@@ -56,7 +54,7 @@ class World:
         hosted = self.broker.broker.services.replicas.partition(topic, number)
         assert hosted is not None
         epoch = hosted.epochs.leader_epoch + 1
-        give(self.broker, order_for(self.broker, topic, number, leader_epoch=epoch, **options))
+        self.broker.assign(topic, number, leader_epoch=epoch, **options)
 
     def lead_alone(self, topic: str) -> None:
         self._order(topic)
@@ -182,7 +180,7 @@ def test_an_end_is_told_once_it_is_replicated_in_a_newer_epoch(world: World) -> 
     assert not is_answered(sent)
     world.lead_alone(TRANSACTION_STATE)
     assert answer_of(*sent, 4).error_code == NONE
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert world.transactions() == {"tx": "CompleteCommit"}
     assert world.client.stable_offset() == 2
 
@@ -226,12 +224,12 @@ def test_sessions_end_at_the_leader_only(world: World) -> None:
     assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
     end_offset = world.log(CONSUMER_OFFSETS).log_end_offset
     world.follow(CONSUMER_OFFSETS)
-    pass_time(world.broker, 3 * SESSION_MS)
+    world.broker.pass_time(3 * SESSION_MS)
     assert world.log(CONSUMER_OFFSETS).log_end_offset == end_offset
     world.lead_alone(CONSUMER_OFFSETS)
-    pass_time(world.broker, SESSION_MS - 1_000)
+    world.broker.pass_time(SESSION_MS - 1_000)
     assert world.groups() == {"g": "Stable"}
-    pass_time(world.broker, 2_000)
+    world.broker.pass_time(2_000)
     assert world.groups() == {"g": "Empty"}
 
 
@@ -240,15 +238,15 @@ def test_an_end_that_is_not_replicated_is_neither_told_nor_carried_out(world: Wo
     world.begin()
     world.lead_with_another(TRANSACTION_STATE)
     sent = world.end()
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert not is_answered(sent)
     assert world.client.stable_offset() == 0
     world.follow(TRANSACTION_STATE)
     assert answer_of(*sent, 4).error_code == NOT_COORDINATOR
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert world.client.stable_offset() == 0
     world.lead_alone(TRANSACTION_STATE)
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert world.client.stable_offset() == world.broker.log(*PLAIN).log_end_offset == 2
     assert world.client.committed(stable=True) == 5
     assert world.transactions() == {"tx": "CompleteCommit"}
@@ -258,14 +256,14 @@ def test_offsets_count_once_their_marker_is_replicated(world: World) -> None:
     world.begin()
     world.lead_with_another(CONSUMER_OFFSETS)
     assert answer_of(*world.end(), 4).error_code == NONE
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert world.transactions() == {"tx": "PrepareCommit"}
     assert world.client.committed(stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
     world.follow(CONSUMER_OFFSETS)
-    pass_time(world.broker, 1_000)
+    world.broker.pass_time(1_000)
     assert world.transactions() == {"tx": "PrepareCommit"}
     world.lead_alone(CONSUMER_OFFSETS)
-    pass_time(world.broker, 2_000)
+    world.broker.pass_time(2_000)
     assert world.transactions() == {"tx": "CompleteCommit"}
     assert world.client.committed(stable=True) == 5
 
@@ -286,11 +284,11 @@ def test_transactions_time_out_at_the_leader_only(world: World) -> None:
     world.begin()
     world.follow(TRANSACTION_STATE)
     end_offset = world.log(TRANSACTION_STATE).log_end_offset
-    pass_time(world.broker, 2 * TIMEOUT_MS)
+    world.broker.pass_time(2 * TIMEOUT_MS)
     assert world.log(TRANSACTION_STATE).log_end_offset == end_offset
     assert world.client.stable_offset() == 0
     world.lead_alone(TRANSACTION_STATE)
     for _ in range(3):
-        pass_time(world.broker, 10_000)
+        world.broker.pass_time(10_000)
     assert world.transactions() == {"tx": "CompleteAbort"}
     assert world.client.stable_offset() == 2

@@ -19,7 +19,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
 from tests.support.raw_requests import batch, fetch_request, produce_request
 
 RETENTION_MS = 300_000

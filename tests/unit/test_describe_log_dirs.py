@@ -13,8 +13,8 @@ from pyspark_klog.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from tests.support.cluster.broker import TOPICS, MemoryBroker, new_broker
 from tests.support.memory_files import DISK_BYTES, MemoryFiles
-from tests.support.produce_paths import TOPICS, MemoryBroker, new_broker
 from tests.support.raw_requests import batch, produce_request
 
 NEWEST = 5

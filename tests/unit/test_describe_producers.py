@@ -8,7 +8,7 @@ from pyspark_klog.protocol.apis.describe_producers import (
     PartitionResponse,
     TopicRequest,
 )
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.transactional_log import NOW_MS, end, write
 
 

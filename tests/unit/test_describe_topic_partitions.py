@@ -12,7 +12,7 @@ from pyspark_klog.protocol.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from tests.support.produce_paths import TOPICS, MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.broker import TOPICS, MemoryBroker, new_broker, topic_ids
 
 Row = tuple[str, list[int]]
 ALL = sorted((name, number) for name, (count, _) in TOPICS.items() for number in range(count))

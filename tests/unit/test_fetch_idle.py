@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.fetch.reader import FetchReader
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import batch, produce_request
 from tests.support.session_client import SessionClient, told
 

@@ -8,8 +8,8 @@ from klog_broker.log.segment.segment import Segment
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
 from pyspark_klog.protocol.apis.produce import ProduceRequest
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 from tests.support.raw_requests import batch, fetch_request, produce_request, records_of
 
 FETCH, PRODUCE = 12, 9

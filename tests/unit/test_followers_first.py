@@ -5,8 +5,8 @@ import pytest
 
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from tests.support.cluster.leading_broker import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.fake_network import FakeStream
-from tests.support.leader_of_many import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.raw_requests import batch, produce_request
 
 TOPIC = "two-in-sync"

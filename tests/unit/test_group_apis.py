@@ -26,8 +26,8 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pyspark_klog.protocol.fields import UNKNOWN_OPERATIONS
-from tests.support.memory_start import know_topics
-from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.server import know_topics
 
 NONE = ErrorCode.NONE
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL

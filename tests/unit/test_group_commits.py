@@ -19,8 +19,8 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, new_broker
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 

@@ -30,9 +30,9 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
+from tests.support.cluster.server import know_topics
 from tests.support.fake_network import FakeStream
-from tests.support.memory_start import know_topics
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 
 NONE, NOT_FOUND = ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

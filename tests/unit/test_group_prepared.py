@@ -26,7 +26,7 @@ from pyspark_klog.protocol.headers import (
     encode_request,
 )
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker, topic_ids
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS

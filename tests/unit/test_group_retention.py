@@ -23,9 +23,8 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
-from tests.support.memory_start import know_topics
-from tests.support.produce_paths import MemoryBroker, new_broker
-from tests.support.role_orders import ME, give, order_for
+from tests.support.cluster.broker import ME, MemoryBroker, new_broker
+from tests.support.cluster.server import know_topics
 
 READS_PLAIN = b"\0\0" + b"\0\0\0\1" + b"\0\5plain" + b"\xff\xff\xff\xff"
 HALF_AN_HOUR_MS = 1_800_000
@@ -56,10 +55,10 @@ class Groups:
     def move(self) -> None:
         """Move the coordinator to another broker and back."""
         for epoch, leader in ((1, BrokerId(1)), (2, ME)):
-            order = order_for(
-                self.broker, CONSUMER_OFFSETS, leader=leader, leader_epoch=epoch, in_sync=(leader,)
+            order = self.broker.role_assignment(
+                CONSUMER_OFFSETS, leader=leader, leader_epoch=epoch, in_sync=(leader,)
             )
-            give(self.broker, order)
+            self.broker.apply(order)
 
     def join(
         self, kind: str = "consumer", metadata: bytes = READS_PLAIN, member_id: str = ""

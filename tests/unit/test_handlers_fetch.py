@@ -12,8 +12,8 @@ from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, Fetch
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
+from tests.support.cluster.broker import NOW_MS, new_broker, topic_ids
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, new_broker, topic_ids
 from tests.support.raw_requests import batch, fetch_request
 
 

@@ -17,8 +17,8 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
 from tests.support.cleaned_batches import CleanedBatch
+from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
 from tests.support.raw_requests import produce_request
 from tests.support.record_sets import iterate
 

@@ -6,10 +6,9 @@ from klog_broker.metadata.role_changes import RoleAssignment
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.legacy import encode_message
+from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
 from tests.support.produce_frames import answers, batch, frame
-from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
 from tests.support.raw_requests import produce_request
-from tests.support.role_orders import give, order_for
 
 ME, OTHER = BrokerId(0), BrokerId(1)
 
@@ -29,7 +28,7 @@ def test_acks_all_asks_for_no_more_replicas_than_there_are(
     """min.insync.replicas=2 counts as 1 for a single replica, as since Kafka 3.7."""
     broker = new_broker(with_kernel=with_kernel)
     topic = "two-in-sync"
-    give(broker, order_for(broker, topic, replicas=(ME, OTHER)[:replicas], in_sync=(ME,)))
+    broker.assign(topic, replicas=(ME, OTHER)[:replicas], in_sync=(ME,))
     assert produced(broker, topic) == [code]
     assert broker.log(topic).log_end_offset == (0 if code else 1)
     assert broker.planned == (1 if with_kernel and not code else 0)
@@ -40,12 +39,12 @@ def test_a_plan_goes_by_the_role_of_now(with_kernel: bool) -> None:
     broker = new_broker(with_kernel=with_kernel)
 
     def order(leader: BrokerId, leader_epoch: int) -> RoleAssignment:
-        return order_for(broker, "plain", leader=leader, leader_epoch=leader_epoch)
+        return broker.role_assignment("plain", leader=leader, leader_epoch=leader_epoch)
 
     assert produced(broker, "plain", acks=1) == [0]
-    give(broker, order(OTHER, 1))
+    broker.apply(order(OTHER, 1))
     assert produced(broker, "plain", acks=1) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    give(broker, order(ME, 2))
+    broker.apply(order(ME, 2))
     assert produced(broker, "plain", acks=1) == [0]
     assert broker.planned == (2 if with_kernel else 0)
     log = broker.log("plain")
@@ -55,13 +54,13 @@ def test_a_plan_goes_by_the_role_of_now(with_kernel: bool) -> None:
 @pytest.mark.parametrize("with_kernel", [True, False])
 def test_acks_all_is_not_answered_while_others_have_to_have_it(with_kernel: bool) -> None:
     broker = new_broker(with_kernel=with_kernel)
-    give(broker, order_for(broker, "plain", replicas=(ME, OTHER)))
+    broker.assign("plain", replicas=(ME, OTHER))
     stream = broker.connect()
     stream.inbox += frame(batch(b"a"), "plain", acks=-1)
     broker.turns()
     assert not stream.sent, "broker 1 is in sync, and does not have it yet"
     assert broker.planned == (1 if with_kernel else 0)
-    give(broker, order_for(broker, "plain", replicas=(ME, OTHER), in_sync=(ME,)))
+    broker.assign("plain", replicas=(ME, OTHER), in_sync=(ME,))
     assert [each.error_code for each in answers(stream)] == [0]
 
 

@@ -17,9 +17,9 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
 from tests.support.produce_frames import answers, batch, frame, values
-from tests.support.produce_paths import MemoryBroker, new_broker
 from tests.support.rules import Rules
 from tests.support.transactional_log import end
 

@@ -24,7 +24,8 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from pyspark_klog.protocol.apis.produce import ProduceRequest
-from tests.support.leader_of_many import (
+from tests.support.cluster.broker import ME, answer_of
+from tests.support.cluster.leading_broker import (
     ALL,
     LONG_MS,
     OTHER,
@@ -32,9 +33,7 @@ from tests.support.leader_of_many import (
     FakeFollower,
     LeaderOfMany,
 )
-from tests.support.produce_paths import answer_of
 from tests.support.raw_requests import fetch_request
-from tests.support.role_orders import ME
 from tests.support.session_client import SessionClient
 
 LAG_MS = 30_000
@@ -99,11 +98,11 @@ def test_a_follower_that_another_partition_waits_for_is_not_held(leader: LeaderO
     assert not two.has_answer(), "it is not in sync there"
     one.send(wait_ms=LONG_MS)
     assert not one.has_answer(), "it has not heard of it yet, and asks again and again"
-    leader.pass_time(20)
+    leader.memory.pass_time(20)
     assert one.answer() is None
     one.fetch(leader.log("flushed").log_end_offset, "flushed")
     one.send(wait_ms=LONG_MS)
-    leader.pass_time(1_000)
+    leader.memory.pass_time(1_000)
     assert not one.has_answer(), "it follows"
 
 
@@ -113,11 +112,11 @@ def test_a_follower_that_does_not_come_is_held_as_it_asks(leader: LeaderOfMany, 
     one.fetch(0)
     leader.order("flushed", leader_epoch=leader.leader("flushed").leader_epoch + 1)
     if why == "it is late":
-        leader.pass_time(2_001)
+        leader.memory.pass_time(2_001)
     else:
         leader.resign("flushed")
     one.send(wait_ms=LONG_MS)
-    leader.pass_time(1_000)
+    leader.memory.pass_time(1_000)
     assert not one.has_answer()
 
 
@@ -138,14 +137,14 @@ def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
     leader.grant()
     assert (counts.expanded, counts.shrunk, counts.refused) == (1, 0, 1)
     leader.send(acks=1)
-    leader.pass_time(2 * LAG_MS)
+    leader.memory.pass_time(2 * LAG_MS)
     leader.grant()
     assert (counts.expanded, counts.shrunk, counts.refused) == (1, 1, 1)
     # The controller made the change, but its response was lost: the repeated request changes
     # nothing, and does not count.
     FakeFollower(leader, OTHER).fetch(1)
     leader.answer(None)
-    leader.pass_time(60)
+    leader.memory.pass_time(60)
     leader.grant()
     assert (counts.expanded, counts.shrunk, counts.refused) == (2, 1, 1)
 
@@ -258,7 +257,7 @@ def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
     follower = FakeFollower(leader, OTHER)
     follower.fetch(0)
     for _ in range(3):
-        leader.pass_time(100_000)
+        leader.memory.pass_time(100_000)
         follower.fetch()
     consumer = SessionClient(leader.memory)
     consumer.begin({("plain", each): 0 for each in range(3)})
@@ -284,7 +283,7 @@ def test_idle_partitions_are_neither_read_nor_forgotten(
     for each in followers:
         each.fetch()
     assert looked_at == [0, 0]
-    leader.pass_time(10 * LAG_MS)
+    leader.memory.pass_time(10 * LAG_MS)
     leader.send(acks=1)
     leader.leader().look_after_followers()
     leader.memory.turns()
@@ -346,9 +345,9 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
     leader = LeaderOfMany(with_kernel=with_kernel)
     leader.lead()
     stream = leader.send(timeout_ms=500)
-    leader.pass_time(499)
+    leader.memory.pass_time(499)
     assert leader.outcome(stream) is None
-    leader.pass_time(2)
+    leader.memory.pass_time(2)
     assert leader.outcome(stream) == "REQUEST_TIMED_OUT"
     assert leader.log().log_end_offset == 1
 
@@ -439,7 +438,7 @@ def test_who_falls_behind_leaves_and_holds_nothing_up(leader: LeaderOfMany) -> N
     FakeFollower(leader, THIRD).fetch(0)
     stream = leader.send()
     for _ in range(4):
-        leader.pass_time(LAG_MS // 2)
+        leader.memory.pass_time(LAG_MS // 2)
         one.fetch(1)
     assert leader.wanted() == [[ME, OTHER]]
     assert leader.outcome(stream) is None
@@ -454,7 +453,7 @@ def test_a_change_that_is_not_made_counts_no_longer(leader: LeaderOfMany, error:
     assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
     leader.grant(error)
     assert leader.leader().replicas.in_sync.maximal == (ME,)
-    leader.pass_time(100)
+    leader.memory.pass_time(100)
     assert len(leader.controller.asked) == 1
 
 
@@ -464,10 +463,10 @@ def test_a_change_that_nobody_knows_of_is_sent_again(leader: LeaderOfMany) -> No
     leader.answer(None)
     assert len(leader.controller.asked) == 1
     assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
-    leader.pass_time(60)
+    leader.memory.pass_time(60)
     assert leader.wanted() == [[ME, OTHER]]
     leader.grant(ErrorCode.NOT_CONTROLLER)
-    leader.pass_time(60)
+    leader.memory.pass_time(60)
     assert len(leader.controller.asked) == 3
     leader.grant()
     assert leader.leader().replicas.in_sync.members == (ME, OTHER)
@@ -481,13 +480,13 @@ def test_what_is_refused_for_another_state_is_asked_for_again(
     FakeFollower(leader, OTHER).fetch(0)
     leader.grant(error)
     assert len(leader.controller.asked) == 1
-    leader.pass_time(LAG_MS)
+    leader.memory.pass_time(LAG_MS)
     assert leader.leader().replicas.in_sync.maximal == (ME, OTHER), "it may have been made"
     assert leader.wanted() == [[ME, OTHER]]
     assert len(leader.controller.asked) == 2
     leader.grant()
     assert leader.leader().replicas.in_sync.members == (ME, OTHER)
-    leader.pass_time(LAG_MS)
+    leader.memory.pass_time(LAG_MS)
     assert len(leader.controller.asked) == 2
 
 
@@ -497,13 +496,13 @@ def test_the_state_that_everybody_was_told_ends_a_change_from_an_older_one(
     leader.lead(in_sync=(ME, OTHER, THIRD))
     FakeFollower(leader, OTHER).fetch(0)
     stream = leader.send()
-    leader.pass_time(2 * LAG_MS)
+    leader.memory.pass_time(2 * LAG_MS)
     asked = leader.leader().replicas.asked
     assert asked is not None
     leader.grant(ErrorCode.INVALID_UPDATE_VERSION)
     assert leader.outcome(stream) is None
     leader.tell("plain", in_sync=(ME,), partition_epoch=asked.partition_epoch + 1)
-    leader.pass_time(LAG_MS)
+    leader.memory.pass_time(LAG_MS)
     assert leader.leader().replicas.in_sync.maximal == (ME,)
     assert leader.outcome(stream) == "NONE"
 
@@ -512,10 +511,10 @@ def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: Lead
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     leader.answer(None)
-    leader.pass_time(60)
+    leader.memory.pass_time(60)
     leader.grant(ErrorCode.INELIGIBLE_REPLICA)
     assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
-    leader.pass_time(60)
+    leader.memory.pass_time(60)
     assert leader.wanted() == [[ME]]
     leader.grant()
     assert leader.leader().replicas.in_sync.maximal == (ME,)
@@ -540,16 +539,16 @@ def test_a_leadership_that_is_over_asks_for_nothing(leader: LeaderOfMany) -> Non
     FakeFollower(leader, OTHER).fetch(0)
     leader.resign()
     leader.answer(None)
-    leader.pass_time(100)
+    leader.memory.pass_time(100)
     assert len(leader.controller.asked) == 1
 
 
 def test_an_answer_for_a_leadership_that_is_over_moves_nothing(leader: LeaderOfMany) -> None:
     leader.send(acks=1)
     FakeFollower(leader, OTHER).fetch(1)
-    leader.pass_time(2 * LAG_MS)
+    leader.memory.pass_time(2 * LAG_MS)
     FakeFollower(leader, OTHER).fetch(1)
-    leader.pass_time(LAG_MS // 2)
+    leader.memory.pass_time(LAG_MS // 2)
     assert leader.wanted() == [[ME, OTHER]]
     leader.resign()
     leader.grant()
@@ -578,7 +577,7 @@ def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) ->
     assert not first.sent
     one.fetch(1, start=1)
     assert not first.sent
-    leader.pass_time(501)
+    leader.memory.pass_time(501)
     assert deleted(second) == ("REQUEST_TIMED_OUT", 0)
     two.fetch(1, start=1)
     assert deleted(first) == ("NONE", 1)
@@ -608,7 +607,7 @@ def test_a_broker_that_is_gone_is_not_waited_for(leader: LeaderOfMany) -> None:
     FakeFollower(leader, OTHER).fetch(1, start=1)
     assert not waiting.sent
     leader.leader().replicas.live = (ME, OTHER)
-    leader.pass_time(LAG_MS // 2)
+    leader.memory.pass_time(LAG_MS // 2)
     assert deleted(waiting) == ("NONE", 1)
 
 

@@ -25,10 +25,9 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.raw_requests import batch, fetch_request, produce_request
-from tests.support.role_orders import give, order_for, stop_order_for
 from tests.support.session_client import SessionClient, told
 
 ME, OTHER = BrokerId(0), BrokerId(1)
@@ -42,7 +41,7 @@ OFFSETS = "__consumer_offsets"
 def broker() -> MemoryBroker:
     """Broker 1, which nobody has ever heard of, is in sync in `plain`, too."""
     broker = new_broker(with_kernel=False)
-    give(broker, order_for(broker, "plain", replicas=BOTH))
+    broker.assign("plain", replicas=BOTH)
     return broker
 
 
@@ -62,17 +61,17 @@ def fetched(stream: FakeStream) -> Any:
 
 def resign(broker: MemoryBroker, topic: str) -> None:
     epoch = broker.broker.services.replicas.led[(topic, 0)].leader_epoch + 1
-    give(broker, order_for(broker, topic, leader=OTHER, leader_epoch=epoch, replicas=BOTH))
+    broker.assign(topic, leader=OTHER, leader_epoch=epoch, replicas=BOTH)
 
 
 def begin_another_epoch(broker: MemoryBroker, topic: str) -> None:
     epoch = broker.broker.services.replicas.led[(topic, 0)].leader_epoch + 1
-    give(broker, order_for(broker, topic, leader_epoch=epoch, replicas=BOTH))
+    broker.assign(topic, leader_epoch=epoch, replicas=BOTH)
 
 
 def stop(broker: MemoryBroker, topic: str) -> None:
     """Send StopReplica, as a controller does whose next UpdateMetadata comes later."""
-    give(broker, stop_order_for(broker, topic))
+    broker.apply(broker.role_removal(topic))
 
 
 def delete(broker: MemoryBroker, topic: str) -> None:
@@ -111,7 +110,7 @@ def test_a_produce_that_waits_for_others_waits_on_in_the_next_epoch(broker: Memo
     stream = produce(broker)
     begin_another_epoch(broker, "plain")
     assert not stream.sent
-    give(broker, order_for(broker, "plain"))
+    broker.assign("plain")
     assert produced(stream) == 0
 
 
@@ -131,7 +130,7 @@ def test_a_fetch_that_knows_no_epoch_waits_on_in_the_next_one(broker: MemoryBrok
     stream = broker.send(fetch_request("plain", max_wait_ms=LONG_MS), FETCH)
     begin_another_epoch(broker, "plain")
     assert not stream.sent
-    give(broker, order_for(broker, "plain"))
+    broker.assign("plain")
     assert produced(produce(broker)) == 0
     assert fetched(stream).high_watermark == 1
 
@@ -153,7 +152,7 @@ def test_a_session_waits_on_in_the_next_epoch(broker: MemoryBroker, version: int
     client.send({}, 1, max_wait_ms=LONG_MS)
     begin_another_epoch(broker, "plain")
     assert not client.has_answer()
-    give(broker, order_for(broker, "plain"))
+    broker.assign("plain")
     assert produced(produce(broker)) == 0
     (row,) = told(client.answer()).values()
     assert (row.error_code, row.high_watermark) == (0, 1)
@@ -162,9 +161,9 @@ def test_a_session_waits_on_in_the_next_epoch(broker: MemoryBroker, version: int
 def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker) -> None:
     """The watermark does not move meanwhile, as in Kafka (KIP-966)."""
     topic = "two-in-sync"
-    give(broker, order_for(broker, topic, replicas=BOTH))
+    broker.assign(topic, replicas=BOTH)
     stream = produce(broker, topic)
-    give(broker, order_for(broker, topic, replicas=BOTH, in_sync=(ME,)))
+    broker.assign(topic, replicas=BOTH, in_sync=(ME,))
     assert not stream.sent
     assert produced(produce(broker, topic)) == ErrorCode.NOT_ENOUGH_REPLICAS
     broker.clock.advance(LONG_MS)
@@ -174,10 +173,10 @@ def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker
 
 def test_a_set_that_shrank_when_all_had_it_is_told_after_the_append(broker: MemoryBroker) -> None:
     topic = "two-in-sync"
-    give(broker, order_for(broker, topic, replicas=BOTH))
+    broker.assign(topic, replicas=BOTH)
     stream = produce(broker, topic)
     replicas = broker.broker.services.replicas
-    shrunk = order_for(broker, topic, replicas=BOTH, in_sync=(ME,))
+    shrunk = broker.role_assignment(topic, replicas=BOTH, in_sync=(ME,))
 
     def in_one_turn() -> None:
         replicas.led[(topic, 0)].fetched(OTHER, FollowerFetch(1))
@@ -207,7 +206,7 @@ def groups() -> MemoryBroker:
     assert broker.call(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
     assert broker.call(FindCoordinatorRequest(key="g"), 3).error_code == 0
     assert committed(commit(broker, 5)) == 0
-    give(broker, order_for(broker, OFFSETS, replicas=BOTH))
+    broker.assign(OFFSETS, replicas=BOTH)
     return broker
 
 
@@ -263,17 +262,17 @@ def test_a_member_that_waits_for_others_is_told(groups: MemoryBroker, end: Endin
 
 
 def test_a_commit_needs_enough_in_sync(groups: MemoryBroker) -> None:
-    give(groups, order_for(groups, OFFSETS, replicas=BOTH, in_sync=(ME,)))
+    groups.assign(OFFSETS, replicas=BOTH, in_sync=(ME,))
     assert committed(commit(groups, 6)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert offset_of(groups) == 5
-    give(groups, order_for(groups, OFFSETS))
+    groups.assign(OFFSETS)
     assert committed(commit(groups, 6)) == 0
     assert offset_of(groups) == 6
 
 
 def test_the_next_leadership_loads_what_the_last_one_left(groups: MemoryBroker) -> None:
     resign(groups, OFFSETS)
-    give(groups, order_for(groups, OFFSETS, leader_epoch=2))
+    groups.assign(OFFSETS, leader_epoch=2)
     assert offset_of(groups) == 5
     assert committed(commit(groups, 8)) == 0
     assert offset_of(groups) == 8

@@ -14,9 +14,9 @@ from pyspark_klog.protocol.apis import list_config_resources as resources
 from pyspark_klog.protocol.apis import metadata as topics
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
+from tests.support.cluster.broker import TOPICS, MemoryBroker, answer_of, new_broker
+from tests.support.cluster.server import know_topics
 from tests.support.fake_network import FakeStream
-from tests.support.memory_start import know_topics
-from tests.support.produce_paths import TOPICS, MemoryBroker, answer_of, new_broker
 
 MANY = 10_000
 """Topics that are in the metadata, `many-N`; only those of ``TOPICS`` have logs."""

@@ -31,9 +31,9 @@ from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
+from tests.support.cluster.server import know_topics
 from tests.support.fake_network import FakeStream
-from tests.support.memory_start import know_topics
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 
 MANY = 10_000
 """Topics that are in the metadata, `many-N`; only `plain` has logs."""

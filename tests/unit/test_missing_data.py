@@ -19,9 +19,7 @@ from klog_broker.metadata.local import LocalStore
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic_id
-from tests.support.log_harness import append, read_all
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.memory_start import (
+from tests.support.cluster.server import (
     ALONE,
     asked,
     copy_folder,
@@ -32,6 +30,8 @@ from tests.support.memory_start import (
     start,
     tree,
 )
+from tests.support.log_harness import append, read_all
+from tests.support.memory_files import Crashed, MemoryFiles
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")
 TWO = (A, B)

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.support.produce_paths import TOPICS, MemoryBroker, new_broker
+from tests.support.cluster.broker import TOPICS, MemoryBroker, new_broker
 
 PREFERRED, UNCLEAN = 0, 1
 MISSING = "UNKNOWN_TOPIC_OR_PARTITION"

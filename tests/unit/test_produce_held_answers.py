@@ -14,9 +14,16 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.leader_of_many import ALL, LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
+from tests.support.cluster.broker import ME
+from tests.support.cluster.leading_broker import (
+    ALL,
+    LONG_MS,
+    OTHER,
+    THIRD,
+    FakeFollower,
+    LeaderOfMany,
+)
 from tests.support.raw_requests import batch, produce_request
-from tests.support.role_orders import ME
 
 VERSIONS = (3, 7, 9, 12)
 
@@ -46,7 +53,7 @@ ENDINGS: dict[str, Callable[[LeaderOfMany], None]] = {
         leader, leader.log("two-in-sync").log_end_offset, "two-in-sync"
     ),
     "NOT_LEADER_OR_FOLLOWER": lambda leader: leader.resign("two-in-sync"),
-    "REQUEST_TIMED_OUT": lambda leader: leader.pass_time(LONG_MS + 1),
+    "REQUEST_TIMED_OUT": lambda leader: leader.memory.pass_time(LONG_MS + 1),
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": go_below_the_least,
 }
 
@@ -85,7 +92,7 @@ def replicate_to_the_other(leader: LeaderOfMany) -> None:
     [
         ("NONE", replicate_to_the_other),
         ("NOT_LEADER_OR_FOLLOWER", lambda leader: leader.resign("two-in-sync")),
-        ("REQUEST_TIMED_OUT", lambda leader: leader.pass_time(LONG_MS + 1)),
+        ("REQUEST_TIMED_OUT", lambda leader: leader.memory.pass_time(LONG_MS + 1)),
         ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", go_below_the_least),
     ],
 )
@@ -178,7 +185,7 @@ def test_a_request_counts_when_it_is_answered_and_not_in_its_turn() -> None:
     leader.memory.turns()
     assert leader.memory.planned == 4
     assert counted(leader) == {9: (1, 0)}
-    leader.pass_time(40)
+    leader.memory.pass_time(40)
     replicate(leader, 4)
     assert counted(leader) == {7: (1, 40), 9: (3, 80)}
 
@@ -193,7 +200,7 @@ def test_requests_of_several_versions_in_one_plan_are_counted_apart() -> None:
     leader.memory.turns()
     assert leader.memory.planned == 3
     assert counted(leader) == {9: (1, 0)}
-    leader.pass_time(10)
+    leader.memory.pass_time(10)
     replicate(leader, 3)
     assert counted(leader) == {7: (1, 10), 9: (2, 10)}
 
@@ -226,7 +233,7 @@ def test_each_request_is_waited_for_as_long_as_it_asks(
             stream.inbox += encode_request(RequestHeader(0, 9, number, "me"), request)
     leader.memory.turns()
     assert leader.memory.planned == (3 * len(times) if with_kernel else 0)
-    leader.pass_time(1_001)
+    leader.memory.pass_time(1_001)
     replicate(leader, len(times))
     wanted = []
     for number, timeout_ms in enumerate(times):
@@ -306,7 +313,7 @@ def test_a_set_that_the_controller_lets_shrink_counts_from_the_next_plan_on() ->
     leader.lead("two-in-sync", in_sync=(ME, OTHER))
     assert leader.outcome(leader.send("two-in-sync")) is None
     for _ in range(4):
-        leader.pass_time(15_000)
+        leader.memory.pass_time(15_000)
     assert leader.wanted() == [[ME]]
     leader.grant()
     assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"

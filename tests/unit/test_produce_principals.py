@@ -8,9 +8,9 @@ from klog_broker.security.acls import AclOperation, AclResourceType
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from klog_broker.security.principal_numbers import PrincipalNumbers
 from pyspark_klog.errors import ErrorCode
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
 from tests.support.produce_frames import answers, batch, frame
-from tests.support.produce_paths import MemoryBroker, new_broker
 from tests.support.rules import Rules
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,8 +1,8 @@
 """Chance from a seed: the same ids and jitters each time, in a whole broker too."""
 
 from klog_broker.runtime.system.chance import Chance
+from tests.support.cluster.server import log_of, make_topic, start
 from tests.support.memory_files import MemoryFiles
-from tests.support.memory_start import log_of, make_topic, start
 
 
 def test_a_seed_gives_the_same_each_time_and_the_system_does_not() -> None:

@@ -17,7 +17,7 @@ from pyspark_klog.protocol.apis.describe_user_scram_credentials import (
     UserName,
 )
 from pyspark_klog.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 
 DISABLED = ErrorCode.SECURITY_DISABLED
 TRANSACTIONS = "transaction.version"

@@ -15,8 +15,8 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, new_broker
 
 TOPIC = "plain"
 

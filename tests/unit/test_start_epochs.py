@@ -9,9 +9,9 @@ from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import BrokerId
+from tests.support.cluster.server import log_of, make_topic, start
 from tests.support.log_harness import DATA, append_in
 from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.memory_start import log_of, make_topic, start
 
 META = DATA / "klog-metadata"
 

@@ -25,14 +25,13 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
+from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 from tests.support.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
     codes,
-    pass_time,
 )
 
 NONE = ErrorCode.NONE
@@ -145,9 +144,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(
 ) -> None:
     begin(client, PLAIN)
     broker = client.broker
-    pass_time(broker, 60_000)
+    broker.pass_time(60_000)
     assert client.stable_offset() == 0
-    pass_time(broker, 10_001)
+    broker.pass_time(10_001)
     assert client.stable_offset() == broker.log("plain").log_end_offset
     assert codes(client.add(PLAIN)) == [FENCED]
     assert client.verify() is FENCED
@@ -384,7 +383,7 @@ def test_a_killed_broker_goes_on_with_what_it_had_decided(client: MemoryClient) 
     assert client.end() == 0
     assert client.stable_offset() == 0
     killed = MemoryBroker(client.broker.files.killed(), with_kernel=False)
-    pass_time(killed, 1_000)
+    killed.pass_time(1_000)
     log = killed.log("plain")
     assert log.last_stable_offset == log.log_end_offset == 2
     client.broker = client.caller = killed

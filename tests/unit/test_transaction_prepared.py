@@ -13,7 +13,7 @@ from pyspark_klog.protocol.headers import (
     decode_response_header,
     encode_request,
 )
-from tests.support.produce_paths import MemoryBroker, answer_of
+from tests.support.cluster.broker import MemoryBroker, answer_of
 from tests.support.transaction_client import PLAIN, MemoryClient, broker_with_coordinators
 
 NEWEST = 5

@@ -18,12 +18,10 @@ from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
-from tests.support.role_orders import give, order_for
 from tests.support.transaction_client import (
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
-    pass_time,
 )
 
 NONE = ErrorCode.NONE
@@ -92,19 +90,19 @@ def begin(cluster: Cluster) -> None:
 def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
     begin(cluster)
     assert cluster.client.end() == NONE
-    pass_time(cluster.broker, 100)
+    cluster.broker.pass_time(100)
     (asked,) = cluster.brokers.to(2).asked
     assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
     assert cluster.client.stable_offset() == cluster.broker.log(*PLAIN).log_end_offset
     assert cluster.state() == "PrepareCommit"
     # The other broker has died, so that no broker leads the partition; then the topic is deleted.
     cluster.image_is(image_of({FAR: -1, PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}, {}))
-    pass_time(cluster.broker, 1_000)
+    cluster.broker.pass_time(1_000)
     assert cluster.brokers.to(2).is_closed
     assert cluster.state() == "PrepareCommit"
     cluster.image_is(image_of({PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}, {}))
-    pass_time(cluster.broker, 1_000)
-    pass_time(cluster.broker, 1_000)
+    cluster.broker.pass_time(1_000)
+    cluster.broker.pass_time(1_000)
     assert cluster.state() == "CompleteCommit"
 
 
@@ -117,10 +115,10 @@ def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told
     cluster.view.update_topics([], is_all=True, unreadable={FAR.topic})
     cluster.image_is(image_of(own, {2: 9093}))
     assert cluster.client.end() == NONE
-    pass_time(cluster.broker, 1_000)
+    cluster.broker.pass_time(1_000)
     assert cluster.state() == "PrepareCommit"
     cluster.image_is(image_of({FAR: 2, **own}, {2: 9093}))
-    pass_time(cluster.broker, 1_000)
+    cluster.broker.pass_time(1_000)
     (asked,) = cluster.brokers.to(2).asked
     assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
 
@@ -141,14 +139,14 @@ def test_a_partition_that_may_not_be_told_yet_is_to_be_added_again(cluster: Clus
 
 def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None:
     for each in cluster.coordinators:
-        order = order_for(cluster.broker, each.topic, each.partition, leader_epoch=1)
-        give(cluster.broker, order)
+        order = cluster.broker.role_assignment(each.topic, each.partition, leader_epoch=1)
+        cluster.broker.apply(order)
         assert cluster.services.transactions.serving_error("tx") is NONE
     answers: list[Any] = []
 
     def ask() -> None:
         cluster.services.verify_transactions("tx", 7, 0, [PLAIN], adds=False, done=answers.append)
-        pass_time(cluster.broker, 100)
+        cluster.broker.pass_time(100)
 
     ask()
     assert answers.pop() == {PLAIN: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
@@ -164,6 +162,6 @@ def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None
 def test_who_waits_is_told_when_the_broker_ends(cluster: Cluster) -> None:
     begin(cluster)
     assert cluster.client.end() == NONE
-    pass_time(cluster.broker, 100)
+    cluster.broker.pass_time(100)
     cluster.broker.broker.close()
     assert cluster.brokers.to(2).is_closed

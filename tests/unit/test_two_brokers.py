@@ -9,9 +9,9 @@ from klog_broker.log.validation.kernel_checks import KernelChecks
 from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.records.layout import Buffer
+from tests.support.cluster.server import log_of, make_topic, start
 from tests.support.log_harness import append, batch
 from tests.support.memory_files import MemoryFiles
-from tests.support.memory_start import log_of, make_topic, start
 
 _BATCHES = 50
 

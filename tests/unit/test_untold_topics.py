@@ -58,12 +58,11 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.cluster.broker import ME, MemoryBroker, answer_of, new_broker, topic_ids
+from tests.support.cluster.leading_broker import OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.fake_network import FakeStream
-from tests.support.leader_of_many import OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.log_harness import batch
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.raw_requests import produce_request
-from tests.support.role_orders import ME, give, order_for, stop_order_for
 from tests.support.transaction_client import broker_with_coordinators
 
 LIFE = 70
@@ -95,11 +94,6 @@ class Untold:
         self.broker.broker.loop.post(lambda: self.orders.note_full_metadata(0, LIFE))
         self.broker.turns()
 
-    def pass_time(self, by_ms: int) -> None:
-        self.broker.clock.advance(by_ms)
-        self.broker.broker.loop.run_turn(0)
-        self.broker.turns()
-
     def ask(self, *names: str | None, version: int = 12) -> FakeStream:
         """Send Metadata for these topics; None asks for all topics."""
         topics = [MetadataRequestTopic(name=each) for each in names]
@@ -125,11 +119,11 @@ def codes(
 # --- clients that ask which topics there are ----------------------------------------------------
 def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: Untold) -> None:
     stream = untold.ask("plain")
-    untold.pass_time(PATIENCE_MS // 2)
+    untold.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream) is None
     untold.tell()
     assert codes(stream) == {"plain": ErrorCode.NONE}
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
     assert codes(untold.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(untold.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
@@ -141,7 +135,7 @@ def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
     by_id = untold.broker.send(
         MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_ids()["plain"])]), 12
     )
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     unknown = ErrorCode.LEADER_NOT_AVAILABLE
     assert codes(stream) == {"plain": unknown, "none": unknown}
     assert list((codes(by_id) or {}).values()) == [unknown]
@@ -179,7 +173,7 @@ def test_known_topics_are_not_waited_for(untold: Untold) -> None:
 def test_who_asks_for_all_topics_is_never_told_of_some(untold: Untold, version: int) -> None:
     asks: list[Any] = [[] if version == 0 else [None]] * 2
     stream = untold.ask(*asks[0], version=version)
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     assert (codes(stream, version), stream.is_closed) == (None, True)
     stream = untold.ask(*asks[1], version=version)
     untold.tell()
@@ -189,9 +183,9 @@ def test_who_asks_for_all_topics_is_never_told_of_some(untold: Untold, version: 
 def test_a_described_topic_is_waited_for_and_never_denied(untold: Untold) -> None:
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="plain")])
     stream = untold.broker.send(request, 0)
-    untold.pass_time(PATIENCE_MS // 2)
+    untold.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS) is None
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     answer = codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     assert answer == {"plain": ErrorCode.LEADER_NOT_AVAILABLE}
     of_all = untold.broker.send(DescribeTopicPartitionsRequest(topics=[]), 0)
@@ -201,7 +195,7 @@ def test_a_described_topic_is_waited_for_and_never_denied(untold: Untold) -> Non
         ),
         0,
     )
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     assert of_all.is_closed
     answer = codes(wrong, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     assert answer == {"plain": ErrorCode.INVALID_REQUEST}
@@ -225,7 +219,7 @@ def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Unto
     assert code(ask(ResourceType.BROKER, "0")) is ErrorCode.NONE
     stream = ask(ResourceType.TOPIC, "plain")
     assert code(stream) is None
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     assert code(stream) is ErrorCode.LEADER_NOT_AVAILABLE
     stream = ask(ResourceType.TOPIC, "plain")
     untold.tell()
@@ -269,7 +263,7 @@ def test_a_controller_denies_no_topic_that_it_was_not_told_of_yet(untold: Untold
 
     streams = [untold.broker.send(*each) for each in asked]
     assert told() == [None] * 3
-    untold.pass_time(PATIENCE_MS)
+    untold.broker.pass_time(PATIENCE_MS)
     assert told() == [ErrorCode.NOT_CONTROLLER] * 3, "on which clients ask again"
     streams = [untold.broker.send(*each) for each in asked]
     untold.tell()
@@ -428,9 +422,9 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before(with_kernel: bool) ->
     """Roles have arrived; the image shows the old topic with its id."""
     leader = LeaderOfMany(with_kernel=with_kernel)
     before, epoch = leader.ids["plain"], leader.leader().leader_epoch
-    newer = order_for(leader.memory, "plain", leader_epoch=epoch, replicas=(ME, OTHER, THIRD))
+    newer = leader.memory.role_assignment("plain", leader_epoch=epoch, replicas=(ME, OTHER, THIRD))
     newer = replace(newer, topic_id=TopicId(UUID(int=7)), partition_epoch=0, is_new=True)
-    give(leader.memory, stop_order_for(leader.memory, "plain"), newer)
+    leader.memory.apply(leader.memory.role_removal("plain"), newer)
     leader.send(acks=1)
     answer = FakeFollower(leader, OTHER).fetch(0, leader_epoch=epoch)
     assert (answer.error_code, answer.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")

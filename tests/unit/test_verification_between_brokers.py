@@ -27,16 +27,15 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.cluster.broker import MemoryBroker
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.fake_network import FakeStream
 from tests.support.produce_frames import answers, batch, frame
-from tests.support.produce_paths import MemoryBroker
 from tests.support.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
-    pass_time,
 )
 from tests.support.transactional_log import end
 
@@ -405,7 +404,7 @@ def test_the_coordinators_broker_answers_by_what_it_knows() -> None:
     assert verify(client.epoch) == {PLAIN: NONE, OTHER: absent}
     assert verify(client.epoch + 1) == both(ErrorCode.PRODUCER_FENCED)
     assert client.end() == 0
-    pass_time(coordinator, 1_000)
+    coordinator.pass_time(1_000)
     assert set(verify(client.epoch).values()) == {absent}
     assert verify(client.epoch, adds=True) == both(NONE)
     assert verify(client.epoch) == both(NONE)

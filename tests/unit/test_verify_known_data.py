@@ -6,7 +6,7 @@ from shutil import rmtree
 import pytest
 
 from klog_broker.runtime.disk.files import RealFiles
-from tests.support.memory_start import make_topic, start
+from tests.support.cluster.server import make_topic, start
 from tests.unit.test_verify import verify
 
 

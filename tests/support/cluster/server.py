@@ -7,12 +7,16 @@ from uuid import UUID
 
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
+from klog_broker.dispatch.authorizer import Authorizer
 from klog_broker.lifecycle.log_opening import OpenStore, open_local_store
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import PartitionRegistration, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
+from klog_broker.produce.kernel_loading import LoadKernel
+from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_partition_metadata
@@ -37,6 +41,10 @@ def make(
     chance: Chance | None = None,
     open_store: OpenStore = open_local_store,
     network: FakeNetwork | None = None,
+    clock: ManualClock | None = None,
+    make_helpers: Callable[[Loop], Helpers] = lambda _: Helpers(),
+    authorizer: Authorizer = ALLOWS_ALL,
+    load_kernel: LoadKernel | None = None,
     **settings: object,
 ) -> BrokerServer:
     """A broker that can be started. ``settings`` with underscores for dots."""
@@ -46,13 +54,15 @@ def make(
     overrides |= {name.replace("_", "."): str(value) for name, value in settings.items()}
     return BrokerServer(
         BrokerConfig.load(None, overrides),
-        clock=ManualClock(NOW_MS),
+        clock=clock or ManualClock(NOW_MS),
         chance=chance,
         files=files,
         open_store=open_store,
         network=network,
         poller=network.poller,
-        make_helpers=lambda _: Helpers(),
+        make_helpers=make_helpers,
+        authorizer=authorizer,
+        load_kernel=load_kernel,
         adopt=adopt,
         accept_missing=accept_missing,
     )

@@ -6,19 +6,18 @@ seen of them is compared: answers, files, and what the logs know.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from klog_broker.app import BrokerServer
-from klog_broker.config import BrokerConfig
 from klog_broker.dispatch.authorizer import Authorizer
+from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.resources.authorizer import ALLOWS_ALL
 from klog_broker.runtime.system.chance import Chance
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -28,15 +27,19 @@ from pyspark_klog.protocol.apis.create_topics import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.server import NOW_MS, make
 from tests.support.fake_network import FakeNetwork, FakeStream
+from tests.support.log_harness import DATA
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles
 
-NOW_MS = 1_700_000_000_000
-_DATA = Path("/data")
+ME = BrokerId(0)
 _MOST_TURNS = 10_000
 # Small indexes, which are filled up in a test, too.
-_SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.index.size.max.bytes": "1200"}
+_SETTINGS: dict[str, object] = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "log_index_size_max_bytes": 1200,
+}
 
 # Topic names, partitions, settings. `plain-0` and `plain-1` are used most.
 TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
@@ -72,21 +75,19 @@ class MemoryBroker:
     ) -> None:
         """``at_once``: whether the network has calls for many streams. ``settings`` with
         underscores for dots."""
-        more = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.files = files
         self.clock = clock or ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.network.has_socket_calls = at_once
-        self.broker = BrokerServer(
-            BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
+        self.broker = make(
+            files,
             clock=self.clock,
             chance=Chance(1),
-            files=files,
             network=self.network,
-            poller=self.network.poller,
             make_helpers=Helpers,
             authorizer=authorizer,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
+            **(_SETTINGS | settings),
         )
         self.broker.start()
         if self.broker.plans is not None:
@@ -122,6 +123,60 @@ class MemoryBroker:
         ]
         return any(network.poller.interest.get(each.fileno(), 0) & 1 for each in readable)
 
+    def pass_time(self, ms: int) -> None:
+        """Move the clock on, and run everything that follows."""
+        self.clock.advance(ms)
+        self.broker.loop.run_turn(0)
+        self.turns()
+
+    # --- roles -----------------------------------------------------------------------------------
+    def assign(self, topic: str, partition: int = 0, **fields: Any) -> None:
+        """Apply a role assignment; see `role_assignment`."""
+        self.apply(self.role_assignment(topic, partition, **fields))
+
+    def apply(self, *changes: RoleChange) -> None:
+        """Apply role changes as a controller's requests do, and run everything that follows."""
+        found: list[Any] = []
+        apply = self.broker.services.replicas.apply
+        self.broker.loop.post(lambda: apply(changes, found.append))
+        self.turns()
+        assert found == [{}]
+
+    def role_assignment(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        leader: BrokerId = ME,
+        leader_epoch: int | None = None,
+        replicas: Sequence[BrokerId] = (ME,),
+        in_sync: Sequence[BrokerId] | None = None,
+    ) -> RoleAssignment:
+        """Return a role assignment, by default this broker's leadership in the present epoch."""
+        hosted = self._hosted(topic, partition)
+        epochs = hosted.epochs
+        return RoleAssignment(
+            TopicPartition(topic, partition),
+            hosted.topic_id,
+            leader,
+            LeaderEpoch(epochs.leader_epoch if leader_epoch is None else leader_epoch),
+            epochs.partition_epoch + 1,
+            tuple(replicas),
+            tuple(replicas if in_sync is None else in_sync),
+        )
+
+    def role_removal(self, topic: str, *, deletes: bool = True) -> RoleRemoval:
+        """Return the end of partition 0's role, with or without its log."""
+        hosted = self._hosted(topic, 0)
+        epoch = LeaderEpoch(hosted.epochs.leader_epoch)
+        return RoleRemoval(TopicPartition(topic, 0), hosted.topic_id, epoch, deletes)
+
+    def _hosted(self, topic: str, partition: int) -> Any:
+        hosted = self.broker.services.replicas.partition(topic, partition)
+        assert hosted is not None
+        return hosted
+
+    # --- requests --------------------------------------------------------------------------------
     def send(self, request: Request, version: int) -> FakeStream:
         """Send on a new connection, whose ``sent`` holds the responses so far."""
         stream = self.connect()
@@ -163,7 +218,7 @@ class MemoryBroker:
 
     def stored_files(self) -> dict[str, bytes]:
         """Return the data files that must be equal; a closed broker has them, too."""
-        return dict(self._files(_DATA))
+        return dict(self._files(DATA))
 
     def _files(self, path: Path) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []

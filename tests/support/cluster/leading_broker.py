@@ -25,10 +25,9 @@ from pyspark_klog.protocol.apis.fetch import (
     ReplicaState,
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from tests.support.cluster.broker import ME, answer_of, new_broker, topic_ids
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import answer_of, new_broker, topic_ids
 from tests.support.raw_requests import batch, produce_request
-from tests.support.role_orders import ME, give, order_for
 
 OTHER, THIRD = BrokerId(1), BrokerId(2)
 ALL = (ME, OTHER, THIRD)
@@ -71,7 +70,7 @@ class LeaderOfMany:
 
     def order(self, topic: str, in_sync: tuple[BrokerId, ...] = ALL, **fields: Any) -> None:
         fields = {"replicas": ALL, "in_sync": in_sync, **fields}
-        give(self.memory, order_for(self.memory, topic, **fields))
+        self.memory.assign(topic, **fields)
 
     def tell(self, topic: str, **fields: Any) -> None:
         """Publish another state of partition 0 in the metadata image (as UpdateMetadata does)."""
@@ -101,11 +100,6 @@ class LeaderOfMany:
 
     def log(self, topic: str = "plain") -> Any:
         return self.memory.log(topic)
-
-    def pass_time(self, by_ms: int) -> None:
-        self.memory.clock.advance(by_ms)
-        self.memory.broker.loop.run_turn(0)
-        self.memory.turns()
 
     # --- producers -------------------------------------------------------------------------------
     def send(
