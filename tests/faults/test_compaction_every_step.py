@@ -10,8 +10,9 @@ from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
 from tests.support.cleaner_harness import clean, last_records, problems_of_cleaned
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import DATA, PARTITION, append, batch, read_all
-from tests.support.log_lives import Life, LogLives
+from tests.support.log_lives import LogLives
 
 CONFIG = LogConfig(
     segment_bytes=4_096,
@@ -48,7 +49,7 @@ class _Cuts:
         self.written: list[Record] = []
 
     def write(self, batches: int) -> None:
-        def act(life: Life) -> None:
+        def act(life: HostedLog) -> None:
             _fill(life.log, self.random, batches)
             life.log.flush()
             self.written = self.written[: life.log.log_start_offset]
@@ -59,7 +60,7 @@ class _Cuts:
         assert self.lives.live(None, act)
 
     def clean(self, steps: int | None) -> bool:
-        def act(life: Life) -> None:
+        def act(life: HostedLog) -> None:
             self.check(life.log)
             cleaner = clean(life.manager, life.helpers, self.lives.clock)
             assert cleaner.set_aside == {}
@@ -119,7 +120,7 @@ def test_cleaned_again_and_again() -> None:
         cuts.clean(cuts.random.randrange(1, 150))
         cuts.lives.die(0.5)
 
-    def act(life: Life) -> None:
+    def act(life: HostedLog) -> None:
         cuts.check(life.log)
         clean(life.manager, life.helpers, cuts.lives.clock)
         closed = [r for r in read_all(life.log) if r.offset < life.log.segments[-1].base_offset]

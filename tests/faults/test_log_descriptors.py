@@ -9,9 +9,10 @@ import pytest
 
 from klog_broker.log.errors import LogStorageError, OutOfDescriptors
 from klog_broker.log.maintenance.record_removal import TRIES_WITHOUT_DESCRIPTORS
-from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
+from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import (
     DATA,
     PARTITION,
@@ -23,8 +24,6 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
 
 CONFIG = replace(
     SMALL, segment_bytes=2_000, index_interval_bytes=0, retention_ms=-1, file_delete_delay_ms=0
@@ -33,23 +32,16 @@ OTHER = PARTITION._replace(partition=1)
 HOUR_MS = 3_600_000
 
 
-class World:
+class World(HostedLog):
     """A log of a few segments, and its acknowledged records."""
 
     def __init__(self) -> None:
-        self.files = MemoryFiles()
-        self.clock = ManualClock()
         self.offline: list[str] = []
-        self.manager = self._open()
-        self.log = self.manager.create(PARTITION, TOPIC_ID, CONFIG)
+        super().__init__(CONFIG, helpers=Helpers())
+        self.manager.on_directory_offline = lambda path, _: self.offline.append(str(path))
         self.acknowledged: list[bytes] = []
         for _ in range(12):
             self.append()
-
-    def _open(self) -> LogManager:
-        manager = open_manager(self.files, config=CONFIG, clock=self.clock)
-        manager.on_directory_offline = lambda path, _: self.offline.append(str(path))
-        return manager
 
     def append(self) -> None:
         value = b"%d" % len(self.acknowledged) + b"v" * 300

@@ -16,8 +16,9 @@ from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView, split_batches
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import append_in, batch
-from tests.support.log_lives import Life, LogLives
+from tests.support.log_lives import LogLives
 
 SEEDS = 150
 SEEDS_PER_TEST = 50
@@ -50,7 +51,7 @@ class Run:
         self.lives.live(steps, self.act)
         self.lives.die(killed=0.3)
 
-    def act(self, life: Life) -> None:
+    def act(self, life: HostedLog) -> None:
         random, log = self.random, life.log
         self.check(log)
         if random.random() < 0.2:

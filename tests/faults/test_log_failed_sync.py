@@ -13,6 +13,7 @@ import pytest
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
@@ -28,14 +29,11 @@ CONFIG = replace(SMALL, segment_bytes=2_000, index_interval_bytes=100)
 CUTS = 20
 
 
-class Life:
+class Life(HostedLog):
     """A broker's log, from a start until the process is killed."""
 
     def __init__(self, files: MemoryFiles) -> None:
-        self.files = files
-        self.helpers = Helpers.held()
-        manager = open_manager(files, config=CONFIG, helpers=self.helpers)
-        self.log: PartitionLog = manager.create(PARTITION, TOPIC_ID, CONFIG)
+        super().__init__(CONFIG, files=files)
 
     def append(self, count: int) -> None:
         for _ in range(count):

@@ -12,8 +12,9 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import append, batch, read_all
-from tests.support.log_lives import Life, LogLives
+from tests.support.log_lives import LogLives
 
 SEEDS = 200
 SEEDS_PER_TEST = 25
@@ -61,7 +62,7 @@ class Run:
         else:
             self.lives.die(killed=0.4)
 
-    def act(self, life: Life) -> None:
+    def act(self, life: HostedLog) -> None:
         random, log, helpers = self.random, life.log, life.helpers
         self.check(log)
         for sent in list(self.in_flight):

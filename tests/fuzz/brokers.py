@@ -68,9 +68,7 @@ class FedBroker:
             stream.inbox += data[start : start + step]
             memory.turns()
         # Delayed operations reach their timeout.
-        memory.clock.advance(250)
-        memory.broker.loop.run_turn(0)
-        memory.turns()
+        memory.pass_time(250)
         if not stream.is_closed:
             stream.is_at_end = True
             memory.turns()

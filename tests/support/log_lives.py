@@ -5,21 +5,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
-from klog_broker.log.partition_log import PartitionLog
-from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import PARTITION, TOPIC_ID, open_manager
+from klog_broker.log.manager.log_manager import LogManagerSettings
+from tests.support.cluster.logs import HostedLog
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import Crashed, MemoryFiles
-
-
-@dataclass(frozen=True)
-class Life:
-    """A process that has the log."""
-
-    manager: LogManager
-    log: PartitionLog
-    helpers: Helpers
 
 
 @dataclass
@@ -34,19 +23,12 @@ class LogLives:
     keeps_order: bool = True
     """Whether a crash keeps the order of name changes (see MemoryFiles.crash)."""
 
-    def live(self, steps: int | None, act: Callable[[Life], None]) -> bool:
+    def live(self, steps: int | None, act: Callable[[HostedLog], None]) -> bool:
         """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
-        files, helpers = self.files, Helpers.held()
+        files = self.files
         files.crash_at_step = None if steps is None else files.steps + steps
         try:
-            manager = open_manager(
-                files,
-                config=self.config,
-                helpers=helpers,
-                clock=self.clock,
-                settings=self.settings,
-            )
-            act(Life(manager, manager.create(PARTITION, TOPIC_ID, self.config), helpers))
+            act(HostedLog(self.config, files=files, clock=self.clock, settings=self.settings))
         except Crashed:
             return False
         return True

@@ -10,7 +10,6 @@ from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.log.errors import OutOfOrderSequence
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.maintenance.cleaning import LogCleaning
-from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
@@ -18,7 +17,7 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT, Suffix, segment_file_name
 from pyspark_klog.storage.text_files import encode_offset_checkpoint
 from tests.support.cleaner_harness import CleanerBench, clean, last_records, problems_of_cleaned
-from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import (
     DATA,
     PARTITION,
@@ -29,8 +28,6 @@ from tests.support.log_harness import (
     read_all,
     read_batches,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
 from tests.support.transactional_log import end, write
 
 CONFIG = LogConfig(
@@ -44,20 +41,13 @@ CONFIG = LogConfig(
 FOLDER = DATA / f"{PARTITION.topic}-{PARTITION.partition}"
 
 
-class World:
+class World(HostedLog):
     """A manager with one log and its cleaner."""
 
     def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings | None = None) -> None:
-        self.files = MemoryFiles()
-        self.helpers = Helpers.held()
-        self.clock = ManualClock()
-        self.manager = self._open(config)
-        self.log = self.manager.create(PARTITION, TOPIC_ID, config)
+        super().__init__(config)
         self.bench = CleanerBench(self.manager, self.helpers, self.clock, settings)
         self.written: list[Record] = []
-
-    def _open(self, config: LogConfig) -> LogManager:
-        return open_manager(self.files, config=config, helpers=self.helpers, clock=self.clock)
 
     def write(self, count: int, *, keys: int = 5, **fields: object) -> None:
         for number in range(count):

@@ -371,6 +371,4 @@ def test_a_fetch_whose_client_leaves_while_an_index_is_cold_holds_no_deleted_seg
 def delete(broker: MemoryBroker, topic: str) -> None:
     """Deletes a topic and waits for the delayed removal of its files."""
     broker.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
-    broker.clock.advance(60_000)
-    broker.broker.loop.run_turn(0)
-    broker.turns()
+    broker.pass_time(60_000)

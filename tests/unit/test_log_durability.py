@@ -12,6 +12,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.cluster.helpers import Helpers
+from tests.support.cluster.logs import HostedLog
 from tests.support.log_harness import (
     DATA,
     EPOCH,
@@ -31,17 +32,11 @@ from tests.support.memory_files import MemoryFiles
 SYNCED = replace(SMALL, flush_messages=1)
 
 
-class World:
+class World(HostedLog):
     """A log whose helpers run when the test says so, and the results that its producers got."""
 
     def __init__(self, config: LogConfig = SYNCED, settings: LogManagerSettings | None = None):
-        self.files = MemoryFiles()
-        self.helpers = Helpers.held()
-        self.clock = ManualClock()
-        self.manager: LogManager = open_manager(
-            self.files, config=config, helpers=self.helpers, clock=self.clock, settings=settings
-        )
-        self.log: PartitionLog = self.manager.create(PARTITION, TOPIC_ID, config)
+        super().__init__(config, settings=settings)
         self.log.begin_epoch(EPOCH)
         self.offline: list[str] = []
         self.manager.on_directory_offline = lambda path, _: self.offline.append(str(path))

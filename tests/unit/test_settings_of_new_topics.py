@@ -71,9 +71,7 @@ def test_settings_that_zookeeper_does_not_give_are_not_waited_for_for_ever(
     reading: Reading,
 ) -> None:
     stream = reading.describe(ResourceType.TOPIC, TOPIC)
-    reading.broker.clock.advance(PATIENCE_MS)
-    reading.broker.broker.loop.run_turn(0)
-    reading.broker.turns()
+    reading.broker.pass_time(PATIENCE_MS)
     assert code(stream) is ErrorCode.NONE
     sent = bytes(stream.sent)
     ((_, done),) = reading.learning

@@ -104,9 +104,7 @@ class Produce(Target):
         stream = memory.connect()
         stream.inbox += data
         memory.turns()
-        memory.clock.advance(150)
-        memory.broker.loop.run_turn(0)
-        memory.turns()
+        memory.pass_time(150)
         is_closed = stream.is_closed
         stream.is_at_end = True
         if not is_closed:
