@@ -57,7 +57,7 @@ class FakeLogs:
     def folders_of(self, _topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
         return {}
 
-    def forget_deleted(self, done: Callable[[], None]) -> None:
+    def renew_checkpoints(self, done: Callable[[], None]) -> None:
         done()
 
     def create_async(
