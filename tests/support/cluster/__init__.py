@@ -1,1 +1,1 @@
-"""Parts of a cluster in memory, which tests combine, without threads and sockets."""
+"""Parts of a cluster in memory, without threads and sockets. Tests combine these parts."""
