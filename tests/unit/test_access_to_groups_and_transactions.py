@@ -41,7 +41,7 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.rules import Rules
 
 GROUP, TRANSACTION = AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID

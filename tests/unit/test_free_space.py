@@ -14,7 +14,7 @@ from klog_broker.log.directory.free_space import (
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
-from tests.support import memory_start
+from tests.support.cluster import server as memory_start
 from tests.support.log_harness import batch
 from tests.support.memory_files import MemoryFiles
 

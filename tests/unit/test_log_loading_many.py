@@ -13,7 +13,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManager, LogManagerSettings
 from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import BrokerId, TopicPartition
-from tests.support import memory_start
+from tests.support.cluster import server as memory_start
 from tests.support.cluster.helpers import Helpers
 from tests.support.log_harness import (
     CLUSTER,

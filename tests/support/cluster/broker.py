@@ -27,7 +27,8 @@ from pyspark_klog.protocol.apis.create_topics import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.helpers import Helpers
-from tests.support.cluster.server import NOW_MS, make
+from tests.support.cluster.server import NOW_MS as NOW_MS
+from tests.support.cluster.server import make
 from tests.support.fake_network import FakeNetwork, FakeStream
 from tests.support.log_harness import DATA
 from tests.support.manual_clock import ManualClock
