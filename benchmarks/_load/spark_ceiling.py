@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_klog.spark.source.rows import ARROW_BATCH_BYTES, source_schema
 from pyspark_klog.spark.workers.clients import freeze_once
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

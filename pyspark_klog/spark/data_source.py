@@ -16,7 +16,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.workers.clients import check_arrow
-from pyspark_klog.spark.workers.failures import one_line
+from pyspark_klog.spark.workers.error_display import one_line
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
 # Spark plans in new processes each time, two for each micro-batch of a sink: methods import the
@@ -103,13 +103,13 @@ class DefaultSource(DataSource):
         if overwrite:
             raise OptionError("save mode overwrite is not supported: use mode append")
         self._check_sink(schema)
-        from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps
+        from pyspark_klog.spark.sink.notices import log_ignored_timestamps
         from pyspark_klog.spark.sink.options import LATER_MICRO_BATCH
         from pyspark_klog.spark.sink.writer import SinkBatchWriter
 
         if LATER_MICRO_BATCH not in self.options:
             self._options.client.warn_of_ignored(once_in_process=False)
-            tell_of_ignored_timestamps(self._options, schema.fieldNames())
+            log_ignored_timestamps(self._options, schema.fieldNames())
         return SinkBatchWriter(self._options, schema.fieldNames())
 
     @one_line

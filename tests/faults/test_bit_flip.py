@@ -20,7 +20,7 @@ from pyspark_klog.records.arrow import ArrowDecoder, decode_to_arrow
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
-from pyspark_klog.spark.files.range import SegmentRange
+from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from tests.support.broker_thread import BrokerThread
 from tests.support.cleaner_harness import CleanerBench

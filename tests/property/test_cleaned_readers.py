@@ -17,9 +17,9 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.arrow_decode import ArrowDecoder, decode_to_arrow
-from pyspark_klog.spark.files.range import SegmentRange
+from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
-from pyspark_klog.spark.planning.samples import measure
+from pyspark_klog.spark.planning.samples import parse_sample
 from pyspark_klog.storage.partition_files import PartitionFiles
 from pyspark_klog.storage.segment_walk import last_stable_offset, offset_at_time, whole_end
 from tests.support.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
@@ -76,7 +76,7 @@ def test_arrow_has_what_is_left(
 @settings(deadline=None)
 @given(LOGS)
 def test_a_sample_has_the_first_time_and_counts_offsets(batches: list[CleanedBatch]) -> None:
-    sample = measure(memoryview(b"".join(each.build() for each in batches)), 0)
+    sample = parse_sample(memoryview(b"".join(each.build() for each in batches)), 0)
     assert sample is not None
     rows = rows_of(batches)
     assert sample.timestamp_ms == (rows[0][1] if rows else None)

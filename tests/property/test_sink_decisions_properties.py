@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.decisions import (
+    CurrentTask,
     Fail,
     Verify,
     Wait,
     Write,
-    Writing,
     after_fenced,
-    decide,
+    decide_task,
     difference,
-    elsewhere,
-    foreign,
+    explain_foreign_row,
     needs_mark,
+    refuse_row_elsewhere,
 )
 
-_NOW = Writing(3, 7, "now")
+_NOW = CurrentTask(3, 7, "now")
 
 
 def _row(batch: int, run: str, count: int = 2, row_hash: int = 5) -> ProgressRow:
@@ -42,13 +42,13 @@ def _row(batch: int, run: str, count: int = 2, row_hash: int = 5) -> ProgressRow
     ],
 )
 def test_the_table(row: ProgressRow | None, expected: object) -> None:
-    assert decide(row, _NOW, None) == expected
+    assert decide_task(row, _NOW, None) == expected
 
 
 def test_a_batch_write_is_never_repeated_by_others() -> None:
-    now = Writing(3, 0, "uuid", is_repeatable=False)
-    assert decide(None, now, None) == Write(ends_itself=True)
-    assert decide(_row(0, "uuid"), now, None) == Verify(_row(0, "uuid"))
+    now = CurrentTask(3, 0, "uuid", is_repeatable=False)
+    assert decide_task(None, now, None) == Write(ends_itself=True)
+    assert decide_task(_row(0, "uuid"), now, None) == Verify(_row(0, "uuid"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_batch_write_is_never_repeated_by_others() -> None:
     ],
 )
 def test_a_later_batch_fails_the_task(run: str, text: str) -> None:
-    found = decide(_row(8, run), _NOW, None)
+    found = decide_task(_row(8, run), _NOW, None)
     begin = "task 3 of micro-batch 7 finds micro-batch 8 written by"
     assert found == Fail(f"{begin} {text}")
 
@@ -84,10 +84,10 @@ def test_a_later_batch_fails_the_task(run: str, text: str) -> None:
 def test_a_copy_of_the_query_is_found(mark: RunMark | None, is_foreign: bool) -> None:
     row = _row(7, "copy")
     assert needs_mark(row, _NOW)
-    found = decide(row, _NOW, mark)
-    assert found == (Fail(str(foreign(row, _NOW, mark))) if is_foreign else Verify(row))
+    found = decide_task(row, _NOW, mark)
+    assert found == (Fail(str(explain_foreign_row(row, _NOW, mark))) if is_foreign else Verify(row))
     if is_foreign:
-        assert foreign(row, _NOW, mark) == (
+        assert explain_foreign_row(row, _NOW, mark) == (
             "task 3 of micro-batch 7 was written by run copy of the query while this run, now, was "
             "at work: two copies of the query write with the same ids, as with a copied "
             "checkpoint; let one copy run, and give each other one a checkpoint of its own"
@@ -96,7 +96,7 @@ def test_a_copy_of_the_query_is_found(mark: RunMark | None, is_foreign: bool) ->
 
 def test_ones_own_row_is_never_a_copys() -> None:
     for mark in (None, RunMark(6, "now", 1), RunMark(9, "other", 1, ("now",))):
-        assert foreign(_row(7, "now"), _NOW, mark) is None
+        assert explain_foreign_row(_row(7, "now"), _NOW, mark) is None
 
 
 def test_marks_are_asked_for_only_where_they_count() -> None:
@@ -104,7 +104,7 @@ def test_marks_are_asked_for_only_where_they_count() -> None:
     assert not any(needs_mark(row, _NOW) for row in rows)
     marks = [None, RunMark(1, "now", 1), RunMark(9, "x", 1, ("now",))]
     for row in rows:
-        assert len({decide(row, _NOW, mark) for mark in marks}) == 1
+        assert len({decide_task(row, _NOW, mark) for mark in marks}) == 1
 
 
 # --- fenced --------------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ def test_a_zombie_fails_at_once(row: ProgressRow) -> None:
 
 # --- other topics, other rows --------------------------------------------------------------------
 def test_a_batch_under_another_topic_is_not_written_again() -> None:
-    assert elsewhere({"t": _row(7, "old"), "other": _row(6, "old")}, "t", _NOW) is None
+    assert refuse_row_elsewhere({"t": _row(7, "old"), "other": _row(6, "old")}, "t", _NOW) is None
     for batch in (7, 8):
-        found = elsewhere({"t": _row(6, "now"), "other": _row(batch, "old")}, "t", _NOW)
+        found = refuse_row_elsewhere({"t": _row(6, "now"), "other": _row(batch, "old")}, "t", _NOW)
         assert found == Fail(
             f"task 3 of micro-batch 7 finds that run old has written micro-batch {batch} with its "
             "progress under topic other, and it is to be under t now: set option "
@@ -166,14 +166,14 @@ _SOME_ROW = st.none() | st.builds(_row, st.integers(0, 4), _RUNS)
 _MARKS = st.none() | st.builds(
     RunMark, st.integers(0, 4), _RUNS, st.just(1), st.lists(_RUNS, max_size=2).map(tuple)
 )
-_NOWS = st.builds(Writing, st.just(0), st.integers(0, 4), _RUNS, st.booleans())
+_NOWS = st.builds(CurrentTask, st.just(0), st.integers(0, 4), _RUNS, st.booleans())
 
 
 @given(_SOME_ROW, _NOWS, _MARKS)
 def test_no_batch_is_written_twice_and_only_a_runs_later_batches_end_themselves(
-    row: ProgressRow | None, now: Writing, mark: RunMark | None
+    row: ProgressRow | None, now: CurrentTask, mark: RunMark | None
 ) -> None:
-    found = decide(row, now, mark)
+    found = decide_task(row, now, mark)
     if isinstance(found, Write):
         assert row is None or row.batch_id < now.batch_id
         if found.ends_itself and now.is_repeatable:
@@ -207,10 +207,10 @@ def test_two_copies_write_each_batch_once_and_one_is_stopped(turns: list[bool]) 
         copy = copies[turn]
         if copy.is_stopped:
             continue
-        now = Writing(0, copy.batch, copy.run)
-        found = decide(row, now, mark)
+        now = CurrentTask(0, copy.batch, copy.run)
+        found = decide_task(row, now, mark)
         leaves_open = isinstance(found, Write) and not found.ends_itself
-        if leaves_open and row is not None and foreign(row, now, mark):
+        if leaves_open and row is not None and explain_foreign_row(row, now, mark):
             found = Fail("the driver's part")
         if isinstance(found, Fail):
             copy.is_stopped = True

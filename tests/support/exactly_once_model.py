@@ -22,7 +22,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     MicroBatchResults,
     Refuse,
     Seen,
-    decide,
+    decide_commit,
     ended_by_themselves,
 )
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
@@ -335,7 +335,7 @@ class World:
     ) -> Generator[None, None, TaskProgress]:
         broker, bugs = self.broker, self.bugs
         rows = [(batch_id, number) for number in range(ROWS_A_BATCH) if number % count == index]
-        now = decisions.Writing(index, batch_id, plan.run_id, not plan.is_batch_write)
+        now = decisions.CurrentTask(index, batch_id, plan.run_id, not plan.is_batch_write)
         yield
         before = broker.fetch(index)
         yield
@@ -397,13 +397,13 @@ class World:
         return TaskProgress(f"p.q.n.{index}", TOPIC, row, before, None, plan.run_id)
 
     def _decide(
-        self, row: ProgressRow | None, now: decisions.Writing
+        self, row: ProgressRow | None, now: decisions.CurrentTask
     ) -> Generator[None, None, decisions.Verify | decisions.Write]:
         mark = None
         if decisions.needs_mark(row, now):
             yield
             mark = self.broker.fetch_mark()
-        decision = decisions.decide(row, now, mark)
+        decision = decisions.decide_task(row, now, mark)
         if isinstance(decision, decisions.Fail):
             raise AttemptFailed
         return decision
@@ -417,7 +417,7 @@ class World:
         return TaskProgress(f"p.q.n.{index}", TOPIC, found, found, None, plan.run_id)
 
     def _after_fenced(
-        self, plan: Plan, index: int, now: decisions.Writing, rows: list[Row]
+        self, plan: Plan, index: int, now: decisions.CurrentTask, rows: list[Row]
     ) -> Generator[None, None, TaskProgress]:
         while self.random.random() < 0.9:
             yield
@@ -466,7 +466,7 @@ class World:
         yield
         seen = Seen(rows, {}, mark, open_ids, broker.now_ms, RETENTION_MS)
         missing = plan.continue_on_missing or "missing rows taken for new" in bugs
-        decision = decide(batch, seen, continue_on_missing=missing)
+        decision = decide_commit(batch, seen, continue_on_missing=missing)
         if isinstance(decision, Refuse):
             if "no comparison" not in bugs:
                 raise Refused(decision.sentence)

@@ -11,7 +11,7 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.task import Written
+from pyspark_klog.spark.sink.exactly_once.task import TaskResult
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import client_for
 from tests.support.sink_workers import RUN_1, RUN_2, Died, Worker, die, rows, then
@@ -99,7 +99,7 @@ def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
     world.worker().write_and_end(0, "0")
     slow, copy = world.worker(kafka_default_api_timeout_ms=5_000), world.worker()
     init, pause = TransactionalProducer.init_transactions, BlockingClient.sleep_ms
-    handed_over: list[Written] = []
+    handed_over: list[TaskResult] = []
 
     def then_the_copy(producer: TransactionalProducer) -> None:
         init(producer)
@@ -240,7 +240,7 @@ def a_worker_that_holds_the_id_in_vain_ends_nothing(servers: str) -> None:
     holder = world.worker(kafka_transaction_timeout_ms=1_000)
     holder.write_and_end(0, "0")
     assert holder.write(1, "1").progress.opened is None
-    version = clients.held_id(holder.options.client, world.group()).producer.version
+    version = clients.reused_producer(holder.options.client, world.group()).producer.version
     if version == 2:
         with pytest.raises(ExactlyOnceRefused, match="and has not committed: it died, or"):
             holder.write(2, batches=then(world.take, rows("late")))

@@ -56,7 +56,7 @@ def a_worker_that_holds_the_id_asks_for_no_new_epoch(servers: str) -> None:
     worker.write_and_end(0, "0")
     epochs = [worker.write(n, str(n)).progress.row.next_epoch for n in range(1, 5)]
     assert [b - a for a, b in pairwise(epochs)] == [1, 1, 1]
-    held = clients.held_id(worker.options.client, world.group())
+    held = clients.reused_producer(worker.options.client, world.group())
     expected = 1 if held.producer.version == 2 else 0
     assert epochs[-1] - held.producer.identity.producer_epoch == 1
     # A second attempt may meet an id that an attempt before it has taken.

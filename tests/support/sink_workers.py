@@ -16,7 +16,7 @@ from pyspark_klog.spark.sink.dead_letters import TaskIds
 from pyspark_klog.spark.sink.exactly_once import task as task_module
 from pyspark_klog.spark.sink.exactly_once.attempt import Task, task_of
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
-from pyspark_klog.spark.sink.exactly_once.task import Written, write_once
+from pyspark_klog.spark.sink.exactly_once.task import TaskResult, write_once
 from pyspark_klog.spark.sink.options import check_sink
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import client_for
@@ -78,14 +78,14 @@ class Worker:
         index: int = 0,
         attempt: int = 0,
         batches: Iterable[pa.RecordBatch] | None = None,
-    ) -> Written:
+    ) -> TaskResult:
         """Run an attempt of a stream's task."""
         task = self.task(batch_id, run_id, index=index, attempt=attempt)
         ids = TaskIds(QUERY, batch_id, index, attempt, 99)
         given = ([rows(*values)] if values else []) if batches is None else batches
         return write_once(self.options, task, ids, given)
 
-    def end(self, written: Written, *, commit: bool = True) -> TaskProgress:
+    def end(self, written: TaskResult, *, commit: bool = True) -> TaskProgress:
         """End a transaction that was left open, as the driver does."""
         assert written.progress.opened is not None
         end_transaction(client_for(self.options.client), written.progress.opened, commit=commit)
@@ -95,7 +95,7 @@ class Worker:
         """The first batch of a run, of one task."""
         return self.end(self.write(batch_id, *values, run_id=run_id))
 
-    def write_batch(self, uuid: str, *values: str, attempt: int = 0) -> Written:
+    def write_batch(self, uuid: str, *values: str, attempt: int = 0) -> TaskResult:
         """Run an attempt of a batch write's task."""
         assert self.options.exactly_once is not None
         exactly_once = self.options.exactly_once._replace(micro_batch=MicroBatch(uuid, 0, uuid))

@@ -17,11 +17,11 @@ from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.exactly_once import commit, micro_batches, sink_groups
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     DAY_MS,
-    Go,
+    CommitSteps,
     MicroBatchResults,
     Refuse,
     Seen,
-    decide,
+    decide_commit,
     ended_by_themselves,
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
@@ -49,27 +49,27 @@ def _seen(**given: Any) -> Seen:
     return Seen(**{**start, **given})
 
 
-def _decide(batch_id: int, *tasks: TaskProgress, **seen: Any) -> Refuse | Go:
+def _decide(batch_id: int, *tasks: TaskProgress, **seen: Any) -> Refuse | CommitSteps:
     batch = MicroBatchResults("q.n", batch_id, "r", dict(enumerate(tasks)))
-    return decide(batch, _seen(**seen), continue_on_missing=False)
+    return decide_commit(batch, _seen(**seen), continue_on_missing=False)
 
 
 def test_transactions_are_ended_in_the_order_of_their_tasks_after_the_mark() -> None:
     tasks = [_task(index, 0) for index in range(12)]
     found = _decide(0, *tasks, open_ids=frozenset(range(12)))
-    assert isinstance(found, Go)
+    assert isinstance(found, CommitSteps)
     assert [each.transactional_id for each in found.end] == [SINK.task(n) for n in range(12)]
     assert found.mark == RunMark(0, "r", NOW_MS)
     mark = RunMark(0, "r", 5)
     found = _decide(1, _task(0, 1, _row(0)), rows={0: _row(0)}, mark=mark)
-    assert isinstance(found, Go) and found.mark is None
+    assert isinstance(found, CommitSteps) and found.mark is None
 
 
 def test_a_mark_of_the_same_batch_keeps_its_time() -> None:
     """The time says since when rows of the batch may have been committed."""
     old = RunMark(0, "before", NOW_MS - DAY_MS)
     found = _decide(0, _task(0, 0), mark=old)
-    assert isinstance(found, Go)
+    assert isinstance(found, CommitSteps)
     assert found.mark == RunMark(0, "r", old.time_ms, ("before",))
 
 
@@ -87,11 +87,11 @@ def test_how_old_task_0s_row_may_be(age_ms: int, retention_ms: int, is_known: bo
     first = _row(6, "before", age_ms)
     tasks = _task(0, 7, first), _task(1, 7)
     found = _decide(7, *tasks, rows={0: first}, retention_ms=retention_ms)
-    assert isinstance(found, Go) is is_known
+    assert isinstance(found, CommitSteps) is is_known
 
 
 def test_a_batch_that_this_run_has_passed_needs_no_rows() -> None:
-    assert isinstance(_decide(7, _task(0, 7), mark=RunMark(6, "r", 0)), Go)
+    assert isinstance(_decide(7, _task(0, 7), mark=RunMark(6, "r", 0)), CommitSteps)
     # The mark of this very batch says nothing of whether it was ended.
     assert isinstance(_decide(7, _task(0, 7), mark=RunMark(7, "r", NOW_MS)), Refuse)
     assert isinstance(_decide(7, _task(0, 7), mark=RunMark(6, "x", NOW_MS)), Refuse)

@@ -11,7 +11,7 @@ from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.dead_letters import TaskIds
 from pyspark_klog.spark.sink.exactly_once.attempt import Task, task_of
-from pyspark_klog.spark.sink.exactly_once.decisions import Writing
+from pyspark_klog.spark.sink.exactly_once.decisions import CurrentTask
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId
 from pyspark_klog.spark.sink.exactly_once.refusals import ended, explained, fenced, timed_out
@@ -19,13 +19,13 @@ from pyspark_klog.spark.workers import clients
 
 _RUN = "22222222-2222-2222-2222-222222222221"
 _OPTIONS = ExactlyOnce(topic="t")
-_TASK = Task(SinkId("team.a", "q", "n"), "t", Writing(3, 7, _RUN))
+_TASK = Task(SinkId("team.a", "q", "n"), "t", CurrentTask(3, 7, _RUN))
 
 
 # --- which task ----------------------------------------------------------------------------------
 def test_a_streams_task_has_the_ids_that_spark_tells() -> None:
     task = task_of(_OPTIONS, TaskIds("query", 7, 3, 2, 99), _RUN)
-    assert task == Task(SinkId("klog-sink", "query", "sink"), "t", Writing(3, 7, _RUN), 2)
+    assert task == Task(SinkId("klog-sink", "query", "sink"), "t", CurrentTask(3, 7, _RUN), 2)
     assert task.transactional_id == "klog-sink.query.sink.3"
     keeps = task_of(_OPTIONS._replace(keep_on_mismatch=True), TaskIds("query", 7), _RUN)
     assert keeps.keep_on_mismatch
@@ -38,7 +38,7 @@ def test_a_batch_writes_task_has_the_ids_of_its_options() -> None:
     ]:
         task = task_of(_OPTIONS._replace(micro_batch=micro_batch), TaskIds(partition_id=3), None)
         assert task.sink.query_id == micro_batch.query_id
-        assert task.now == Writing(3, micro_batch.batch_id, micro_batch.run_id, is_repeatable)
+        assert task.now == CurrentTask(3, micro_batch.batch_id, micro_batch.run_id, is_repeatable)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_no_broker_says() -> None:
         "task 3 of micro-batch 7: another attempt took its transactional id, team.a.q.n.3, and has "
         "not committed: it died, or takes longer than kafka.transaction.timeout.ms"
     )
-    batch = _TASK._replace(now=Writing(3, 0, "u", is_repeatable=False))
+    batch = _TASK._replace(now=CurrentTask(3, 0, "u", is_repeatable=False))
     assert str(ended(batch)) == (
         "task 3 of a batch write: the batch write has ended without this attempt"
     )
@@ -122,23 +122,23 @@ def _own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_worker_keeps_some_producers_and_gives_up_all_of_a_cluster() -> None:
     settings = read_options({"kafka.bootstrap.servers": "h:1"}).client
     other = read_options({"kafka.bootstrap.servers": "h:2"}).client
-    first = clients.held_id(settings, "0")
-    assert clients.held_id(settings, "0") is first
-    assert clients.held_id(other, "0") is not first
-    held = [clients.held_id(settings, str(number)) for number in range(1, 200)]
+    first = clients.reused_producer(settings, "0")
+    assert clients.reused_producer(settings, "0") is first
+    assert clients.reused_producer(other, "0") is not first
+    held = [clients.reused_producer(settings, str(number)) for number in range(1, 200)]
     assert len({id(each.producer.memory) for each in (first, *held)}) == 1
-    assert clients.held_id(settings, "199") is held[-1]
-    assert clients.held_id(settings, "0") is not first
+    assert clients.reused_producer(settings, "199") is held[-1]
+    assert clients.reused_producer(settings, "0") is not first
     assert len(clients._held) == 64
-    mine = clients.held_id(other, "0")
+    mine = clients.reused_producer(other, "0")
     clients.drop_producer(settings)
-    assert clients.held_id(settings, "199") is not held[-1]
-    assert clients.held_id(other, "0") is mine
+    assert clients.reused_producer(settings, "199") is not held[-1]
+    assert clients.reused_producer(other, "0") is mine
 
 
 def test_a_kept_producer_has_the_time_out_of_the_settings() -> None:
     given = {"kafka.bootstrap.servers": "h:1", "kafka.transaction.timeout.ms": "1234"}
-    held = clients.held_id(read_options(given).client, "id")
+    held = clients.reused_producer(read_options(given).client, "id")
     assert (held.producer.transactional_id, held.committed, held.before) == ("id", None, None)
     held.producer._manager.initialize()
     step = held.producer._manager._steps[0]

@@ -9,7 +9,7 @@ from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
-from pyspark_klog.spark.planning.starting import resolve_start
+from pyspark_klog.spark.planning.bound_resolution import resolve_start
 
 _P = TopicPartition("t", 0)
 

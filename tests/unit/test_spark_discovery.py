@@ -15,8 +15,8 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning import discovery as discovery_module
+from pyspark_klog.spark.planning.bound_resolution import resolve_end, resolve_start
 from pyspark_klog.spark.planning.discovery import Discovery
-from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
 
 _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -261,14 +261,14 @@ def test_another_id_is_asked_for_again_before_it_is_believed() -> None:
     cluster = _Cluster([new], [old])
     discovery = _discovery(cluster, subscribe="t")
     discovery.existing_partitions()
-    assert discovery.made_again(known) == {}
+    assert discovery.recreated_topics(known) == {}
     assert cluster.waits == [1_000]
     cluster = _Cluster([new])
     discovery = _discovery(cluster, subscribe="t")
     discovery.existing_partitions()
-    assert discovery.made_again(known) == {"t": _NEW}
+    assert discovery.recreated_topics(known) == {"t": _NEW}
     assert cluster.waits == [1_000, 1_000]
-    assert discovery.made_again({"t": _NEW}) == {}
+    assert discovery.recreated_topics({"t": _NEW}) == {}
     assert len(cluster.asked) == 3, "what is as it was costs nothing"
 
 
@@ -277,7 +277,7 @@ def test_a_topic_that_is_away_or_has_no_id_is_no_other_topic() -> None:
         cluster = _Cluster([info])
         discovery = _discovery(cluster, subscribe="t")
         discovery.existing_partitions(())
-        assert discovery.made_again({"t": _OLD}) == {}
+        assert discovery.recreated_topics({"t": _OLD}) == {}
         assert discovery.topic_ids(["t"]) == {}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_klog.spark.workers.failures import (
+from pyspark_klog.spark.workers.error_display import (
     HIDE_TRACEBACK,
     WorkerMemoryTooSmall,
     one_line_in_rows,

@@ -9,8 +9,8 @@ from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.bound_resolution import resolve_end, resolve_start
 from pyspark_klog.spark.planning.key_partitions import partitions_of_keys
-from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
 
 _T = frozenset(TopicPartition("t", n) for n in range(8))
 _U = frozenset(TopicPartition("u", n) for n in range(3))

@@ -7,9 +7,9 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.rows import read_option
 from pyspark_klog.spark.planning.byte_limits import SAMPLES_AT_ONCE, ByteRates
-from pyspark_klog.spark.planning.committed import start_of
-from pyspark_klog.spark.planning.limits import Patience, prorate
-from pyspark_klog.spark.planning.samples import measure
+from pyspark_klog.spark.planning.group_start import start_of
+from pyspark_klog.spark.planning.limits import MinimumWait, prorate
+from pyspark_klog.spark.planning.samples import parse_sample
 
 _P = TopicPartition("t", 0)
 
@@ -26,7 +26,7 @@ def test_the_largest_limit_takes_all_and_overflows_nothing() -> None:
 
 
 def test_the_first_batch_fires_and_then_the_minimum_counts() -> None:
-    patience = Patience(10, 1_000)
+    patience = MinimumWait(10, 1_000)
     assert patience.fires(0, 5_000)
     assert not patience.fires(9, 5_999)
     assert patience.fires(10, 5_999)
@@ -36,7 +36,7 @@ def test_the_first_batch_fires_and_then_the_minimum_counts() -> None:
 
 
 def test_a_delay_of_nothing_is_no_wait() -> None:
-    patience = Patience(10, 0)
+    patience = MinimumWait(10, 0)
     assert patience.fires(0, 1) and patience.fires(0, 1)
 
 
@@ -104,6 +104,6 @@ def test_a_sample_counts_the_offsets_of_its_whole_first_batch() -> None:
     builder = BatchBuilder(10)
     for number in range(5):
         builder.append(None, b"v", number)
-    sample = measure(memoryview(builder.build()), 13)
+    sample = parse_sample(memoryview(builder.build()), 13)
     assert sample is not None
     assert sample.offsets == 5

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
-from pyspark_klog.spark.planning.reuse import (
+from pyspark_klog.spark.planning.plan_reuse import (
     LONGEST_BEFORE_QUERY_MS,
     OLDEST_IN_A_STREAM_MS,
     PlanIdentity,
@@ -17,7 +17,7 @@ from pyspark_klog.spark.planning.reuse import (
     is_reused,
 )
 from pyspark_klog.spark.source.reused_plan import may_be_outdated
-from pyspark_klog.spark.workers.plan_memory import remember
+from pyspark_klog.spark.workers.plan_memory import note_plan_use
 
 _PLAN = PlanIdentity(b"12345678", 1_795_745_529_790, False)
 _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -91,15 +91,15 @@ def test_a_micro_batch_that_says_its_time_refuses_older_plans_sooner(by_filters:
 # --- the memory of an executor --------------------------------------------------------------------
 def test_an_executor_remembers_the_query_of_a_plan(tmp_path: Path) -> None:
     folder = str(tmp_path)
-    assert remember(b"plan-001", "s/0", folder) is None
-    assert remember(b"plan-002", "s/0", folder) is None
-    assert remember(b"plan-001", "s/0", folder) is True
-    assert remember(b"plan-001", "s/1", folder) is False
-    assert remember(b"plan-001", "s/0", folder) is True
+    assert note_plan_use(b"plan-001", "s/0", folder) is None
+    assert note_plan_use(b"plan-002", "s/0", folder) is None
+    assert note_plan_use(b"plan-001", "s/0", folder) is True
+    assert note_plan_use(b"plan-001", "s/1", folder) is False
+    assert note_plan_use(b"plan-001", "s/0", folder) is True
 
 
 def test_a_memory_that_cannot_be_written_fails_no_task(tmp_path: Path) -> None:
-    assert remember(b"plan-001", "s/0", str(tmp_path / "absent")) is None
+    assert note_plan_use(b"plan-001", "s/0", str(tmp_path / "absent")) is None
 
 
 # --- what has changed -----------------------------------------------------------------------------

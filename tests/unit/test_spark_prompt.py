@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_klog import DefaultSource
-from pyspark_klog.spark.workers import prompt
+from pyspark_klog.spark.workers import tcp_acknowledgement
 from tests.support.eventually import eventually
 
 _ROWS = StructType([StructField("value", BinaryType())])
@@ -88,18 +88,18 @@ def test_systems_without_such_an_option_are_left_alone(
 ) -> None:
     quickack = socket.TCP_QUICKACK
     monkeypatch.delattr(socket, "TCP_QUICKACK")
-    prompt.acknowledge()
+    tcp_acknowledgement.acknowledge()
     assert worker.getsockopt(socket.IPPROTO_TCP, quickack) == 0
     monkeypatch.undo()
-    monkeypatch.setattr(prompt, "_FDS", Path("/nowhere"))
-    prompt.acknowledge()
+    monkeypatch.setattr(tcp_acknowledgement, "_FDS", Path("/nowhere"))
+    tcp_acknowledgement.acknowledge()
     assert not _acknowledges_at_once(worker)
 
 
 def test_other_files_and_sockets_stay_as_they_are(worker: socket.socket, tmp_path: Path) -> None:
     one, other = socket.socketpair()
     with closing(one), closing(other), (tmp_path / "file").open("wb") as file:
-        prompt.acknowledge()
+        tcp_acknowledgement.acknowledge()
         one.sendall(b"x")
         assert other.recv(1) == b"x"
         file.write(b"x")

@@ -17,7 +17,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.files import discovery as segment_discovery
-from pyspark_klog.spark.files.range import SegmentRange
+from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.options.paths import local_directory
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.ranges import OffsetRange

@@ -13,7 +13,7 @@ from pyspark_klog.log_fallback import FORMAT, LOGGER, log_notice
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink import notices
-from pyspark_klog.spark.sink.notices import tell_of_ignored_timestamps, warn_of_old_records
+from pyspark_klog.spark.sink.notices import log_ignored_timestamps, warn_of_old_records
 from pyspark_klog.spark.sink.stream_writer import stream_writer
 from pyspark_klog.spark.sink.writer import TaskWritten
 from pyspark_klog.spark.workers import plan_memory
@@ -108,7 +108,7 @@ def test_without_a_local_folder_a_process_logs_once(
 @pytest.mark.parity("sink: column timestamp")
 def test_an_ignored_column_is_told_at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    tell_of_ignored_timestamps(_options(), ["value", "timestamp"])
+    log_ignored_timestamps(_options(), ["value", "timestamp"])
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         (
             "INFO",
@@ -117,8 +117,8 @@ def test_an_ignored_column_is_told_at_info(caplog: pytest.LogCaptureFixture) -> 
             "values",
         )
     ]
-    tell_of_ignored_timestamps(_options(), ["value", "at", "Timestamp"])
-    tell_of_ignored_timestamps(TIMED, ["value", "at", "timestamp"])
+    log_ignored_timestamps(_options(), ["value", "at", "Timestamp"])
+    log_ignored_timestamps(TIMED, ["value", "at", "timestamp"])
     assert len(caplog.records) == 1
 
 

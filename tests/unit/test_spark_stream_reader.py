@@ -49,7 +49,7 @@ class _Paper(Discovery):
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
-    def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
+    def recreated_topics(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
         return {t: found for t, found in self.topic_ids(known).items() if found != known[t]}
 
     def absence(self, partition: TopicPartition, until: str) -> str:

@@ -275,7 +275,7 @@ class SegmentDiscovery:
     ) -> T:
         """Run a search, again with a new listing while files disappear or are replaced."""
         files = PartitionFiles(self._directory(partition), self._counter)
-        return settled(files, lambda listing: search(files, listing))
+        return with_stable_listing(files, lambda listing: search(files, listing))
 
 
 def check_directory(path: Path) -> None:
@@ -303,7 +303,7 @@ class PartitionGone(OffsetError):
     """The partition's directory was missing or empty at every attempt."""
 
 
-def settled(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
+def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
     """Run ``search`` on a listing of the partition's files; repeat it while files disappear.
 
     :raises PartitionGone: if the directory is missing or has no segment

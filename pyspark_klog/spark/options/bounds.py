@@ -1,7 +1,8 @@
 """Where a read begins and ends according to its options. Pure: no broker is asked here.
 
 Each side has three options, of which the first given one counts: a timestamp for all partitions, a
-timestamp for each, offsets. `planning/starting.py` resolves bounds to the offsets of a cluster.
+timestamp for each, offsets. `planning/bound_resolution.py` resolves bounds to the offsets of a
+cluster.
 """
 
 from collections.abc import Iterable, Mapping

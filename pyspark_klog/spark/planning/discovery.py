@@ -85,7 +85,7 @@ class Discovery:
         ids = {topic: self._client.view.topic_id(topic) for topic in topics}
         return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
 
-    def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
+    def recreated_topics(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
         """The topics whose ids differ from the ``known`` ones, with their new ids: they were
         deleted and created again.
 

@@ -45,7 +45,7 @@ def prorate_by_topic(
 
 
 @dataclass(slots=True)
-class Patience:
+class MinimumWait:
     """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, up to a limit.
 
     The first micro-batch does not wait, as in Spark's connector.

@@ -66,13 +66,13 @@ def take_samples(
         except KlogError:
             client.forget_topic(partition.topic)
             continue
-        sample = measure(data, positions[partition])
+        sample = parse_sample(data, positions[partition])
         if sample is not None:
             found[partition] = sample
     return found
 
 
-def measure(data: memoryview, position: int) -> Sample | None:
+def parse_sample(data: memoryview, position: int) -> Sample | None:
     """The sample of a record set that was fetched at ``position``; None without a whole batch."""
     at, end, last = 0, len(data), -1
     while end - at >= UP_TO_MAGIC_BYTES:

@@ -28,7 +28,7 @@ _retention_ms: dict[tuple[str, str], int | None] = {}
 (again). Spark usually commits all micro-batches of a run in one process, as long as this lasts."""
 
 
-def tell_of_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:
+def log_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:
     """Log the settings and the column `timestamp` that a streaming sink ignores, once in each run
     of its query, whichever micro-batch the run begins with.
 
@@ -36,10 +36,10 @@ def tell_of_ignored_in_run(options: Options, column_names: Iterable[str], run: s
     """
     if run is not None and is_first_notice(f"ignored {run}"):
         options.client.warn_of_ignored(once_in_process=False)
-        tell_of_ignored_timestamps(options, column_names)
+        log_ignored_timestamps(options, column_names)
 
 
-def tell_of_ignored_timestamps(options: Options, column_names: Iterable[str]) -> None:
+def log_ignored_timestamps(options: Options, column_names: Iterable[str]) -> None:
     """Log one line if the rows have a column `timestamp` and option timestampColumn is not
     given."""
     if options.timestamp_column is None and _COLUMN in column_names:

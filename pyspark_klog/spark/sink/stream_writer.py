@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.spark.options.options import Options
-from pyspark_klog.spark.sink.notices import tell_of_ignored_in_run
+from pyspark_klog.spark.sink.notices import log_ignored_in_run
 from pyspark_klog.spark.sink.writer import (
     TaskWritten,
     abort_progress,
@@ -26,8 +26,8 @@ from pyspark_klog.spark.sink.writer import (
     run_of,
     write_task,
 )
-from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.error_display import one_line, one_line_in_task
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
@@ -53,7 +53,7 @@ class _StreamWriter(Prompt):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit a micro-batch. All rows were acknowledged when their tasks ended; with exactlyOnce
         they become visible here at the latest."""
-        tell_of_ignored_in_run(self._options, self._schema.fieldNames(), run_of(messages))
+        log_ignored_in_run(self._options, self._schema.fieldNames(), run_of(messages))
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)
         check_timestamps(messages, self._options, f"micro-batch {batchId}")

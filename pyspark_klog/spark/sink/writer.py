@@ -17,8 +17,8 @@ from pyspark_klog.spark.sink.dead_letters import TaskIds, check_count
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import ended_by_themselves
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.row_writer import SinkRows
-from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.error_display import one_line, one_line_in_task
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -24,8 +24,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.rows import TABLES
-from pyspark_klog.spark.workers.failures import one_line_in_rows
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.error_display import one_line_in_rows
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

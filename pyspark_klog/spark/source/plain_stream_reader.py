@@ -10,7 +10,7 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.source.stream_base import JsonOffsets, StreamReaderBase
-from pyspark_klog.spark.workers.failures import one_line
+from pyspark_klog.spark.workers.error_display import one_line
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.planning.key_partitions import partitions_of_keys
 from pyspark_klog.spark.planning.open_transactions import describe_early_ends, ends_before_start
+from pyspark_klog.spark.planning.plan_reuse import PlannedOffsets
 from pyspark_klog.spark.planning.ranges import OffsetRange
-from pyspark_klog.spark.planning.reuse import PlannedOffsets
 from pyspark_klog.spark.planning.splitting import split
 from pyspark_klog.spark.source.reused_plan import (
     EmptyPartition,
@@ -24,8 +24,8 @@ from pyspark_klog.spark.source.reused_plan import (
     new_plan,
 )
 from pyspark_klog.spark.source.rows import RangeReader
-from pyspark_klog.spark.workers.failures import one_line, one_line_in_rows
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.error_display import one_line, one_line_in_rows
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -94,8 +94,8 @@ class BatchReader(Prompt, DataSourceReader):
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         """The start and the end of each partition."""
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
+        from pyspark_klog.spark.planning.bound_resolution import resolve_end, resolve_start
         from pyspark_klog.spark.planning.discovery import Discovery
-        from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
 
         options = self._options
         with BlockingClient(options.client) as client:

@@ -1,4 +1,5 @@
-"""Batch reads whose plan Spark uses again. `planning/reuse.py` has the reasons and the comparison.
+"""Batch reads whose plan Spark uses again. `planning/plan_reuse.py` has the reasons and the
+comparison.
 
 Every task notes its query on its host. If the plan is reused, the task of the first partition
 compares the planned offsets with the current ones.
@@ -15,7 +16,7 @@ from pyspark_klog.client import chance, clock
 from pyspark_klog.spark.errors import PlanOutdated
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
-from pyspark_klog.spark.planning.reuse import (
+from pyspark_klog.spark.planning.plan_reuse import (
     PlanIdentity,
     PlannedOffsets,
     describe_changes,
@@ -23,7 +24,7 @@ from pyspark_klog.spark.planning.reuse import (
     is_constant,
     is_reused,
 )
-from pyspark_klog.spark.workers.plan_memory import remember
+from pyspark_klog.spark.workers.plan_memory import note_plan_use
 
 _FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module that Spark's planning process runs when it pushes filters down."""
@@ -73,7 +74,7 @@ def check_plan(
     query = None if context is None else find_query(context.getLocalProperty)
     if query is None:
         return
-    known_key = remember(mark.plan.plan_id, query.key)
+    known_key = note_plan_use(mark.plan.plan_id, query.key)
     if mark.offsets is None or not is_reused(mark.plan, query, known_key, clock.epoch_ms()):
         return
     start, end = find_offsets()

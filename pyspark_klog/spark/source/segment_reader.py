@@ -37,7 +37,7 @@ class SegmentReader(BatchReader):
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         from pyspark_klog.spark.files.discovery import SegmentDiscovery
-        from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
+        from pyspark_klog.spark.planning.bound_resolution import resolve_end, resolve_start
 
         options = self._options
         discovery = SegmentDiscovery(options)
@@ -77,7 +77,7 @@ class SegmentRangeReader(RangeReader):
 
     def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         """The records of one range; logs the number of bytes that were read at the end."""
-        from pyspark_klog.spark.files.range import SegmentRange
+        from pyspark_klog.spark.files.segment_range import SegmentRange
 
         options = self.options
         assert options.path is not None

@@ -21,8 +21,8 @@ from pyspark_klog.spark.planning.ranges import OffsetRange, plan
 from pyspark_klog.spark.source.reader import RangePartition, tasks
 from pyspark_klog.spark.source.rows import RangeReader
 from pyspark_klog.spark.workers.clients import exit_on_sigterm
-from pyspark_klog.spark.workers.failures import one_line, one_line_in_rows
-from pyspark_klog.spark.workers.prompt import Prompt
+from pyspark_klog.spark.workers.error_display import one_line, one_line_in_rows
+from pyspark_klog.spark.workers.tcp_acknowledgement import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -65,7 +65,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._latest: Offsets = {}
         self._topic_ids: dict[str, UUID] = {}
         """The ids of the topics to which the query's offsets belong."""
-        self._begun_anew: Offsets = {}
+        self._recreated_starts: Offsets = {}
         """The first offsets of topics that were created again during the query."""
         self._warned: set[str] = set()
         self._group: GroupCommitter | None = None
@@ -169,7 +169,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     def _resolve_start(self) -> Offsets:
         """Resolve the starting options of a new query to the offsets that they mean now."""
-        from pyspark_klog.spark.planning.starting import resolve_start
+        from pyspark_klog.spark.planning.bound_resolution import resolve_start
 
         discovery = self._begin()
         partitions = discovery.partitions()
@@ -177,10 +177,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return resolve_start(discovery, self._options, partitions)
 
     def _existing(
-        self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
+        self, known: Collection[TopicPartition] | None = None, *, refresh: bool = False
     ) -> frozenset[TopicPartition]:
         """The existing partitions, as of a look-up that is at most `_DISCOVERY_AGE_MS` old; with
-        ``anew`` there is a new look-up.
+        ``refresh`` there is a new look-up.
 
         Brokers are asked several times before a partition of the last result (at first: of
         ``known``) counts as deleted."""
@@ -188,7 +188,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         assert self._client is not None
         now_ms = self._client.now_ms()
         age_ms = None if self._discovered_ms is None else now_ms - self._discovered_ms
-        if anew or age_ms is None or age_ms >= _DISCOVERY_AGE_MS:
+        if refresh or age_ms is None or age_ms >= _DISCOVERY_AGE_MS:
             last = known if self._discovered_ms is None else self._partitions
             self._partitions = discovery.existing_partitions(last)
             self._discovered_ms = now_ms
@@ -202,7 +202,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         try:
             self._latest = discovery.latest(self._partitions, start)
         except TopicMissing:
-            self._latest = discovery.latest(self._existing(anew=True), start)
+            self._latest = discovery.latest(self._existing(refresh=True), start)
         return self._not_before_open_transactions(start, self._latest)
 
     def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
@@ -234,10 +234,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return found.ranges
 
     # --- topics that were deleted and made again -------------------------------------------------
-    def _made_again(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
+    def _recreated_topics(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
         """The topics of these partitions that were created again, with their new ids."""
         topics = {p.topic for p in partitions} & self._topic_ids.keys()
-        return self._begin().made_again({t: self._topic_ids[t] for t in topics})
+        return self._begin().recreated_topics({t: self._topic_ids[t] for t in topics})
 
     def _after_deletions(self, position: Offsets) -> Offsets:
         """``position``, with topics that were created again at their first offsets; reports them.
@@ -246,17 +246,17 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         """
         discovery = self._begin()
         there = self._existing(position.keys() or None)
-        again = self._made_again(position)
+        again = self._recreated_topics(position)
         others = {p.topic for p in there} - {p.topic for p in position}
         self._topic_ids |= discovery.topic_ids(others)
         if again:
-            self._report_made_again(position, again, "; the new one is read from its beginning")
-            of_new = [p for p in self._existing(anew=True) & position.keys() if p.topic in again]
-            self._begun_anew = {}
+            self._report_recreated(position, again, "; the new one is read from its beginning")
+            of_new = [p for p in self._existing(refresh=True) & position.keys() if p.topic in again]
+            self._recreated_starts = {}
             with suppress(TopicMissing):
-                self._begun_anew = discovery.earliest(of_new)
+                self._recreated_starts = discovery.earliest(of_new)
             position = {p: o for p, o in position.items() if p.topic not in again}
-            position |= self._begun_anew
+            position |= self._recreated_starts
             self._topic_ids |= again
         return position
 
@@ -265,15 +265,15 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         cannot read them: its end came from `_after_deletions`, or the topic was created again
         later.
         """
-        again = self._made_again(until)
+        again = self._recreated_topics(until)
         if again:
-            self._report_made_again(until, again)
+            self._report_recreated(until, again)
         for partition, offset in list(until.items()):
-            if partition.topic in again or self._begun_anew.get(partition) == offset:
+            if partition.topic in again or self._recreated_starts.get(partition) == offset:
                 del until[partition]
                 begin.pop(partition, None)
 
-    def _report_made_again(
+    def _report_recreated(
         self, position: Offsets, again: Mapping[str, UUID], instead: str = ""
     ) -> None:
         for topic, topic_id in sorted(again.items()):

@@ -17,11 +17,11 @@ from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.values import LONG_MAX
 from pyspark_klog.spark.planning.byte_limits import ByteRates
-from pyspark_klog.spark.planning.limits import Patience, prorate, prorate_by_topic
+from pyspark_klog.spark.planning.limits import MinimumWait, prorate, prorate_by_topic
 from pyspark_klog.spark.progress.lag import progress_offsets
 from pyspark_klog.spark.source.plain_stream_reader import PlainStreamReader as PlainStreamReader
 from pyspark_klog.spark.source.stream_base import JsonOffsets, StreamReaderBase
-from pyspark_klog.spark.workers.failures import one_line
+from pyspark_klog.spark.workers.error_display import one_line
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -46,13 +46,13 @@ if HAS_LIMITS:
         def __init__(self, options: Options, refusal: KlogError | None) -> None:
             super().__init__(options, refusal)
             self._target: Offsets | None = None
-            self._patience: Patience | None = None
+            self._patience: MinimumWait | None = None
             self._idle_since_ms: int | None = None
             self._rates = ByteRates()
             self._lag_ms: Offsets = {}
             least = options.min_offsets_per_trigger
             if least is not None:
-                self._patience = Patience(least, options.max_trigger_delay_ms)
+                self._patience = MinimumWait(least, options.max_trigger_delay_ms)
 
         @one_line
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -72,7 +72,7 @@ if HAS_LIMITS:
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             """Fix the end of this AvailableNow run."""
             discovery = self._begin()
-            self._target = discovery.latest(self._existing(anew=True), {})
+            self._target = discovery.latest(self._existing(refresh=True), {})
             self._latest = self._target
             self._patience = None
 
@@ -213,7 +213,7 @@ if HAS_LIMITS:
             start = super()._resolve_start()
             if self._target is not None and start.keys() - self._target.keys():
                 new = start.keys() - self._target.keys()
-                self._existing(anew=True)
+                self._existing(refresh=True)
                 self._target = self._target | self._begin().latest(new, {})
                 self._latest = self._target
             return start
@@ -234,8 +234,8 @@ if HAS_LIMITS:
             assert self._target is not None
             # A batch that was planned before a restart may have partitions of other options.
             end = {p: offset for p, offset in end.items() if p in self._target}
-            there = self._existing(anew=True)
-            again = self._made_again(end)
+            there = self._existing(refresh=True)
+            again = self._recreated_topics(end)
             if again:
                 raise DataLost(
                     f"topic {', '.join(sorted(again))} was deleted and made again while a query "

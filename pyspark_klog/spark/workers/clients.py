@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
 _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
-_held: "dict[tuple[int, ClientSettings, str], HeldId]" = {}
+_held: "dict[tuple[int, ClientSettings, str], ReusedProducer]" = {}
 _MOST_CLIENTS = 8
 _MOST_HELD = 64
 """Most transactional ids of one process. Any worker may get any task, and each task has an id."""
@@ -67,7 +67,7 @@ def producer_for(settings: ClientSettings) -> "Producer":
 
 
 @dataclass
-class HeldId:
+class ReusedProducer:
     """A transactional id whose producer is in this process."""
 
     producer: "TransactionalProducer"
@@ -78,7 +78,7 @@ class HeldId:
     """The group's position before that transaction."""
 
 
-def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
+def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedProducer:
     """This process's producer for a transactional id. Call `drop_producer` after it has failed."""
     client = client_for(settings)
     key = (os.getpid(), settings, transactional_id)
@@ -87,7 +87,7 @@ def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
         from pyspark_klog.client.transactions.producer import TransactionalProducer
 
         timeout_ms = settings.number("transaction.timeout.ms")
-        held = HeldId(
+        held = ReusedProducer(
             TransactionalProducer(client, transactional_id, transaction_timeout_ms=timeout_ms)
         )
         others = (other for known, other in _held.items() if known[:2] == key[:2])

@@ -30,10 +30,10 @@ def is_first_notice(notice: str, folder: str | None = None) -> bool:
     if notice_id in _logged:
         return False
     _logged.add(notice_id)
-    return remember(notice_id, "", folder, _NOTICES) is None
+    return note_plan_use(notice_id, "", folder, _NOTICES) is None
 
 
-def remember(
+def note_plan_use(
     plan_id: bytes, key: str, folder: str | None = None, file_name: str = _PLANS
 ) -> bool | None:
     """Note that a task of the query ``key`` uses the plan of 8 bytes ``plan_id``.

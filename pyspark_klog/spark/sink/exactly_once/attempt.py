@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
 from pyspark_klog.spark.sink.dead_letters import TaskIds
-from pyspark_klog.spark.sink.exactly_once.decisions import Writing
+from pyspark_klog.spark.sink.exactly_once.decisions import CurrentTask
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId
 
@@ -18,7 +18,7 @@ class Task(NamedTuple):
     sink: SinkId
     topic: str
     """The topic whose partition 0 the progress rows name."""
-    now: Writing
+    now: CurrentTask
     attempt_number: int = 0
     """The number of the attempt, from 0 on; a copy of a task is an attempt, too."""
     keep_on_mismatch: bool = False
@@ -50,7 +50,7 @@ def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
     return Task(
         SinkId(options.prefix, micro_batch.query_id, options.name),
         options.topic,
-        Writing(ids.partition_id, micro_batch.batch_id, micro_batch.run_id, is_repeatable),
+        CurrentTask(ids.partition_id, micro_batch.batch_id, micro_batch.run_id, is_repeatable),
         ids.attempt_number,
         options.keep_on_mismatch,
     )

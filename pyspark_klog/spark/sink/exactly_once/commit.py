@@ -22,7 +22,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     MicroBatchResults,
     Refuse,
     Seen,
-    decide,
+    decide_commit,
     ended_by_themselves,
     needs_retention,
 )
@@ -56,7 +56,7 @@ def commit_batch(
     client = client_for(settings)
     groups = SinkGroups(client, sink, topic)
     seen = _look(client, groups, sink, batch)
-    decision = decide(batch, seen, continue_on_missing=exactly_once.continue_on_missing)
+    decision = decide_commit(batch, seen, continue_on_missing=exactly_once.continue_on_missing)
     if isinstance(decision, Refuse):
         raise ExactlyOnceRefused(decision.sentence)
     if decision.mark is not None:

@@ -1,6 +1,6 @@
 """Decides what a task of an exactly-once sink does, from the rows that it finds. Pure.
 
-`decide` is called twice: with the row that exists when the task begins, and with the row that
+`decide_task` is called twice: with the row that exists when the task begins, and with the row that
 exists once the task has the transactional id, since an older attempt may have committed in between.
 `after_fenced` is for an attempt that lost the id to another one.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 
 
-class Writing(NamedTuple):
+class CurrentTask(NamedTuple):
     """The task and the micro-batch that are written now, and the run of the query."""
 
     task: int
@@ -48,12 +48,14 @@ class Wait(NamedTuple):
     """Read the row again later."""
 
 
-def needs_mark(row: ProgressRow | None, now: Writing) -> bool:
-    """Whether `decide` needs the run's mark."""
+def needs_mark(row: ProgressRow | None, now: CurrentTask) -> bool:
+    """Whether `decide_task` needs the run's mark."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
-def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail | Verify | Write:
+def decide_task(
+    row: ProgressRow | None, now: CurrentTask, mark: RunMark | None
+) -> Fail | Verify | Write:
     """Decide what a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
 
     =====================  =====================================================  =================
@@ -75,11 +77,11 @@ def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail 
         return Fail(_passed(row, now))
     if row.batch_id < now.batch_id:
         return Write(ends_itself=row.run_id == now.run_id)
-    text = foreign(row, now, mark)
+    text = explain_foreign_row(row, now, mark)
     return Verify(row) if text is None else Fail(text)
 
 
-def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
+def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | Wait:
     """Decide what an attempt does that has lost its transactional id.
 
     ===================  ===================================================  ====================
@@ -103,7 +105,7 @@ def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
     )
 
 
-def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
+def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None) -> str | None:
     """Why another run's row of this batch comes from another copy of the query, for example with a
     copied checkpoint; None if it may come from a run that was stopped.
 
@@ -127,7 +129,9 @@ def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
     )
 
 
-def elsewhere(rows: Mapping[str, ProgressRow], topic: str, now: Writing) -> Fail | None:
+def refuse_row_elsewhere(
+    rows: Mapping[str, ProgressRow], topic: str, now: CurrentTask
+) -> Fail | None:
     """Fail if the task's group has a row of this batch, or of a later one, under another topic
     than the sink's; ``rows`` are those of all topics."""
     for other, row in sorted(rows.items()):
@@ -140,7 +144,9 @@ def elsewhere(rows: Mapping[str, ProgressRow], topic: str, now: Writing) -> Fail
     return None
 
 
-def difference(found: ProgressRow, made: ProgressRow, now: Writing, *, keep: bool) -> str | None:
+def difference(
+    found: ProgressRow, made: ProgressRow, now: CurrentTask, *, keep: bool
+) -> str | None:
     """Why a repeated task does not count as done: its rows (``made``) differ from the committed
     ones (``found``). With ``keep`` (exactlyOnceMismatch) only the numbers of rows are compared:
     another number most likely means that the batch was split into other tasks, and keeping the
@@ -167,7 +173,7 @@ def difference(found: ProgressRow, made: ProgressRow, now: Writing, *, keep: boo
 _ONE_COPY = "let one copy run, and give each other one a checkpoint of its own"
 
 
-def _passed(row: ProgressRow, now: Writing) -> str:
+def _passed(row: ProgressRow, now: CurrentTask) -> str:
     task = f"task {now.task} of micro-batch {now.batch_id}"
     if row.run_id == now.run_id:
         return (

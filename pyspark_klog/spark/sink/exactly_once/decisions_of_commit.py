@@ -38,7 +38,7 @@ class Refuse(NamedTuple):
     sentence: str
 
 
-class Go(NamedTuple):
+class CommitSteps(NamedTuple):
     """The driver's steps, in this order."""
 
     mark: RunMark | None
@@ -88,7 +88,9 @@ def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
     )
 
 
-def decide(batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool) -> Refuse | Go:
+def decide_commit(
+    batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool
+) -> Refuse | CommitSteps:
     """Apply the table at the top of this file."""
     refusal = (
         _under_another_topic(batch, seen)
@@ -103,11 +105,11 @@ def decide(batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool) -
         return Refuse(f"{_prefix(batch)}: {refusal}")
     mark = _new_mark(batch, seen)
     opened = (task.opened for _, task in sorted(batch.tasks.items()))
-    return Go(mark, tuple(each for each in opened if each is not None))
+    return CommitSteps(mark, tuple(each for each in opened if each is not None))
 
 
 def needs_retention(batch: MicroBatchResults) -> bool:
-    """Whether `decide` uses the retention, because some task found no row."""
+    """Whether `decide_commit` uses the retention, because some task found no row."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 

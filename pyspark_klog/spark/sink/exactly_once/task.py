@@ -51,7 +51,7 @@ from pyspark_klog.spark.workers.clients import (
     client_for,
     drop_producer,
     freeze_once,
-    held_id,
+    reused_producer,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _IDLE_MS = 10_000
 this time has died."""
 
 
-class Written(NamedTuple):
+class TaskResult(NamedTuple):
     """The result of a task."""
 
     progress: TaskProgress
@@ -87,7 +87,7 @@ class Written(NamedTuple):
 
 def write_once(
     options: Options, task: Task, ids: TaskIds, batches: "Iterable[RecordBatch]"
-) -> Written:
+) -> TaskResult:
     """Write the rows of a task in a transaction; if they were committed before, only compare them
     with the committed rows.
 
@@ -113,7 +113,7 @@ class _Attempt:
         self._task = task
         self._client = client_for(options.client)
         self._group = TaskGroup(self._client, task)
-        self._held = held_id(options.client, task.transactional_id)
+        self._held = reused_producer(options.client, task.transactional_id)
         self._producer = self._held.producer
         self._rows = SinkRows(options, ids)
         from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash  # needs pyarrow
@@ -122,7 +122,7 @@ class _Attempt:
         self._timeout_ms = options.client.number("transaction.timeout.ms")
         self._began_ms = 0
 
-    def run(self, batches: "Iterable[RecordBatch]") -> Written:
+    def run(self, batches: "Iterable[RecordBatch]") -> TaskResult:
         rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
         # An attempt waits for its first row before it takes the id from another attempt. So an
         # attempt that takes the id has rows to write, or has none at all.
@@ -225,7 +225,7 @@ class _Attempt:
         if found is None and not self._task.now.is_repeatable and self._group.mark() is not None:
             raise refusals.ended(self._task)
         if isinstance(decision, Write):
-            self._check_nothing_is_left_open()
+            self._check_no_open_transaction()
         return found, decision
 
     def _check_id(self) -> None:
@@ -248,7 +248,7 @@ class _Attempt:
                 f"transactional id, and this one is {own_id} of epoch {own_epoch}"
             )
 
-    def _check_nothing_is_left_open(self) -> None:
+    def _check_no_open_transaction(self) -> None:
         """Check that no partition of the topic has an open transaction of this producer.
 
         The coordinator has ended the id's earlier transaction, and no attempt has committed this
@@ -276,7 +276,7 @@ class _Attempt:
     # --- a transaction ---------------------------------------------------------------------------
     def _write(
         self, batches: "Iterator[RecordBatch]", before: ProgressRow | None, *, ends_itself: bool
-    ) -> Written:
+    ) -> TaskResult:
         producer, rows, task = self._producer, self._rows, self._task
         self._held.committed = None
         producer.begin_transaction()
@@ -298,7 +298,7 @@ class _Attempt:
             opened = producer.hand_over()
         progress = self._progress(row, before, opened)
         row_count = row.row_count - rows.letter_count
-        return Written(progress, row_count, rows.dead_letters, rows.oldest_ms)
+        return TaskResult(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
         """The progress row of the hashed rows. Without a transaction its identity is unused."""
@@ -318,7 +318,7 @@ class _Attempt:
         return TaskProgress(task.transactional_id, task.topic, row, before, opened, task.now.run_id)
 
     # --- committed before ------------------------------------------------------------------------
-    def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> Written:
+    def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> TaskResult:
         former_hash = self._hash.add_repeated(batches)
         made, task = self._made(), self._task
         if former_hash == found.row_hash:
@@ -332,12 +332,12 @@ class _Attempt:
                 "micro-batch=%d rows=%d",
                 *(task.now.task, task.now.batch_id, made.row_count),
             )
-        return Written(self._progress(found, found, None), found.row_count)
+        return TaskResult(self._progress(found, found, None), found.row_count)
 
     # --- failures --------------------------------------------------------------------------------
     def _failed(
         self, error: KlogError, batches: "Iterator[RecordBatch]", before: ProgressRow | None
-    ) -> Written:
+    ) -> TaskResult:
         """Handle a failed transaction: find out whether another attempt has the id."""
         if isinstance(error, TimedOut):
             raise error  # an abort would not be answered either
@@ -353,7 +353,7 @@ class _Attempt:
         if isinstance(lost, ProducerFenced):
             found = self._result_of_another(batches, 0 if is_late else self._timeout_ms)
             if found is not None:
-                return Written(self._progress(found, before, None), found.row_count)
+                return TaskResult(self._progress(found, before, None), found.row_count)
         if is_late:
             raise refusals.timed_out(self._task, self._timeout_ms, elapsed_ms) from error
         if isinstance(lost, ProducerFenced):

@@ -11,9 +11,9 @@ from pyspark_klog.spark.sink.exactly_once.decisions import (
     Fail,
     Verify,
     Write,
-    decide,
-    elsewhere,
+    decide_task,
     needs_mark,
+    refuse_row_elsewhere,
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 
@@ -55,7 +55,7 @@ class TaskGroup:
             rows = {at.topic: ProgressRow.from_offset(each) for at, each in positions.items()}
         except ForeignProgress as error:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
-        refusal = elsewhere(rows, self._task.topic, self._task.now)
+        refusal = refuse_row_elsewhere(rows, self._task.topic, self._task.now)
         if refusal is not None:
             raise ExactlyOnceRefused(refusal.error)
         return rows.get(self._task.topic)
@@ -75,7 +75,7 @@ class TaskGroup:
         :raises ExactlyOnceRefused: if the task has to fail
         """
         now = self._task.now
-        decision = decide(row, now, self.mark() if needs_mark(row, now) else None)
+        decision = decide_task(row, now, self.mark() if needs_mark(row, now) else None)
         if isinstance(decision, Fail):
             raise ExactlyOnceRefused(decision.error)
         return decision

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.spark.files.discovery import PartitionGone, check_directory, settled
+from pyspark_klog.spark.files.discovery import PartitionGone, check_directory, with_stable_listing
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import read_checkpoint
@@ -85,11 +85,11 @@ class SegmentRange:
         if self._read_committed:
             # Read before all segments: a segment may be deleted with its index of aborted
             # transactions while its file is still open here.
-            self._aborted = settled(self._files, self._find_aborted)
+            self._aborted = with_stable_listing(self._files, self._find_aborted)
         before: _Open | None = None
         try:
             while self._position < self._end:
-                segment = settled(self._files, partial(self._open, before))
+                segment = with_stable_listing(self._files, partial(self._open, before))
                 # The old file was open until now, so that no new file could have its identity.
                 if before is not None:
                     before.file.close()

@@ -68,7 +68,7 @@ def resolve_start(
             )
         return found | lookup.latest(unmatched, {})
     if isinstance(starting, AtCommitted):
-        from pyspark_klog.spark.planning.committed import committed_start
+        from pyspark_klog.spark.planning.group_start import committed_start
 
         assert options.commit_group_id is not None
         committed = lookup.committed(options.commit_group_id, read)
