@@ -1,4 +1,4 @@
-"""Logs without a disk, for tests of who makes and deletes logs and what happens if that fails."""
+"""Logs without a disk, for tests of code that makes and deletes logs, and of its failures."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
