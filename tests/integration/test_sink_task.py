@@ -52,7 +52,7 @@ def test_what_was_never_ended_is_named_and_nothing_is_written(
     """klog's broker forgets no marker; Apache Kafka does (tests/peers/test_sink_left_open.py)."""
     world = World(broker.bootstrap_servers)
     with monkeypatch.context() as patch:
-        patch.setattr(task, "open_since", lambda *_: {3: 17, 2: 40})
+        patch.setattr(task, "find_open_transactions", lambda *_: {3: 17, 2: 40})
         with pytest.raises(ExactlyOnceRefused, match="--partition 2 --start-offset 40"):
             world.worker().write(0, "0")
     assert world.committed == []
@@ -77,7 +77,7 @@ def test_brokers_that_do_not_tell_what_is_open_hold_nobody_back(
     def open_since(*_: object) -> dict[int, int]:
         raise error
 
-    monkeypatch.setattr(task, "open_since", open_since)
+    monkeypatch.setattr(task, "find_open_transactions", open_since)
     world = World(broker.bootstrap_servers)
     world.worker().write_and_end(0, "0")
     assert world.committed == ["0"]

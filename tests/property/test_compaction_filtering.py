@@ -80,7 +80,7 @@ def test_where_runs_end_makes_no_difference(
 ) -> None:
     expected = run_seeds(range(100))
     monkeypatch.setattr(decompressed_runs, "_RUN_BYTES", run_bytes)
-    monkeypatch.setattr(decompressed_runs, "_ROOM_BYTES", 2 * run_bytes)
+    monkeypatch.setattr(decompressed_runs, "_RUN_BUFFER_BYTES", 2 * run_bytes)
     monkeypatch.setattr(decompressed_runs, "_MOST_KEPT_BYTES", 4 * run_bytes)
     monkeypatch.setattr(decompressed_runs, "_FIRST_GUESS_BYTES", run_bytes)
     monkeypatch.setattr(decompressed_runs, "_SMALL_BYTES", run_bytes)

@@ -18,7 +18,7 @@ LOAD = (
     "from pyspark_klog.records.kernels import partition, jit, cache\n"
     "import sys, numba\n"
     "print(cache.cache_directory(partition.__file__))\n"
-    "print([kernel.from_cache for kernel in jit.loaded], numba.config.CACHE_DIR)\n"
+    "print([kernel.from_cache for kernel in jit.loaded_kernels], numba.config.CACHE_DIR)\n"
 )
 
 
