@@ -5,18 +5,19 @@ docs/bounds.md has a table of these bounds.
 
 RECEIVE_BYTES = 128 * 1024
 """The most bytes received from one connection in one turn (fairness), and the most unparsed bytes
-of a connection that must not begin further requests."""
+held for a connection while none of its requests may be begun."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one turn from a connection whose last plan took over half of
-RECEIVE_BYTES. All ready connections share this number, but each gets at least RECEIVE_BYTES. Fewer,
-larger turns cost less for each byte."""
+"""The most bytes received in one turn from a connection of which the last produce plan took more
+than RECEIVE_BYTES / 2. All ready connections share this number, but each gets at least
+RECEIVE_BYTES. Receiving more in each turn costs less CPU time per byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
-"""If fewer bytes than this are free in the arena, a connection waits for the next turn."""
+"""If fewer bytes than this are free in the arena, a connection receives in the next turn
+instead."""
 
 LARGE_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one turn from a connection within a frame above RECEIVE_BYTES."""
+"""The most bytes received in one turn from a connection that sends a frame above RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
 """The size of the arena: the most bytes received from all connections in one turn, without large
@@ -36,12 +37,12 @@ PENDING_REPLY_BYTES = 4 * 1024 * 1024
 larger. File regions are not counted, because they take no memory."""
 
 SEND_BYTES = (1024 + 64) * 1024
-"""The most bytes sent to one connection in one turn (fairness). A consumer's default is 1 MB for
-each partition: a response of this size is sent in one turn, with the bytes around the records."""
+"""The most bytes sent to one connection in one turn (fairness). A consumer fetches 1 MiB from each
+partition by default: a response with 1 MiB of records and its other fields fits into one turn."""
 
 PROBED_BYTES = 256 * 1024
-"""The size of a file piece that counts as in the page cache if its first and last page are. One
-call sends as many such pieces as the turn's share allows."""
+"""The size of the file pieces that are probed: a piece counts as cached if its first and last page
+are in the page cache. One sendfile call sends as many cached pieces as SEND_BYTES allows."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """The bytes that a helper thread reads ahead if the next file piece is not in the page cache."""

@@ -1,6 +1,7 @@
 """Memory for received requests: one arena for each turn, and a pool of buffers for large frames.
 
-The memory is reused after the turn, so no view of it may be held longer.
+The arena is reused after each turn, and a returned buffer at any time, so no view may be held
+longer.
 """
 
 from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES
@@ -14,10 +15,12 @@ class ReceiveArena:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """The result of ``window`` while nothing is used, which is the case in most turns."""
+        """The result of ``window`` while no byte of the arena is used, which is the case in most
+        turns."""
 
     def window(self) -> memoryview | None:
-        """The next RECEIVE_BYTES, which stay free until ``mark_used``; None if fewer are free."""
+        """The arena's next RECEIVE_BYTES, not reserved before ``mark_used``; None if fewer are
+        free."""
         start = self.used_bytes
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
@@ -32,7 +35,7 @@ class ReceiveArena:
 
     def unmark(self, before_bytes: int, after_bytes: int) -> None:
         """Undo the `mark_used` that raised ``used_bytes`` from ``before_bytes`` to ``after_bytes``,
-        unless more bytes were taken since."""
+        unless other bytes have been marked as used since."""
         if self.used_bytes == after_bytes:
             self.used_bytes = before_bytes
 

@@ -1,8 +1,9 @@
 """One client's connection: passes requests from its inbox to handlers, responses to its outbox.
 
 connection_states.py has the states of a connection, and what may happen in each. Parsing stops
-while the outbox permits no further request, and when the turn's share is used up. Receiving
-continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client disconnects.
+while the outbox permits no further request, and after REQUESTS_PER_TURN requests in one turn.
+Receiving continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client
+disconnects.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from klog_broker.security.principal_numbers import ANONYMOUS_NUMBER
 
 _READ_OFF_BYTES = 65_536
 _READ_OFF_TIMES = 16
-# The frame's size, and the head: API key and version in one number.
+# Unpacks a frame's size, and its head: API key and version in one number.
 _unpack_size_and_head = Struct(">iI").unpack_from
 _unpack_head = Struct(">I").unpack_from
-# The heads of Produce requests of all versions are below this one.
+# A request whose head is below this number is a Produce request.
 _BEHIND_PRODUCE = head_of(PRODUCE + 1, 0)
 
 
@@ -88,7 +89,8 @@ class Connection:
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.principal_number = ANONYMOUS_NUMBER
-        """The number of the principal in this process; changes together with the principal."""
+        """The principal's number (security/principal_numbers.py); changes together with the
+        principal."""
         self.cached_requests: dict[int, Any] = {}
         """The dispatcher's cached requests by API key, valid only for the present principal."""
         self.rules_version = 0
@@ -105,10 +107,11 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # True if a plan served the last request; then a quiet connection joins the next plan. Only
-        # a plan sets it, so a connection that plans do not admit never joins.
+        # True if a produce plan served the last request: then the connection, once quiet, joins the
+        # next plan. Only a plan sets it to True, so a connection that plans do not admit never
+        # joins.
         self._joins = False
-        # Whether the last plan took more than half of RECEIVE_BYTES from this connection.
+        # Whether the last produce plan took more than half of RECEIVE_BYTES from this connection.
         self._is_bulk = False
         self._resume_scheduled = False
         # The turn in which requests were begun last, and the number of requests begun in it.
@@ -137,8 +140,8 @@ class Connection:
     # -- receiving ----------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
-        """Handle the events of the loop. The fast path expects one small request on a quiet
-        connection."""
+        """Handle the socket events that the loop reports. The fast path expects one small request
+        on a quiet connection."""
         if self.state is not QUIET or events != READABLE:
             self._on_events(events)
             return
@@ -194,9 +197,9 @@ class Connection:
             self.receive()
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response of a single request, or give the request a place in the outbox.
+        """Send the response of a single request, or give the request a place in the outbox's queue.
 
-        Bytes that the socket does not accept go through the outbox, too.
+        Response bytes that the socket does not accept go through the outbox, too.
         """
         answer = slot.response
         if answer is None or self.state is not READING or slot.ordinary is not None:
@@ -263,12 +266,12 @@ class Connection:
         if not self._outbox:
             self.on_all_sent()
 
-    # -- planned produce ----------------------------------------------------------------------
+    # -- produce plans ------------------------------------------------------------------------
 
     def _is_offered_to_a_plan(self) -> bool:
-        """Offer the received bytes to a plan; return whether it takes them.
+        """Offer the received bytes to the turn's produce plan; return whether the plan takes them.
 
-        If so, ``on_planned`` continues the parsing.
+        If the plan takes them, the parsing continues when the plan calls ``on_planned``.
         """
         if not self.state.receives:
             return False
@@ -279,7 +282,8 @@ class Connection:
         return True
 
     def plannable(self) -> tuple[int, int] | None:
-        """The place of the received bytes in the arena; None if they must not be planned now."""
+        """Start and end of the unparsed bytes in the arena; None if no plan may serve them in this
+        turn."""
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
@@ -290,15 +294,15 @@ class Connection:
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
-        """Take over bytes that a plan received for this quiet connection; the plan has served the
-        first ``taken_bytes`` of them, with these replies."""
+        """Take over bytes that a plan received for this quiet connection. The plan has served the
+        first ``taken_bytes`` of these bytes; ``replies`` are the responses."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.take_over(start, end)
             self.on_planned(taken_bytes, replies)
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
-        """Continue after a plan: queue its replies, and parse the bytes after ``taken_bytes``."""
+        """Continue after a plan: queue its responses, and parse the bytes after ``taken_bytes``."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:
@@ -318,7 +322,7 @@ class Connection:
     # -- parsing ------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Continue parsing after a pause."""
+        """Continue parsing after the outbox, or REQUESTS_PER_TURN, has stopped it."""
         self._resume_scheduled = False
         if self.state.parses:
             if self._host.is_planning:
@@ -366,17 +370,18 @@ class Connection:
             frame, large = inbox.take_request()
             slot = outbox.begin(api_key, _unpack_head(frame)[0])
             if large is not None:
-                # The request's records are views of the buffer until the turn's appends are over.
+                # The request's records are views of the large frame's buffer until the turn's
+                # appends are over.
                 slot.frame = large
                 self._loop.call_at_turn_end(slot.end_turn)
             self._host.handle_frame(frame, slot, self)
         return READING
 
     def _finish(self, stopped: ConnectionState) -> None:
-        """Close the connection if nothing is left to do, after the last byte was received.
+        """After the last byte was received: close the connection if no request or response is left.
 
-        If the client has disconnected while a request is outstanding, close the connection, too,
-        unless that request is Produce.
+        If the client has disconnected while a request other than Produce is outstanding, close the
+        connection at once.
         """
         is_ours = self.state is ENDING
         if self._outbox.outstanding:
@@ -410,7 +415,7 @@ class Connection:
     # -- responses ----------------------------------------------------------------------------
 
     def schedule_resume(self) -> None:
-        """Schedule ``resume`` for later in this turn."""
+        """Schedule ``resume``, which continues the parsing, for later in this turn."""
         if not self._resume_scheduled:
             self._resume_scheduled = True
             self._loop.call_at_append(self.resume)
@@ -421,7 +426,8 @@ class Connection:
         self._update_interest()
 
     def on_all_sent(self) -> bool:
-        """Become quiet if nothing else is left to do; return whether the connection is quiet."""
+        """Enter QUIET if no byte, request or response is left; return whether the connection is
+        QUIET."""
         if (
             self.state is READING
             and self._interest == READABLE
@@ -442,7 +448,7 @@ class Connection:
         if self.last_used_ms != self._loop.now_ms():
             self._host.touch(self)
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- socket interest and closing ----------------------------------------------------------
 
     def _update_interest(self) -> None:
         state = self.state

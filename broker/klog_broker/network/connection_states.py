@@ -18,13 +18,13 @@ class ConnectionState:
     name: str
     meaning: str
     receives: bool
-    """Whether bytes are received, as long as the inbox is not full."""
+    """Whether bytes are received from the socket, as long as the inbox is not full."""
     sets_aside: bool
     """Whether received bytes are only stored, because no further request may be begun for now."""
     parses: bool
-    """Whether requests are begun."""
+    """Whether received bytes are parsed, and their requests begun."""
     resumes: bool
-    """Whether parsing continues once a response is made, or bytes are sent."""
+    """Whether parsing continues once a response is complete, or response bytes are sent."""
 
 
 QUIET = ConnectionState(

@@ -10,7 +10,7 @@ from klog_broker.network.outbox import OutboxHost
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.single_requests import SingleRequests, SingleResponse
 
-C = TypeVar("C", contravariant=True)  # the connection: that module imports this one
+C = TypeVar("C", contravariant=True)  # the class Connection; connection.py imports this module
 
 
 class Host(OutboxHost, Protocol[C]):
@@ -31,7 +31,7 @@ class Host(OutboxHost, Protocol[C]):
     def handle_frame(
         self, frame: memoryview, slot: QueuedResponse | SingleResponse, connection: C, /
     ) -> bool:
-        """Serve one request, a frame without its size; fill the slot now or later. Raises nothing.
+        """Serve one request, a frame without its size; fill ``slot`` now or later. Raises nothing.
 
         Returns whether the frame's bytes may be reused now; if not, they must stay valid until the
         turn ends.
@@ -45,19 +45,20 @@ class Host(OutboxHost, Protocol[C]):
 
     @property
     def join_plan(self) -> Callable[[C], bool]:
-        """Offers a readable connection to the produce plan, which may receive from it.
+        """Offers a readable connection to the produce plan, which may receive the connection's
+        bytes.
 
-        The callable returns whether the plan does so.
+        The callable returns whether the plan receives from the connection.
         """
 
     def bulk_share_bytes(self) -> int:
-        """The most bytes that a connection that sends in bulk may receive in this turn."""
+        """The most bytes to receive in this turn from one connection that sends in bulk."""
 
     def touch(self, connection: C) -> None:
         """Record that bytes were received or sent, so that the connection is not idle."""
 
     def refuse(self, connection: C, reason: str) -> None:
-        """Close the connection because of its client's error, and log that at a limited rate."""
+        """Close the connection because of its client's error; log the reason at a limited rate."""
 
     def on_closed(self, connection: C, reason: str) -> None:
         """Forget a connection that has closed itself."""

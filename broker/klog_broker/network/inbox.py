@@ -2,8 +2,9 @@
 
 Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
 bytes of requests that are not begun move to the connection's own buffer (``rest``). A frame that is
-too large for both has a buffer that grows as the frame arrives (``large``). While no request may be
-begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of the stream.
+too large for the arena and ``rest`` has a buffer that grows as the frame arrives (``large``). While
+no request may be begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of
+the stream.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class Inbox:
     def receive_into_rest(self) -> int:
         """Receive once into ``rest``, up to RECEIVE_BYTES, or into the large frame.
 
-        Used while no request may be begun. Returns as ``receive`` does; 1 if ``rest`` is full.
+        Used while no request may be begun. Returns the number of received bytes as ``receive``
+        does; 1 if ``rest`` is full.
         """
         if self.large is not None:
             return self.large.receive(self._stream)
@@ -186,11 +188,11 @@ class Inbox:
         self._waits_for_memory = False
         return large
 
-    # -- plans --------------------------------------------------------------------------------
+    # -- produce plans ------------------------------------------------------------------------
 
     def move_rest_into_arena(self) -> None:
-        """Move the bytes of earlier turns back into the arena, if they fit, so that a plan can take
-        them."""
+        """Move ``rest``, the unparsed bytes of earlier turns, back into the arena if they fit, so
+        that a produce plan can serve them."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -206,8 +208,8 @@ class Inbox:
         self._set_unparsed(start, arena.used_bytes)
 
     def begins_with_produce(self) -> tuple[int, int] | None:
-        """The sizes of the first frame and of all unparsed bytes, if these are in the arena and
-        begin with Produce; else None."""
+        """The sizes of the first frame and of all unparsed bytes, if the unparsed bytes are in the
+        arena and begin with a Produce request; else None."""
         view = self._unparsed
         if len(view) < FRAME_HEAD.size:
             return None
@@ -217,20 +219,22 @@ class Inbox:
         return size + 4, len(view)
 
     def arena_range(self) -> tuple[int, int] | None:
-        """Start and end of the unparsed bytes in the arena; None if the arena has none of them."""
+        """Start and end of the unparsed bytes in the arena; None if no unparsed byte is in the
+        arena."""
         view = self._unparsed
         if not view or view.obj is not self._memory.arena.view.obj:
             return None
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """Skip the first ``size_bytes`` of the unparsed bytes, which a plan has served."""
+        """Skip the first ``size_bytes`` of the unparsed bytes, because a produce plan has served
+        them."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- requests -----------------------------------------------------------------------------
 
     def parse_rest_next(self) -> None:
-        """Make the bytes of earlier turns the unparsed bytes, in the connection's own buffer."""
+        """If no bytes of this turn are unparsed, parse ``rest``, the bytes of earlier turns."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING

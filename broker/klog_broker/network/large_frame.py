@@ -6,7 +6,7 @@ from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.runtime.net.sockets import StreamSocket
 
-# The least size of a buffer: receiving into a smaller one is not worth a system call.
+# The smallest buffer: receiving into a smaller one is not worth a system call.
 _LEAST_BYTES = 4096
 
 
@@ -31,7 +31,7 @@ class LargeFrame:
         return self._have == self._frame_bytes
 
     def frame(self) -> memoryview:
-        """The complete frame without its size."""
+        """The complete frame without its size field."""
         return memoryview(self._buffer)[4 : self._frame_bytes]
 
     def receive(self, stream: StreamSocket) -> int:

@@ -50,7 +50,7 @@ class ReceiveMemory:
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Take back a frame's buffer, and begin frames that have waited for memory."""
+        """Take back a large frame's buffer, and begin frames that have waited for memory."""
         self.buffers.return_buffer(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

@@ -1,7 +1,8 @@
 """The responses of one connection, sent in the order of their requests as the socket permits.
 
-The outbox also decides whether the next request may be begun: while a response is outstanding, only
-Produce after Produce; and none while too many responses are outstanding or unsent.
+The outbox also decides whether the next request may be begun. While a response is outstanding, only
+a Produce request may follow Produce requests; no request may be begun while too many responses are
+outstanding or unsent.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class OutboxHost(Protocol):
     def pipelined_apis(self) -> frozenset[int]: ...
 
     def count(self, name: str) -> None:
-        """Add one to a counter."""
+        """Add one to the network's counter ``name``."""
 
 
 class OutboxOwner(Protocol):
@@ -56,7 +57,7 @@ class OutboxOwner(Protocol):
         """Begin no more requests: the connection closes once all earlier responses are sent."""
 
     def on_all_sent(self) -> bool:
-        """Called when no response is left; returns whether nothing else is left to do either."""
+        """Called when all responses are sent; returns whether the connection became QUIET."""
 
     def on_sent(self) -> None:
         """Called after responses were sent as far as the socket permits."""
@@ -97,11 +98,13 @@ class Outbox:
         self.is_open = True
         """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
-        """The number of places that are not filled: requests, or plans, without a response yet."""
+        """The number of places in the queue that wait for the response of a request, or of a plan's
+        requests."""
         self.planned = 0
-        """How many of ``outstanding`` were served by plans; these do not stop further plans."""
+        """How many of the ``outstanding`` places belong to produce plans; these do not stop further
+        plans."""
         self.held = 0
-        """How many of ``outstanding`` block the requests behind them."""
+        """How many of the ``outstanding`` places stop the parsing of later requests (``hold``)."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -133,7 +136,7 @@ class Outbox:
         return slot
 
     def begin_planned(self, api_key: int) -> QueuedResponse:
-        """Add the place of the responses to requests that a plan has served.
+        """Add a place to the queue for the responses to requests that a produce plan has served.
 
         Later requests may be planned before this place is filled.
         """
@@ -160,14 +163,15 @@ class Outbox:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether requests may follow the last one before its response. Only valid while a response
-        is outstanding."""
+        """Whether further requests of the last request's API may be begun before its response. Only
+        valid while a response is outstanding."""
         return self._replies[-1].api_key in self._pipelined_apis
 
     # -- responses ----------------------------------------------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Take in a filled place: count the request, and schedule the sending."""
+        """Count the request of a filled place as answered, and schedule the sending of its
+        response."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)
@@ -189,12 +193,13 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # A partly received frame may also have waited for the end of the hold.
+        # While a place is held, no buffer is made for a large frame that has arrived in part. So
+        # the connection has to resume, too, when no place is held any more.
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 
     def on_slot_held(self) -> None:
-        """Begin no more requests until a held place is filled."""
+        """Begin no more requests until the held place is filled."""
         self.held += 1
 
     def schedule_flush(self) -> None:
@@ -204,7 +209,7 @@ class Outbox:
             self._loop.call_at_send(self._flush)
 
     def flush_now(self) -> None:
-        """Send the responses that are scheduled for this turn now."""
+        """Send the scheduled responses now, before the turn's send phase."""
         self._flush()
 
     def _flush(self) -> None:
@@ -235,7 +240,8 @@ class Outbox:
         self._owner.on_sent()
 
     def _queue_responses(self) -> None:
-        """Move all responses without a missing one before them to the outgoing parts."""
+        """Move responses from the head of the queue to the outgoing parts, up to the first missing
+        response."""
         replies = self._replies
         while replies and replies[0].state is not SlotState.WAITING:
             slot = replies.popleft()
@@ -248,7 +254,8 @@ class Outbox:
                 self._outgoing.add(slot)
 
     def _send_single(self, slot: QueuedResponse) -> None:
-        """Send the only response of the queue; unsent bytes become outgoing parts."""
+        """Send the response of ``slot``, the only one in the queue; unsent bytes become outgoing
+        parts."""
         self._queued_bytes -= slot.size_bytes
         if not slot.fits_one_send:
             self._outgoing.add(slot)
@@ -268,7 +275,7 @@ class Outbox:
             self._owner.touch()
 
     def _send(self, *, is_fresh: bool = False) -> None:
-        """Send the outgoing parts as far as the turn's share and the socket permit."""
+        """Send up to SEND_BYTES of the outgoing parts, as far as the socket accepts bytes."""
         try:
             how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:
@@ -297,7 +304,7 @@ class Outbox:
         self._host.helpers.submit(lambda: file.read_ahead(position, size), done)
 
     def drop(self) -> deque[QueuedResponse]:
-        """Drop all responses, present and later ones, because the connection is closed.
+        """Drop the queued responses and all later ones, because the connection is closed.
 
         Returns the places whose responses were not sent.
         """

@@ -18,15 +18,18 @@ class Plans(Protocol):
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Offer a connection that has received Produce; return whether the turn's plan takes it.
+        """Offer a connection that has received Produce requests; return whether the turn's plan
+        takes it.
 
         A connection that the plan takes must not parse before its ``on_planned`` is called.
         """
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Offer a readable connection; return whether the plan receives from it and plans it.
+        """Offer a readable connection; return whether the plan receives from it and plans its
+        requests.
 
-        If so, the plan calls ``receive``, ``put_off`` or ``continue_after_plan`` in the turn's next
-        phase, or none of these if it has planned and answered everything that the connection sent.
-        Only for plain streams whose last request a plan has served.
+        If the plan does, it calls the connection's ``receive``, ``put_off`` or
+        ``continue_after_plan`` in the turn's next phase, or none of these if it has planned and
+        answered everything that the connection sent. Only for plain streams whose last request a
+        plan has served.
         """

@@ -39,13 +39,13 @@ class SlotOwner(Protocol):
         """Whether the connection is open, so that responses can be sent."""
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Take in a place that was just filled."""
+        """Called when ``slot`` has been filled: completed, skipped or closed."""
 
     def on_slot_held(self) -> None:
         """Begin no more requests until the held place is filled."""
 
     def flush_now(self) -> None:
-        """Send the responses that are scheduled for this turn now."""
+        """Send the scheduled responses now, before the turn's send phase."""
 
 
 class QueuedResponse:
@@ -83,7 +83,8 @@ class QueuedResponse:
         self.size_bytes = 0
         """The size of the parts in memory, without file regions."""
         self.fits_one_send = True
-        """Whether one send can take the parts: there are few of them, and no file regions."""
+        """Whether one send call can take the parts: at most _PARTS_PER_SEND parts, and no file
+        region."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
         """The request's own buffer, if it was a large frame."""
@@ -114,7 +115,7 @@ class QueuedResponse:
         self._fill(SlotState.ANSWERED)
 
     def send_early(self) -> None:
-        """Send the response before the turn's other responses, if no earlier one is missing."""
+        """Send the response before the turn's other responses, unless an earlier one is missing."""
         self._owner.flush_now()
 
     def skip(self) -> None:
@@ -143,7 +144,7 @@ class QueuedResponse:
         return self.frame is not None
 
     def end_turn(self) -> None:
-        """Return the request's own buffer after the turn in which the request was parsed.
+        """After the turn that parsed the request: return the large frame's buffer to the pool.
 
         If the request is held, its buffer is returned once the place is filled.
         """
@@ -155,7 +156,7 @@ class QueuedResponse:
             self.give_back_frame()
 
     def give_back_frame(self) -> None:
-        """Return the request's own buffer, because its bytes are no longer used."""
+        """Return the large frame's buffer to the pool, because its bytes are no longer used."""
         if self.frame is not None:
             frame, self.frame = self.frame, None
             frame.give_back()
@@ -213,14 +214,14 @@ class OutgoingParts:
                     self.bytes_in_memory += len(part)
             elif part.size:
                 self._parts.append(part)
-        # The slot may live longer, and must not keep files open: a region's file closes with the
-        # last reference to the region.
+        # The slot may outlive the sending, and must not keep files open: a region's file closes
+        # with the last reference to the region.
         slot.parts = []
 
     def send(
         self, stream: StreamSocket, budget_bytes: int, *, is_fresh: bool = False
     ) -> tuple[Sent, int]:
-        """Send up to ``budget_bytes``; parts in memory may exceed it.
+        """Send up to ``budget_bytes``; parts in memory may exceed this budget.
 
         Returns why the sending stopped, and the number of sent bytes. File pieces are probed before
         they are sent, because sendfile of a page that is not in the page cache blocks even on a
@@ -331,7 +332,8 @@ class OutgoingParts:
 
 
 class PendingResponse(Protocol):
-    """Responses of planned requests that are completed later."""
+    """Delayed responses to requests that a produce plan appended: acks=all waits for the
+    followers."""
 
     def wait(self, place: QueuedResponse, /) -> None:
-        """Complete this place once the responses are ready."""
+        """Complete ``place`` once the responses are ready."""

@@ -1,4 +1,4 @@
-"""Listeners and connections of one broker: accepting, limits, idle connections, plans."""
+"""Listeners and connections of one broker: accepting, limits, idle connections, produce plans."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NetworkLimits:
     backlog: int = 50
 
     def per_ip(self, address: str) -> int:
-        """The most connections that this IP address may have."""
+        """The most connections that clients with this IP address may have."""
         return self.max_connections_per_ip_overrides.get(address, self.max_connections_per_ip)
 
 
@@ -230,7 +230,7 @@ class Server:
             move_to_end(connection)
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Close a connection because of its client's error, and log that at a limited rate."""
+        """Close a connection because of its client's error; log the reason at a limited rate."""
         self.count("connections-closed-for-bad-input")
         self._warn(self._refusals, f"closing {connection.connection_id}: {reason}")
         connection.close(reason)
@@ -248,7 +248,7 @@ class Server:
         _log.debug("closed connection=%s reason=%s", connection.connection_id, reason)
 
     def count(self, name: str) -> None:
-        """Add one to a counter."""
+        """Add one to the counter ``name``."""
         self.counters[name] += 1
 
     def _start_idle_timer(self) -> None:
@@ -275,7 +275,7 @@ class Server:
         if limit.allows(self.loop.now_ms()):
             _log.warning("%s%s", text, limit.take_note())
 
-    # -- plans and shares ---------------------------------------------------------------------
+    # -- produce plans and shares of a turn ---------------------------------------------------
 
     def use_plans(self, plans: Plans) -> None:
         """Use plans for Produce requests. Without plans the handler serves all Produce requests."""
@@ -284,7 +284,7 @@ class Server:
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections may be offered to a plan."""
+        """Whether connections may be offered to a produce plan."""
         return self._plans is not None and self._plans.is_planning
 
     def offer_to_plan(
@@ -299,7 +299,7 @@ class Server:
         return self._plans.offer_received(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
-        """The most bytes that a connection that sends in bulk may receive in this turn."""
+        """The most bytes to receive in this turn from one connection that sends in bulk."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
 

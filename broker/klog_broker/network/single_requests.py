@@ -1,9 +1,10 @@
 """The fast path for single requests of quiet connections.
 
-A quiet connection has no outstanding responses, so order needs no care. Most of its requests are
-answered with a few bytes in the turn in which they arrive; such responses need no queue. After the
-turn's appends, all of them are sent, with one send for each. A request whose response comes later,
-contains a file region or closes the connection gets a place in the connection's outbox.
+A quiet connection has no outstanding response, so the order of responses needs no care. Most of its
+requests are answered with a few bytes in the turn in which they arrive; such responses need no
+queue. After the turn's appends, each of them is sent with one send call. A request whose response
+comes later, contains a file region or closes the connection gets a place in the connection's
+outbox.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class SingleRequestConnection(Protocol):
     """The interface of a connection for its single requests."""
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response, or give the request a place in the outbox if it has none yet.
+        """Send the response, or give the request a place in the outbox's queue if it has none yet.
 
         Called after the turn's appends.
         """
@@ -108,7 +109,8 @@ class SingleRequests:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[SingleResponse] = []
-        """The places of this turn's requests. Before adding the first one, call ``begin``."""
+        """The places of this turn's single requests. Call ``begin`` before adding the first
+        place."""
 
     def begin(self) -> None:
         """Schedule the sending of this turn's responses after the turn's appends."""

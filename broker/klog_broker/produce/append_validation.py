@@ -1,10 +1,10 @@
-"""Appends that wait while a helper thread validates them: decompresses, compresses, rewrites.
+"""Appends that wait while a helper thread validates, decompresses or recompresses their batches.
 
-While an append of a connection waits, all its later appends wait behind it, for whichever
-partition, so that the order is kept; other connections continue. No more requests of the connection
-are parsed in that time, so its waiting appends come from one request or one event-loop turn. Only
-BATCHES_AT_ONCE batches are validated at a time, and connections take turns, because a batch can
-take hundreds of MiB.
+While an append of a connection waits, all later appends of that connection wait behind it, whatever
+their partition, so that their order is kept; other connections continue. No more requests of the
+connection are parsed in that time, so its waiting appends come from one request or one event-loop
+turn. Only BATCHES_AT_ONCE batches are validated at a time, and connections take turns, because a
+batch can take hundreds of MiB.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AppendValidation:
         return connection_id in self._queues
 
     def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
-        """Put an append behind the waiting ones of its connection."""
+        """Put an append behind the waiting appends of its connection."""
         if not append.pending.context.reply.hold():
             # The records are views of the receive buffer, which is reused after this event-loop
             # turn.
@@ -99,8 +99,8 @@ class AppendValidation:
         self._helpers.submit(work, done)
 
     def _finish_appends(self, connection_id: str, prepared: FinishedValidation | None) -> None:
-        """Append the validated batch, and the following ones up to the next that needs a helper
-        thread."""
+        """Append the validated batch, and the batches queued behind it, up to the next batch that a
+        helper thread has to validate."""
         queue = self._queues[connection_id]
         while queue and self._finish(queue[0].leader, queue[0].append, prepared):
             queue.popleft().append.pending.appended()

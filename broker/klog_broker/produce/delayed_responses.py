@@ -1,8 +1,9 @@
-"""Delayed responses of a plan: acks=all on partitions with followers waits for the high watermark.
+"""Delayed responses of a produce plan: with acks=all, they wait until the followers have the
+batches.
 
 The kernel has written each response as a success. All responses of a connection in one plan wait
 together if their timeouts are equal, since they are sent in order anyway. If a batch fails, its
-part of the response is overwritten.
+part of the response is overwritten with the error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _CODE = Struct(">h")
 
 
 class DelayedAppend(NamedTuple):
-    """An appended batch whose response waits."""
+    """An appended batch whose response is delayed until the high watermark has passed the batch."""
 
     log: PlannedLog
     end_offset: int
@@ -33,7 +34,7 @@ class DelayedAppend(NamedTuple):
 
 
 class ResponsePlace(Protocol):
-    """The place of the response in its connection's order."""
+    """The response's place in its connection's queue of responses."""
 
     @property
     def began_ns(self) -> int:
@@ -45,7 +46,8 @@ class ResponsePlace(Protocol):
 
 
 class DelayedResponse(DelayedOperation):
-    """The responses of one connection, sent when the batches are as safe as acks=all requires."""
+    """The responses of one connection, sent when the high watermark has passed all their
+    batches."""
 
     __slots__ = ("_answer", "_answered", "_place", "_services", "_timeout_ms", "_waiting")
     kind = "Produce"
@@ -69,12 +71,13 @@ class DelayedResponse(DelayedOperation):
 
     @property
     def is_due(self) -> bool:
-        """Whether no batch needs to be waited for; the response is then complete."""
+        """Whether the response is complete: each batch is replicated, or its error is in the
+        response."""
         self._settle()
         return not self._waiting
 
     def wait(self, place: ResponsePlace) -> None:
-        """Send the response at ``place`` when it is complete or its timeout has passed."""
+        """Send the response at ``place`` when it is complete, or when the timeout has passed."""
         self._place = place
         purgatory = self._services.purgatory
         keys = [leader.topic_partition for leader, _ in self._waiting]

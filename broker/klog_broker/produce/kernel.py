@@ -3,9 +3,9 @@
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
 set, partitions and producers that the caller knows, transactions that have begun. At any other
-request it stops, and the generic handler continues there. The kernel decides the same as the
-handler, in the same order, but changes only its own tables: the caller writes the batches and then
-commits.
+request the kernel stops, and the generic handler serves that request. The kernel decides the same
+as the handler, in the same order, but changes only its own tables: the caller writes the batches
+and then commits.
 
 The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
 partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
@@ -65,25 +65,26 @@ IS_COMPILED = COMPILED
 """False without numba: then the generic handler is faster than the kernel."""
 
 # --- status --------------------------------------------------------------------------------------
-DONE = 0  # all connections are planned
+DONE = 0  # the requests of all connections are planned, or left to the generic handler
 FULL = 1  # one of the tables is full: this plan ends, and another one may begin
-NEED_SLOT = 2  # needs the facts of slot HEAD_NEEDED; then continues at the same frame
-NEED_PRODUCER = 3  # needs the facts of producer HEAD_NEEDED
-NEED_TRANSACTION = 4  # as NEED_PRODUCER, for a producer whose batch may begin a transaction
+NEED_SLOT = 2  # the caller must fill in the facts of slot HEAD_NEEDED, and call again
+NEED_PRODUCER = 3  # the caller must fill in the facts of producer HEAD_NEEDED, and call again
+NEED_TRANSACTION = 4  # as NEED_PRODUCER; the producer's batch may begin a transaction
 
-# The kernel's own results for one frame.
+# Internal results of planning one frame, which ``plan_produce`` never returns.
 _TAKEN = 5
 _STOP = 6
 
 # --- the head ------------------------------------------------------------------------------------
-HEAD_ROUND = 0  # the number of this plan; slots and producers of another one are out of date
+# the number of this plan; the facts in slots and producers of another plan are out of date
+HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
-HEAD_CONNECTION = 2  # the connection that is being read
-HEAD_SLOTS = 3  # slots in use, which outlast a plan
+HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
+HEAD_SLOTS = 3  # number of slots in use; slots outlast a plan
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
-HEAD_TOUCHED = 7  # slots with batches in this plan
+HEAD_TOUCHED = 7  # number of slots with batches in this plan
 HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
@@ -94,12 +95,12 @@ HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
 HEAD_HELD = 16  # how many batches of this plan have a delayed response
-HEAD_LEAVES_TRANSACTIONS = 17  # 1: the handler takes requests with a transactional id
+HEAD_LEAVES_TRANSACTIONS = 17  # 1: requests with a transactional id are left to the generic handler
 HEAD_VERSIONS = 18  # first of one counter for each version: requests of that version in this plan
 HEAD_WORDS = 32
 
 # --- a connection --------------------------------------------------------------------------------
-CONNECTION_AT = 0  # the next frame; all bytes before it are taken
+CONNECTION_AT = 0  # position of the next frame; the requests before it are planned
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
@@ -129,17 +130,19 @@ SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
 SLOT_ACKS_ALL = 18  # one of ACKS_ALL_...
 # The caller fills in the words above, and the kernel the words below.
-SLOT_BATCHES = 19  # in this plan
+SLOT_BATCHES = 19  # number of batches in this plan
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-SLOT_OUT = 22  # position of the slot's first batch in `batches`; while copying, of the next batch
+# position of the slot's first batch in `batches`; while _gather copies, of its next batch
+SLOT_OUT = 22
 SLOT_REQUEST = 23  # stamp of the last request with a batch for the slot
 SLOT_BY_ID = 24
 SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
 SLOT_TARGET = 28  # position of the slot that represents the partition in this plan
-# More facts from the caller.
+# The caller also fills in the next facts, up to SLOT_UNTIMED_LIMIT_MS; the kernel sets the last
+# two.
 SLOT_FIRST_OFFSET = 29  # the first offset of this plan
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
@@ -159,19 +162,22 @@ PRODUCER_ID = 2
 PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
-PRODUCER_BATCHES = 6  # in this plan
+PRODUCER_BATCHES = 6  # number of batches in this plan
 PRODUCER_BUCKET = 7  # the number of the hash bucket that leads to the producer
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 WINDOW_WORDS = 5  # first and last sequence, first and last offset, maximum timestamp
-PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS  # in its present epoch
-PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1  # its first batch in this plan begins a transaction
+# whether the producer has an open transaction
+PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
+# whether the producer's first batch in this plan begins a transaction
+PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1
 PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # the offset of that first batch
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
-PRODUCER_NEW = 1  # unknown to the log: any epoch and sequence may begin
-PRODUCER_KNOWN = 2  # has an epoch and a last sequence
+# the log has no state of the producer: its first batch may have any epoch and sequence
+PRODUCER_NEW = 1
+PRODUCER_KNOWN = 2  # the log has the producer's epoch and last sequence
 
 # --- a batch -------------------------------------------------------------------------------------
 ROW_SLOT = 0
@@ -179,7 +185,7 @@ ROW_AT = 1
 ROW_BYTES = 2
 ROW_LAST_DELTA = 3
 ROW_MAX_TIMESTAMP_MS = 4
-ROW_PRODUCER = 5  # -1 for none
+ROW_PRODUCER = 5  # position of the producer's words; -1 for a batch without a producer id
 ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
@@ -268,8 +274,8 @@ def _find_slot(
     table: Array,
     names: Array,
 ) -> int:
-    """Return the position of the slot's words, in a new slot if none exists; -1 if no slot is
-    free."""
+    """Return the position of the words of the slot for this topic, partition and principal; make a
+    new slot if none exists. Return -1 if no slot is free."""
     mark = 1 if by_id else 0
     # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49.
     found_hash = crc32c(arena, name_at, name_at + name_bytes) + partition * 40_503 + mark
@@ -314,10 +320,12 @@ def _find_slot(
 
 @inline
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
-    """Return the position of the producer's words, new ones if none exist; -1 if none are free.
+    """Return the position of the producer's words; use new words if it has none; -1 if none are
+    free.
 
     Producers belong to one plan, so a bucket that an older plan filled counts as empty. The bucket
-    is current only if its producer has this plan's number and names this bucket in turn.
+    is current only if its producer's PRODUCER_ROUND is this plan's, and PRODUCER_BUCKET this
+    bucket.
     """
     current = int(table[HEAD_ROUND])
     mixed = producer_id ^ producer_id >> 17 ^ slot
@@ -413,11 +421,12 @@ def _check_batch(
             epoch != table[producer + PRODUCER_EPOCH]
             or sequence != (table[producer + PRODUCER_LAST_SEQUENCE] + 1) & INT32_MAX
         ):
-            # A duplicate, a gap, or another epoch.
+            # The batch is a duplicate, leaves a gap in the sequences, or has another producer
+            # epoch.
             return _STOP
         if (table[producer + PRODUCER_IN_TRANSACTION] != 0) != (attributes != 0):
-            # The transaction may not begin here, or the batch is of the other kind than its
-            # transaction.
+            # A transactional batch whose transaction may not begin here, or a non-transactional
+            # batch while its producer's transaction is open.
             return _STOP
     elif attributes != 0:
         return _STOP
@@ -557,7 +566,7 @@ def _take_frame(
     if end - at < 2:
         return _STOP
     if is_flexible:
-        # No tags, and the length of the transactional id plus one.
+        # The header's tags must be absent; then comes the length of the transactional id plus one.
         id_bytes = byte_at(arena, at + 1) - 1
         if byte_at(arena, at) != 0 or id_bytes > _MOST_COUNT:
             return _STOP
@@ -576,7 +585,7 @@ def _take_frame(
         table[HEAD_TRANSACTIONAL_ID_BYTES] = id_bytes
         table[HEAD_VERSION] = version
         at += id_bytes
-    # Acks, timeout, number of topics.
+    # The next fields are acks, timeout and number of topics.
     if is_flexible:
         if end - at < 7:
             return _STOP
@@ -687,11 +696,13 @@ def _take_frame(
                 return NEED_SLOT
             if table[slot + SLOT_STATE] != SLOT_READY:
                 return _STOP
-            # A request may use the partition's other slot, by name or by id.
+            # A partition may have a slot by name and one by id: use the slot that represents it in
+            # this plan.
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # One batch per partition and request, so that all checks use the same state.
+            # Only one batch per partition and request, so that all checks use the state before the
+            # request.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -768,7 +779,7 @@ def _take_frame(
     return _TAKEN
 
 
-# --- the turn ------------------------------------------------------------------------------------
+# --- the plan of all connections -----------------------------------------------------------------
 @inline
 def _gather(arena: Array, table: Array, batches: Array) -> None:
     """Copy the batches to ``batches`` slot by slot, with their offsets and leader epochs."""

@@ -38,5 +38,5 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
     """Compile the kernels in a child process if their cache is cold. Return whether the cache has
-    them now."""
+    the kernels now."""
     return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

@@ -1,10 +1,10 @@
-"""A Produce request until its response: the results of its appends, and which of them are safe.
+"""A Produce request until its response: the results of its appends, and which appends are safe.
 
 With acks=-1 the response waits in the purgatory until the high watermark has passed the records.
 With acks=1 it waits only if flush.messages=1, until the records are flushed. If this broker's
 leadership ends first, the response is an error. A newer leader epoch of the same leader does not
-end it, as in Kafka: the records still exist, and librdkafka takes NOT_LEADER_OR_FOLLOWER for "not
-written" and may reuse the sequences for other records.
+end the leadership, as in Kafka: the records still exist, and librdkafka takes
+NOT_LEADER_OR_FOLLOWER for "not written" and may reuse the sequences for other records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PartitionAppend(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """An append that is not as safe as acks requires yet."""
+    """An append whose records are not yet replicated or flushed as acks requires."""
 
     answer: PartitionProduceResponse
     leader: Leader
@@ -61,9 +61,8 @@ class PendingProduce(DelayedOperation):
         self, services: PipelineServices, request: ProduceRequest, context: RequestContext
     ) -> None:
         self._services = services
-        # The request is not stored: its records may be megabytes, and are not needed after the
-        # append,
-        # however long the followers take.
+        # The request is not stored: its records may be megabytes, and are not needed while the
+        # response waits for the followers.
         self._timeout_ms = request.timeout_ms
         self.context = context
         self.acks = request.acks
@@ -83,12 +82,12 @@ class PendingProduce(DelayedOperation):
         log = leader.log
         if self.acks == -1:
             return log.high_watermark
-        # With acks=1 the followers do not matter.
+        # With acks=1, flushed records are safe even if no follower has them.
         return max(log.high_watermark, log.flushed_offset)
 
     def appended(self) -> None:
-        """Note that one append of the request is done. After the last one, send the response or
-        wait until all appends are safe."""
+        """Count one append of the request as done. After the last one, send the response, or wait
+        until all appends are as safe as ``acks`` requires."""
         self.open_appends -= 1
         if self.open_appends:
             return

@@ -1,4 +1,4 @@
-"""Appends Produce requests: a turn's batches by partition, answered when they are safe.
+"""Appends Produce requests: a turn's batches by partition, answered when as safe as acks requires.
 
 All appends of an event-loop turn run together after the turn has received; until then their records
 are views of the receive buffer. A batch whose validation would exceed the loop's share of time
@@ -123,9 +123,8 @@ class ProducePipeline:
             if not _set_refusal(answer, error, leader.log):
                 services.requests.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
-            # The append had no effect: after half an append the log would be offline, and the error
-            # a
-            # LogStorageError.
+            # The append had no effect: if it had failed halfway, the log would be offline, and the
+            # error a LogStorageError.
             services.requests.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:

@@ -1,10 +1,10 @@
 """Plans a turn's pipelined Produce requests with the kernel, writes the batches, and commits them.
 
 The kernel's plan changes nothing outside its table. All planned batches are written behind the
-logs' ends, partition by partition, where they do not count yet. If one write fails, all writes are
-taken back, and the generic handler serves the requests as if there had been no plan. If all
-succeed, the partitions commit, and the connections queue the responses and continue with the
-requests that the kernel left to the generic handler.
+logs' ends, partition by partition; they become part of the logs only when the partitions commit. If
+one write fails, all writes are taken back, and the generic handler serves the requests as if there
+had been no plan. If all succeed, the partitions commit, and the connections queue the responses and
+continue with the requests that the kernel left to the generic handler.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PlanTargets(Protocol):
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals have different rights. If not, all principals share the same slots."""
+        """Whether principals have different rights. If not, all principals use the same slots."""
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
@@ -99,8 +99,8 @@ class PlanTargets(Protocol):
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> DelayedResponse | None:
-        """Return the delayed response (see DelayedResponse); None if ``answer`` can be sent now, as
-        it is."""
+        """Return the delayed response for the batches ``held``; None if no batch has to wait, so
+        that ``answer`` can be sent now."""
 
     def appended(self) -> None:
         """Wake followers: the responses of appended batches wait for other replicas."""
@@ -124,14 +124,14 @@ class _Turn:
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
-        self.places = places  # start and end of each connection's bytes that are not taken
+        self.places = places  # start and end of each connection's bytes that are not planned yet
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
         """Whether all connections joined, and all their requests are served and answered."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
-        """Let connection ``number`` send ``data``."""
+        """Add ``data`` to the responses that the plan's connection ``number`` sends."""
         self.replies.setdefault(number, []).append(data)
 
 
@@ -282,7 +282,7 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free slots after a plan that took no request. Return whether that freed any."""
+        """Free all slots after a plan that took no request. Return whether any slot was in use."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -314,9 +314,9 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """Write the facts of a producer whose first batch in this plan is transactional: its
-        transaction has begun, or begins with this batch, or the kernel leaves the request to the
-        handler."""
+        """Write the facts of a producer whose first batch in this plan is transactional: either its
+        transaction has begun, or it begins with this batch, or the kernel leaves the request to the
+        generic handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
@@ -337,7 +337,7 @@ class ProducePlanner:
     # -- append and commit --------------------------------------------------------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Write and commit the plan's batches. Return False if they could not be written; then no
+        """Write and commit the plan's batches. Return False if some could not be written; then no
         log has changed."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
@@ -395,8 +395,8 @@ class ProducePlanner:
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
-        """Count the plan's requests as answered in this turn, except those answered `later`, by
-        head."""
+        """Count the plan's requests as answered in this turn, except those in ``later``: the number
+        of requests that are answered in a later turn, by head (API key and version)."""
         for version, count in self._tables.versions():
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
@@ -404,8 +404,9 @@ class ProducePlanner:
                 self._times.answered_later.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
-        """Note how far each connection has come; send its responses or leave them to the turn.
-        Return how many requests are answered later, by head."""
+        """Store in ``turn`` how far the plan served each connection; send its responses, or add
+        them to ``turn``. Return how many requests are answered in a later turn, by head (API key
+        and version)."""
         tables = self._tables
         later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []

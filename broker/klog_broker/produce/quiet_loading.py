@@ -3,8 +3,8 @@
 If the kernels' cache is cold, a child process starts to compile them at once, which takes many
 seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30 ms, and 130
 MB of memory. So loading waits for the first Produce request, and then for a quiet moment. When many
-requests come, turns.py loads the kernels without waiting. A leader with followers never has a quiet
-moment.
+requests come, turn_plans.py loads the kernels without waiting. A leader with followers never has a
+quiet moment, because their fetches come all the time.
 """
 
 from __future__ import annotations

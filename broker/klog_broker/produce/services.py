@@ -72,7 +72,8 @@ class ProduceServices(PipelineServices, Protocol):
 
     @property
     def verify_transactions(self) -> VerifyTransactions:
-        """Asks this broker's transaction coordinator, or the broker that coordinates the id."""
+        """Asks this broker's transaction coordinator, or the broker that coordinates the
+        transactional id."""
 
     @property
     def verifies_elsewhere(self) -> Callable[[str], bool]:

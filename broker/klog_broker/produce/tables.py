@@ -1,8 +1,8 @@
 """Writes a plan's input into the produce kernel's table, and reads the plan from it.
 
-The kernel's constants (kernel.py) name the words. Positions in the arena, in the responses and in
-the table are plain numbers. One call packs or unpacks a row of a section: a row has up to 40 words,
-and a turn can have hundreds of rows.
+The constants of kernel.py are the positions of words in a row. Positions in the arena, in the
+responses and in the table are plain numbers. One call packs or unpacks a row of a section: a row
+has up to 40 words, and a turn can have hundreds of rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DelayedBatch(NamedTuple):
 
     slot: int
     end_offset: int
-    answer_at: int  # the position of its error code in `replies`
+    answer_at: int  # the position of the batch's error code in `replies`
     ones: int  # how many bytes after the error code are 0xFF in an error response
     timeout_ms: int
 
@@ -136,12 +136,13 @@ class PlanTables:
         return number
 
     def head_at(self, position: int) -> int:
-        """Return the head (metrics/requests.py) of the request at that position in the arena."""
+        """Return the head (API key and version in one number) of the request at that arena
+        position."""
         return int.from_bytes(self._arena[position + 4 : position + 8], "big")
 
     def versions(self) -> list[tuple[int, int]]:
-        """Return pairs of version and request count of the plan; the plan must have at least
-        one."""
+        """Return pairs of version and request count of the plan, which must have at least one
+        request."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
         # Nearly all clients use one version.
         if self._words[at + self._usual_version] == requests:
@@ -245,8 +246,8 @@ class PlanTables:
         return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
 
     def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
-        """Write the log's state of the producer; ``entry`` is None for a producer unknown to the
-        log."""
+        """Write the log's state of the producer; ``entry`` is None if the log has no state of the
+        producer."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
@@ -278,8 +279,8 @@ class PlanTables:
         )
 
     def begin_transaction(self, number: int, first: ProducerHead) -> None:
-        """Let the producer begin its transaction with this batch, without further checks of its
-        state."""
+        """Let the producer begin its transaction with the batch ``first``, without further checks
+        of the producer's state."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN

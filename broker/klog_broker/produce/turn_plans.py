@@ -1,9 +1,9 @@
 """Collects the connections of a turn's produce plan, and has the plan's kernel loaded.
 
-Until the first pipelined turn, or a quiet moment before it (idle.py), plans cost nothing: numba is
-not imported, and the generic handler serves all requests. Then a helper thread loads the kernel,
-after a child process has compiled it if necessary. From then on each event-loop turn makes one plan
-for all connections whose received bytes begin with Produce.
+Until the first pipelined turn, or a quiet moment before it (quiet_loading.py), plans cost nothing:
+numba is not imported, and the generic handler serves all requests. Then a helper thread loads the
+kernel, after a child process has compiled it if necessary. From then on each event-loop turn makes
+one plan for all connections whose received bytes begin with Produce.
 
 A readable connection without other work may join the plan (Plans.offer_readable): one call receives
 from all joined connections, and another one sends the responses of those whose requests were all
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-# Load the kernel when one receive brings this many requests, or when this many connections begin
-# with Produce in one turn.
+# Load the kernel when one receive brings this many requests (_PIPELINED_REQUESTS), or when this
+# many connections begin with Produce in one turn (_READY_CONNECTIONS).
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
-# Load the kernel for one request of this size, too: without a kernel, Python checks its records one
-# by one.
+# Load the kernel also for one request of this size: without the kernel, Python code checks the
+# request's records one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
-"""Load the kernel after this many single requests, too: serving them has cost as much as loading. A
-broker with followers is never quiet, because their fetches come all the time."""
+"""Load the kernel also after this many unplanned requests: serving them without the kernel has cost
+as much time as loading it. A broker with followers is never quiet, because their fetches come all
+the time."""
 
 
 class TurnPlans:
@@ -79,7 +80,7 @@ class TurnPlans:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether any client has sent a Produce request."""
+        """Whether any client has sent a Produce request, so that the kernel is useful."""
         return self._turn >= 0
 
     def offer_received(
@@ -154,7 +155,8 @@ class TurnPlans:
             if count == ARENA_FULL:
                 connection.put_off()
             else:
-                # End of stream, a failure, or no bytes after all: the connection finds out.
+                # The stream has ended, the receive failed, or no bytes were there: ``receive``
+                # handles each case.
                 connection.receive()
         return Received(ready, bounds)
 

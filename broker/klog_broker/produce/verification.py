@@ -55,7 +55,8 @@ class TransactionalBatch(NamedTuple):
 
 
 class Unverified(NamedTuple):
-    """An append that waits for the coordinator's confirmation."""
+    """An append that waits for the coordinator's confirmation that the partition is in the
+    transaction."""
 
     leader: Leader
     append: PartitionAppend
@@ -119,7 +120,7 @@ class ProduceVerification:
         self._is_over = False
 
     def ask_coordinator(self, producer_id: int, producer_epoch: int) -> None:
-        """Ask the coordinator; its answer completes or fails the appends.
+        """Ask the coordinator to verify the partitions; its answer completes or fails the appends.
 
         The connection's next requests are parsed only after the response. By then the transaction
         is open in the log, so the batches that follow need no verification and can be planned.
@@ -155,13 +156,14 @@ class ProduceVerification:
 
 
 def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) -> bool:
-    """Return whether the batch, appended now, begins its producer's transaction in the partition.
+    """Return whether the batch, if appended now, begins its producer's transaction in the
+    partition.
 
     Return False if the coordinator or the log refuses, or if the coordinator's answer has to wait:
     then the generic handler asks the coordinator again.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # The handler asks again, so the other broker would get the request twice.
+        # The generic handler asks that broker; asking from here, too, would send the request twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
@@ -192,7 +194,7 @@ def client_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
     coordinator's error."""
     text = f"the transaction coordinator answers {code.name}"
     if code is ErrorCode.PRODUCER_FENCED:
-        # The producer can still abort, and go on.
+        # With INVALID_PRODUCER_EPOCH, the producer can still abort its transaction and continue.
         return ErrorCode.INVALID_PRODUCER_EPOCH, text
     is_retriable = code in _COORDINATOR_ERRORS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS:
