@@ -1,8 +1,8 @@
 """Cached requests: a connection's repeated requests, recognised by their bytes, without decoding.
 
 A handler of such requests makes an object that can serve the next similar request
-(``BrokerApi.prepare``). The dispatcher stores this object with the connection, one for each API,
-and passes it the next frame before decoding.
+(``BrokerApi.cache_request``). The dispatcher stores this object with the connection, one for each
+API, and passes it the next frame before decoding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CachedRequest(Protocol):
 
 CacheRequest = Callable[[bytes, Any, RequestContext], CachedRequest | None]
 """(frame, request, context) -> a cached request that serves similar frames, or None. Called after
-the handler."""
+the handler has been called."""
 
 
 class EncodedFrame:

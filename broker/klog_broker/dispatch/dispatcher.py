@@ -31,7 +31,7 @@ UNCOUNTED_BYTES = 8 * 1024
 elements than one turn may handle."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
-"""The limit of UNCOUNTED_BYTES for Produce and Fetch, which have faster decoders and longer
+"""The limit instead of UNCOUNTED_BYTES for Produce and Fetch, which have faster decoders and longer
 elements."""
 
 _DECODED_ELEMENTS_A_STEP = 4
@@ -131,7 +131,8 @@ class Dispatcher:
 
     @staticmethod
     def _forget_old_decisions(connection: ConnectionInfo, version: int) -> None:
-        """Drop a connection's cached requests if the authorizer's rules have changed since.
+        """Drop a connection's cached requests, because the authorizer's rules have changed since the
+        requests were allowed; do nothing if the rules have not changed.
 
         The next request of each API is then decoded and checked under the new rules.
         """
@@ -252,7 +253,7 @@ class Dispatcher:
     def _denied(
         self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> BrokerError | None:
-        """The error if the client may not send this request at all; None if the client may.
+        """The error if the client may not send this request at all; None if the client may send it.
 
         Handlers check the access to each resource of a request.
         """

@@ -17,7 +17,7 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# A response whose steps cost less than this is made and encoded immediately, which is faster.
+# A response whose steps cost less than this is made and encoded without slices, which is faster.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32
@@ -119,7 +119,7 @@ class EncodedResponse:
 
 
 def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
-    """Take a few steps. Returns whether these were all, and if so, the response."""
+    """Take the first few steps. Returns whether no steps are left, and if so, the response."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:

@@ -1,7 +1,7 @@
 """The context of a request: its client, its connection, and the destination of its response.
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
-once, by ``send``, ``skip`` or ``close``. Until then a delayed request is in the purgatory.
+once, by ``send``, ``skip`` or ``close``. Until then the purgatory holds the delayed request.
 A response that can become long is a generator of steps (``ResponseSteps``), which the dispatcher
 takes in slices.
 A request's records are views of the receive buffer, valid until the turn's append phase ends.

@@ -19,7 +19,7 @@ class RequestRuntime:
     errors: Counter[tuple[int, int]] = field(default_factory=Counter)
     """The number of error codes in responses, by (API key, code); a response may have many."""
     counters: dict[str, int] = field(default_factory=dict)
-    """Plain counts by name, for metrics and tests."""
+    """Counts of events other than error codes, by name, for metrics and tests."""
 
     def count_error(self, api_key: int, code: int) -> None:
         """Count an error code of a response; NONE counts as no error."""
@@ -27,5 +27,5 @@ class RequestRuntime:
             self.errors[api_key, int(code)] += 1
 
     def count(self, name: str) -> None:
-        """Add one to a counter."""
+        """Add one to the counter ``name``."""
         self.counters[name] = self.counters.get(name, 0) + 1

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class ResponseSlot(Protocol):
-    """A response's place in its connection's queue (network.replies.QueuedResponse)."""
+    """A response's place in its connection's queue (network.responses.QueuedResponse)."""
 
     @property
     def is_open(self) -> bool: ...

@@ -1,10 +1,10 @@
 """Makes followers fetch a partition soon after this broker has become its leader.
 
 A follower has one outstanding Fetch to a leader, which can wait for ``replica.fetch.wait.max.ms``.
-Until it is answered, the follower cannot ask for the new partition, and producers with acks=all get
-no response there. So the new leadership answers the waiting Fetch at once. The follower's next
-fetches wait for moments only, until the follower has asked for the partition, or has taken so long
-that there must be another reason.
+Until that Fetch is answered, the follower cannot ask for the new partition, and producers with
+acks=all get no response from the partition. So the new leadership answers the waiting Fetch at
+once. The follower's next fetches wait for at most MOMENT_MS, until the follower has asked for the
+partition, or has taken so long that there must be another reason.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from pyspark_klog.ids import BrokerId
 MOMENT_MS = 10
 """The longest wait of a Fetch, in milliseconds, while a new leadership waits for its follower."""
 _LONGEST_MS = 2_000
-"""How long a leadership waits for its followers; later they must have another reason to be away."""
+"""How long, in milliseconds, a leadership waits for its followers to fetch. A follower that takes
+longer must have another reason."""
 
 
 class FollowerKey(NamedTuple):
-    """The purgatory's key of all fetches of one follower that wait."""
+    """The purgatory's key for all waiting fetches of one follower."""
 
     follower: BrokerId
 
@@ -56,8 +57,8 @@ class AwaitedFollowers:
         return min(asked_ms, MOMENT_MS) if self._is_awaited(follower) else asked_ms
 
     def _is_awaited(self, follower: BrokerId) -> bool:
-        """Return whether a leadership waits for the follower; forget leaderships that no longer do,
-        oldest first."""
+        """Return whether a leadership waits for the follower; forget leaderships that wait no
+        longer, oldest first."""
         leaders = self._leaders.get(follower)
         if leaders is None:
             return False

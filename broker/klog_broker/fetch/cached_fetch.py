@@ -39,12 +39,12 @@ ContinueFetch = Callable[
     ],
     None,
 ]
-"""Continues a fetch whose scope was read once without enough bytes, with the cold partitions; the
-response comes later."""
+"""Continues a fetch whose first read found too few bytes, or the cold partitions in the last
+argument; the response comes later."""
 
 
 class CachedFetch:
-    """A cached request that may come again: a ``CachedRequest``."""
+    """A Fetch that its connection may repeat; implements ``CachedRequest``."""
 
     __slots__ = (
         "__weakref__",
@@ -86,13 +86,13 @@ class CachedFetch:
         self._go_on = go_on
         self._request = request
         self._frame: bytes | None = frame
-        """The first request's frame, until a second one of the same size comes; most other requests
-        differ in size."""
+        """The first request's frame, until a second frame of the same size comes: only then are the
+        changing fields searched in it, because most other requests differ in size."""
         self._size_bytes = len(frame)
         self._layout: Struct | None = None
-        """The layout of the frame: in turn bytes that stay the same, and numbers that may change.
-        The numbers are the correlation id, the session epoch (in versions that have it) and the
-        fetch offset of each partition."""
+        """The layout of the frame: alternately bytes that stay the same, and numbers that may
+        change. The numbers are the correlation id, the session epoch (in versions that have it) and
+        the fetch offset of each partition."""
         self._pieces: tuple[bytes, ...] = ()
         self._has_epoch = False
         self._rows: Sequence[FetchPartition] = ()
@@ -123,8 +123,8 @@ class CachedFetch:
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
             if reader.follower is not None and services.purgatory.check_now():
-                # Producers with acks=all have waited for this fetch: send their responses before it
-                # waits.
+                # Producers with acks=all have waited for this fetch: send their responses before
+                # the fetch waits.
                 services.loop.send_now()
                 if any(each.has_moved for each in scope.partitions):
                     # Completed requests may append more records: a transaction's end, for example.

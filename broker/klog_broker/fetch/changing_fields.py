@@ -20,7 +20,7 @@ _CORRELATION_ID_BYTES = 4
 _EPOCH_BYTES = 4
 _OFFSET_BYTES = 8
 _UUID_BYTES = 16
-# max_wait_ms, min_bytes, max_bytes, isolation_level.
+# The size of max_wait_ms, min_bytes, max_bytes and isolation_level together.
 _BOUNDS_BYTES = 13
 
 _LENGTH = Struct(">h").unpack_from
@@ -28,7 +28,7 @@ _COUNT = Struct(">i").unpack_from
 
 
 class ChangingFields(NamedTuple):
-    """The positions of the fields that change, except the correlation id."""
+    """The positions of the fields that change from fetch to fetch, except the correlation id."""
 
     epoch_at: int
     """The session epoch's position; 0 in versions without sessions."""
@@ -49,9 +49,9 @@ class ChangingFields(NamedTuple):
 
 
 def find_changing_fields(frame: bytes, version: int, position: int) -> ChangingFields | None:
-    """Find the changing fields; ``position`` is the start of the message. Return None for rare
-    requests: versions before 4, tagged fields of topics, forgotten topics, or in flexible versions
-    a count above 126."""
+    """Find the changing fields of a request; ``position`` is the start of the message after the
+    header. Return None for rare requests: versions before 4, tagged fields of topics, forgotten
+    topics, or in flexible versions a count above 126."""
     if version < _FIRST_VERSION:
         return None
     try:
@@ -65,7 +65,7 @@ def find_changing_fields(frame: bytes, version: int, position: int) -> ChangingF
 
 
 class _Unusual(Exception):
-    """The request does not have the usual shape."""
+    """The request is a rare one, for which ``find_changing_fields`` returns None."""
 
 
 def _plain(frame: bytes, version: int, position: int) -> tuple[ChangingFields, int]:
@@ -132,7 +132,8 @@ def _flexible(frame: bytes, version: int, position: int) -> tuple[ChangingFields
 
 
 def _few(frame: bytes, position: int) -> int:
-    """Return a count or length of one byte, which is stored plus one. Null (0) is unusual."""
+    """Return a count or length of one byte, which is stored plus one. Raise _Unusual for null
+    (0)."""
     found = frame[position]
     if not 0 < found < 128:
         raise _Unusual

@@ -1,7 +1,7 @@
 """Down-conversion for Fetch before version 4, in helper threads and with bounded memory.
 
-One response is converted at a time; the others wait in their order of arrival. Responses also wait
-while converted records that were not sent yet take too much memory.
+One response is converted at a time; the other responses wait in their order of arrival. Responses
+also wait while converted records that were not sent yet take too much memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark_klog.records.down_conversion import ConversionBudget, down_convert_
 from pyspark_klog.records.errors import DecompressedTooLarge, RecordsError, UnsupportedCodec
 
 RESPONSE_WORK_BYTES = 32 * 1024 * 1024
-"""How many bytes one response's conversion may decompress and write; at least its first batch is
-converted."""
+"""How many bytes the conversion of one response may decompress and write; the response's first
+batch is converted in any case."""
 UNSENT_BYTES = 128 * 1024 * 1024
 """Bytes of converted records not sent yet, of all connections, above which no conversion begins."""
 
@@ -40,7 +40,7 @@ the exception."""
 
 
 class _Response:
-    """The sets of one response. ``convert`` runs in a helper thread."""
+    """The sets to convert of one response. ``convert`` runs in a helper thread."""
 
     def __init__(self, sets: Sequence[SetToConvert], magic: int, first: int) -> None:
         self.is_wanted = True
@@ -98,9 +98,9 @@ class DownConversions:
     def start_conversion(
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
-        """Convert the sets of one response to format ``magic`` in their turn, and call
-        ``on_converted``. Return a function that cancels: after its call ``on_converted`` may not be
-        called."""
+        """Convert the sets of one response to format ``magic`` when it is the response's turn, and
+        call ``on_converted``. Return a function that cancels the conversion; ``on_converted`` is
+        then perhaps never called."""
         # Each response begins with another partition, so that the limit of work starves no
         # partition.
         response = _Response(sets, magic, self._turn % len(sets))

@@ -1,9 +1,9 @@
 """A follower's Fetch: the check of its sender, and the progress that it reports.
 
-Only brokers of the cluster send it, through the inter-broker listener. A follower's request lists a
-partition when the follower has made progress there. The leader notes the progress once, in the
-event-loop turn that reads the request. While the fetch waits, and for session partitions that the
-request does not list, the follower has made no progress.
+Only brokers of the cluster send such a Fetch, through the inter-broker listener. A follower's
+request lists a partition when the follower has made progress there. The leader notes the progress
+once, in the event-loop turn that reads the request. While the fetch waits, and for session
+partitions that the request does not list, the follower has made no progress.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class FetchingFollower:
 
     def check(self, leader: Leader, request: FetchPartition) -> None:
         """Raise BrokerError unless the follower may read the partition. The caller has compared the
-        leader epoch if the request has one. Without an epoch nobody knows whether the two logs
-        agree, so such a request is refused."""
+        leader epoch if the request has one. A request without a leader epoch is refused, because
+        the follower's log may differ from the leader's."""
         if self._refusal is not None:
             raise BrokerError(self._refusal)
         if request.current_leader_epoch < 0:

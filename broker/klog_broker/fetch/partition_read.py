@@ -25,8 +25,8 @@ _REFUSED_BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-"""The errors with an empty list of aborted transactions, as in Kafka; with others the list is
-null."""
+"""With these errors the response has an empty list of aborted transactions, as in Kafka; with other
+errors the list is null."""
 
 
 class Reads(Enum):
@@ -88,12 +88,13 @@ class ReadPartition:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
-        """The records where they are sent from the file; never empty."""
+        """The file region with the records, which is sent without a copy; never empty."""
         self.records: memoryview | bytes = b""
         """The records after down-conversion."""
         self.size_bytes = 0
         self.is_at_end = False
-        """Whether this client may read nothing from the fetch offset on at present."""
+        """Whether the log has no record at or after the fetch offset that this client may read
+        now."""
         self.ends_the_wait = False
         self.cold: Callable[[], object] | None = None
         """Reads the pages that the look-up needs; for a helper thread. The ColdRead that had this
@@ -141,7 +142,8 @@ class ReadPartition:
         self.ends_the_wait = True
 
     def note_answered(self) -> None:
-        """Count the bytes of the response, which now holds the records, and drop them here."""
+        """Count the sent bytes of the partition, and drop its records, which the response holds
+        now."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than those in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
@@ -153,7 +155,7 @@ class ReadPartition:
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None
-        # A helper thread has read the pages for this one read only.
+        # A helper thread has read the pages for the last read only: the next read must not block.
         self.may_block = False
 
     def response_part(self) -> PartitionData:

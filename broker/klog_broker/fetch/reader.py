@@ -39,7 +39,7 @@ _FIRST_VERSION_WITH_V2 = 4
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
-# How many cold partitions one round of reading collects before helper threads warm them.
+# How many cold partitions one round of reading collects before helper threads read their pages.
 _COLD_AT_ONCE = 16
 
 MAX_HEADERS = 1000
@@ -260,16 +260,17 @@ class FetchReader:
 
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            # The partition is from an earlier fetch of the session, and the topic may be newer.
+            # The session has the partition from an earlier fetch: the topic may have been deleted
+            # since.
             each.name = topic_name(self._services, each.topic_id, each.request.partition)
         return led_partition(self._services, each.name, each.request.partition)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
-        """Return whether the leader's log ends the reader's last epoch before the fetch offset
-        (KIP-595)."""
+        """Return whether the reader's log has diverged from the leader's: in the leader's log, the
+        last epoch that the reader fetched ends before the fetch offset (KIP-595)."""
         request = each.request
         found = log.end_offset_for_epoch(request.last_fetched_epoch)
-        # The log knows nothing about epochs before its start.
+        # The leader's log knows nothing about epochs before its start.
         if found.leader_epoch < 0 or request.fetch_offset < log.log_start_offset:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if (
@@ -285,8 +286,8 @@ class FetchReader:
     def _region_to_send(
         self, each: ReadPartition, info: ReadInfo, max_bytes: int, min_one_batch: bool
     ) -> ReadRegion | None:
-        """Return the region that was read, or None if it is only the beginning of a batch. Since
-        version 3 only the first partition with records may exceed its byte limit (KIP-74)."""
+        """Return the region that was read, or None if the region has only the beginning of a batch.
+        Since version 3 only the first partition with records may exceed its byte limit (KIP-74)."""
         region = info.region
         if region is None or min_one_batch or region.size < max_bytes:
             return region
@@ -314,8 +315,8 @@ class FetchReader:
 
 
 def _bytes_of(each: ReadPartition, region: ReadRegion) -> bytes:
-    """Return the region's bytes. ColdRead if the read would block on the disk, and no helper thread
-    has read the pages before."""
+    """Return the region's bytes. Raise ColdRead if the read would block on the disk, and no helper
+    thread has read the pages before."""
     file = region.file
     if each.may_block:
         return file.pread(region.size, region.position)

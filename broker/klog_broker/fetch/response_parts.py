@@ -26,15 +26,16 @@ _FIRST_VERSION_WITH_READ_REPLICAS = 11
 _FIRST_FLEXIBLE_VERSION = 12
 _NO_REPLICA = -1
 
-# Size, correlation id, throttle time; since version 7 error code, session id; then the topic count.
+# The head: size, correlation id, throttle time; since version 7 error code, session id; then topic
+# count.
 _HEAD_V4 = Struct(">iiii").pack
 _HEAD_V7 = Struct(">iiihii").pack
 _HEAD_V12 = Struct(">iibihi").pack
 _SIZE = Struct(">i")
 _COUNT = Struct(">i").pack
 _LENGTH = Struct(">h").pack
-# Partition, error code, high watermark, last stable offset; since version 5 log start offset; count
-# of aborted transactions; since version 11 the preferred read replica.
+# A partition: index, error code, high watermark, last stable offset; since version 5 log start
+# offset; count of aborted transactions; since version 11 the preferred read replica.
 _PARTITION_V4 = Struct(">ihqqii").pack
 _PARTITION_V5 = Struct(">ihqqqii").pack
 _PARTITION_V11 = Struct(">ihqqqiii").pack
@@ -47,10 +48,10 @@ _ONE = 2
 _ONES_END = b"\0\0\0"
 """Empty tagged fields of the partition, the topic and the response."""
 
-# A consumer's responses are usually as large as it allows.
 _MOST_COPIED_BYTES = 16 * 1024
 """The largest part of a response that is copied: for less, one copy is cheaper than sendfile plus a
 second send."""
+# Cached, because the records of most responses have the largest size that the consumer allows.
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
@@ -61,8 +62,8 @@ def pack_response(
     error_code: ErrorCode,
     included: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
-    """Return the whole frame in parts like ``encode_response_parts``; None if it cannot be
-    packed."""
+    """Return the response's whole frame in parts, as ``encode_response_parts`` does; None if the
+    response cannot be packed."""
     if version < _FIRST_VERSION or error_code:
         return None
     if len(included) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:

@@ -1,5 +1,5 @@
-"""Chooses the partitions that a fetch reads: those in the request, or those of its session with
-news."""
+"""Chooses the partitions that a fetch reads: all in the request, or those of its session that may
+have changed."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class WholeFetch:
         self._is_of_follower = is_of_follower
 
     def renew(self) -> None:
-        """Called before each read. The partitions to read are always all ``partitions``."""
+        """Called before each read; does nothing, because each read is of all ``partitions``."""
 
     def has_moved(self) -> bool:
         """Return whether another read may find more than the last read."""
         return any(each.has_moved for each in self.partitions)
 
     def stay(self) -> None:
-        """Called when the last read did not find enough: the fetch waits."""
+        """Called when the last read has found too few bytes, so that the fetch waits."""
 
     def keys(self) -> list[Hashable]:
         """Return the purgatory's keys under which the fetch waits."""
@@ -132,7 +132,7 @@ class SessionFetch:
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
-    """Return whether to answer now, even if the client would wait longer."""
+    """Return whether the fetch is to be answered now, even if the client would wait longer."""
     total_bytes = 0
     for each in scope.partitions:
         if each.ends_the_wait:

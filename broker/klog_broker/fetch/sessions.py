@@ -100,9 +100,9 @@ class SessionPartition(ReadPartition):
     def note_sent(self) -> None:
         """Note that a response has the result of the last read.
 
-        A partition with an error is in each response until the error is over, and then the response
-        has the watermark. A follower that has to truncate its log ignores the rest of the response,
-        so the next one repeats its offsets.
+        A partition with an error is in each response until the error is over; the next response
+        then has the watermark. A follower that has to truncate its log ignores the other fields of
+        the partition, so the next response repeats the offsets.
         """
         if self.diverging_epoch is not None:
             self.forget_sent()
@@ -188,7 +188,7 @@ class FetchSession:
     def set_partition(
         self, topic: str, topic_id: UUID, name: str, request: FetchPartition
     ) -> SessionPartition:
-        """Add the partition, or change what the client requests of it."""
+        """Add the partition, or update its offsets, limits and epochs from the request."""
         key = (topic, topic_id, request.partition)
         found = self.partitions.get(key)
         if found is None:
@@ -220,7 +220,7 @@ class FetchSession:
             self._unlisten(found)
 
     def listen(self, read: Iterable[SessionPartition]) -> None:
-        """Listen to partitions that were read, so that no event of theirs is missed. Partitions
+        """Listen for events of the partitions that were read, so that none is missed. Partitions
         that can only change with an event leave the unread list."""
         for each in read:
             if not each.is_listening:

@@ -1,4 +1,5 @@
-"""The authorizer that allows everything, and access checks that skip the call of it."""
+"""The authorizer that allows everything, and access checks that skip the call of this
+authorizer."""
 
 from typing import Protocol
 

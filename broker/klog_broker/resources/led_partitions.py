@@ -1,4 +1,5 @@
-"""Finds this broker's leadership of a requested partition, or the error, for data APIs."""
+"""Finds this broker's leadership of a requested partition, or the error if it has none, for data
+APIs."""
 
 from typing import Protocol
 

@@ -70,7 +70,8 @@ class SeenPartitions:
         if leader == self._services.broker_id:
             hosted = self._services.replicas.partition(topic, number)
             if hosted is not None and isinstance(hosted.role, Offline):
-                # This broker cannot use its log: clients must wait for its disk or another leader.
+                # This broker cannot use the partition's log: clients must wait for its disk or
+                # another leader.
                 leader = NO_BROKER
                 if self._services.broker_id not in state.offline:
                     answer.offline_replicas.append(self._services.broker_id)
