@@ -1,6 +1,6 @@
 """AddOffsetsToTxn: adds the ``__consumer_offsets`` partition of a group to a transaction.
 
-Clients with transaction.version 2 do not send it: TxnOffsetCommit adds the partition.
+Clients with transaction.version 2 do not send this request: TxnOffsetCommit adds the partition.
 """
 
 from klog_broker.api.services import TransactionServices
@@ -29,8 +29,9 @@ def handle(
         raise BrokerError(ErrorCode.INVALID_GROUP_ID)
     partition = services.groups.partition_for(request.group_id)
     if partition is None:
-        # There is no __consumer_offsets yet. A transactional client may send this request before it
-        # looks for the group's coordinator, so let the finder create the topic.
+        # The topic __consumer_offsets does not exist yet. A transactional client may send this
+        # request before it looks for the group's coordinator, so let the coordinator finder create
+        # the topic.
         services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -1,6 +1,6 @@
 """AlterClientQuotas (key 49): sets and removes quotas of users, clients and addresses.
 
-Quotas are stored, but not enforced yet; a log line says so.
+Quotas are stored, but not enforced yet; a line in the broker's log says so.
 """
 
 import logging
@@ -36,8 +36,8 @@ def handle(
     services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
 ) -> ResponseSteps:
     """Apply or refuse each entity as a whole, independently of the others. An entity that the
-    request names twice gets one result, an error, and keeps its quotas; Kafka makes the first of
-    its changes then."""
+    request names twice gets one result, an error, and keeps its quotas; Kafka applies the first of
+    the entity's changes instead."""
     names_of = [_names(entry) for entry in request.entries]
     times = Counter(frozenset(names) for names in names_of)
     response = AlterClientQuotasResponse()

@@ -25,8 +25,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: TopicsServices, request: AlterPartitionReassignmentsRequest, _: RequestContext
 ) -> ResponseSteps:
-    """Check each partition independently of the others. Null replicas cancel a reassignment, and
-    there is never one in progress."""
+    """Check each partition independently of the others. Null replicas ask to cancel a reassignment,
+    but there is never a reassignment in progress."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

@@ -69,10 +69,10 @@ class _CommitPlace:
 
 
 class _CachedOffsetCommit:
-    """The serving of OffsetCommits from one member, for the same partitions with the same metadata.
+    """Serves OffsetCommits of one member for the same partitions with the same metadata.
 
-    Until the request is answered this object is also its Committing: a connection has one
-    OffsetCommit at a time.
+    Until a request is answered, this object is also the request's PackableCommits
+    (coordinator/group/commits.py), because a connection has one OffsetCommit at a time.
     """
 
     __slots__ = (
@@ -167,8 +167,8 @@ class _CachedOffsetCommit:
 
     def _find_shard(self) -> GroupShard | None:
         """Return the group's shard; None if no shard serves the group now, or if a partition is
-        unknown: the handler then finds the error. Partitions and shard are looked up once per
-        metadata image."""
+        unknown: then the handler serves the request, and answers with the error. Partitions and
+        shard are looked up once per metadata image."""
         image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
@@ -226,8 +226,8 @@ class _CachedOffsetCommit:
 def cache_request(
     services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _CachedOffsetCommit | None:
-    """Return None for rare requests: a retention time, a repeated partition or topic, a topic
-    without partitions, an unknown topic, or too much metadata."""
+    """Return the cached request, or None for rare requests: a retention time, a repeated partition
+    or topic, a topic without partitions, an unknown topic, or too much metadata."""
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
     names, topic_ids = _names(services, request, context)

@@ -136,9 +136,9 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 def _created(
     services: TopicsServices, new: NewTopic, topic_id: UUID, client_text: _DescribedSettings
 ) -> Generator[int, None, CreatableTopicResult]:
-    """Return the result for a topic that was created or, without an id, that could be created.
+    """Return the result for a created topic, or, without an id, for a topic that could be created.
 
-    ``described`` caches the described settings for later topics with the same overrides.
+    ``client_text`` caches the described settings for later topics with the same overrides.
     """
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in client_text else _SETTINGS

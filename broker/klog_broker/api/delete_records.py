@@ -4,9 +4,9 @@ Retention deletes the files in its next round. The new log start offset is in me
 response is sent, and on disk after the next checkpoint
 (log.flush.start.offset.checkpoint.interval.ms), as in Kafka.
 
-The response waits until the logs of all live replicas start there (the low watermark), so that the
-records stay deleted whichever replica becomes leader. After the request's timeout the response is
-REQUEST_TIMED_OUT, although the records are deleted.
+The response waits until the logs of all live replicas start at the new offset (the low watermark),
+so that the records stay deleted whichever replica becomes leader. After the request's timeout the
+response is REQUEST_TIMED_OUT, although the records are deleted.
 """
 
 from typing import NamedTuple
@@ -34,9 +34,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _NO_LOW_WATERMARK = -1
 
-# Cost in elements (runtime/event_loop/slices.py) of raising one log start offset: the log's
-# epochs are truncated, and waiting fetches are woken.
-# fetches.
+# Cost in elements (runtime/event_loop/slices.py) of raising one log start offset: the log's epochs
+# are truncated, and waiting fetches are woken.
 _RAISED = 4
 
 

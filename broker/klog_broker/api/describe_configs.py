@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): returns the settings of topics, of this broker, and of all brokers.
 
-other_resources.py describes resources of other types.
+resources_without_settings.py describes resources of other types.
 """
 
 from collections.abc import Generator, Mapping
@@ -161,8 +161,8 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 def _given(
     services: SettingsServices, context: RequestContext, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
-    """Return the overrides of a topic, or the settings stored for all brokers; None for one
-    broker."""
+    """Return the overrides of a topic, or the settings stored for all brokers; None for a resource
+    that is one broker."""
     name, operation = asked.resource_name, AclOperation.DESCRIBE_CONFIGS
     match asked.resource_type:
         case ResourceType.TOPIC:

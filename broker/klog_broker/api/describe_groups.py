@@ -55,7 +55,8 @@ def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
     missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        # The message does not name the group: an error text cannot be longer than a group id.
+        # The message does not name the group, because a group id can be longer than an error text
+        # may be.
         missing.error_message = ErrorCode.GROUP_ID_NOT_FOUND.message
     else:
         missing.authorized_operations = operations

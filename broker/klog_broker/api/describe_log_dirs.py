@@ -87,7 +87,7 @@ def _describe(
             topics[key] = DescribeLogDirsTopic(name=topic)
             result.topics.append(topics[key])
         size = sum(segment.size_bytes for segment in segments)
-        # A log here never ends below its high watermark, so the offset lag is always 0.
+        # The log of a replica never ends below its high watermark, so the offset lag is always 0.
         row = DescribeLogDirsPartition(partition_index=partition, partition_size=size)
         topics[key].partitions.append(row)
     for directory, result in results.items():
@@ -109,8 +109,8 @@ def _result(directory: LogDirectory, usage: DiskUsage | None) -> DescribeLogDirs
 def _wanted(
     request: DescribeLogDirsRequest, services: LogServices
 ) -> Iterable[PartitionLog | None]:
-    """Yield each requested log once. Yield None, which only costs time, for each topic, for a
-    partition without a log here, and for a repeated partition."""
+    """Yield each requested log once. Yield None, for which the caller only counts the cost, for
+    each topic, for a partition without a log on this broker, and for a repeated partition."""
     if request.topics is None:
         yield from services.logs.logs()
         return
@@ -125,7 +125,7 @@ def _wanted(
 
 
 def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
-    """Return ``code``; only versions from 3 on have the field."""
+    """Return ``code``; only versions from 3 on have a field for the error."""
     return DescribeLogDirsResponse(error_code=code)
 
 

@@ -135,7 +135,7 @@ def _told(
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
 ) -> ResponseSteps:
     """Return the steps to the response. An error for the whole request (NOT_CONTROLLER) is repeated
-    for each requested partition, as in Kafka, because Kafka's clients look for it there."""
+    for each requested partition, as in Kafka, because Kafka's clients look for the error there."""
     if isinstance(elected, ErrorCode):
         asked = request.topic_partitions
         if asked is None:

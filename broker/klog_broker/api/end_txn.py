@@ -23,13 +23,13 @@ from pyspark_klog.protocol.wire import uvarint
 
 RAISES_EPOCH_SINCE = 5
 
-# The end of a request after the transactional id: producer id, epoch, decision, no tagged fields.
+# The bytes after the transactional id: producer id, producer epoch, decision, no tagged fields.
 _LAST_BYTES = struct.calcsize(">qh?B")
-# The start: API key and version, correlation id, length of the client id; and one byte of empty
-# tagged fields after the client id.
+# The bytes before the transactional id: API key and version, correlation id, length of the client
+# id; and one byte of empty tagged fields after the client id.
 _FIRST_BYTES = struct.calcsize(">4s4sh") + 1
-# Size, correlation id, no tagged fields; throttle time, error, producer id, epoch, no tagged
-# fields.
+# The response: size, correlation id, no tagged fields; throttle time, error, producer id, producer
+# epoch, no tagged fields.
 _REPLY = struct.Struct(">i4sBihqhB")
 
 
@@ -101,7 +101,8 @@ class _CachedEndTxn:
 def cache_request(
     services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
 ) -> _CachedEndTxn | None:
-    """Return None for other versions, and for a longer frame, which has tagged fields."""
+    """Return the cached request; None for versions other than 5, and for a frame with tagged
+    fields."""
     client_id = (context.header.client_id or "").encode()
     name = request.transactional_id.encode()
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES

@@ -1,6 +1,6 @@
 """Fetch: long polls whose records stay in the log files until they are sent.
 
-The partitions are read at once. If they have fewer than ``min_bytes``, the fetch waits in the
+The partitions are read immediately. If they have fewer than ``min_bytes``, the fetch waits in the
 purgatory until the high watermarks have moved far enough, a leadership has ended, or
 ``max_wait_ms`` has passed. Where a look-up would block on the disk, a helper thread reads the pages
 into the page cache first. For clients before version 4 the records are converted down before they
@@ -45,7 +45,7 @@ _SESSION_ERRORS = (
 
 
 class _DelayedFetch(DelayedOperation):
-    """A fetch without a response yet."""
+    """A fetch from its first read to its response."""
 
     __slots__ = ("_context", "_reader", "_request", "_scope", "_services")
     is_long_poll = True
@@ -75,8 +75,8 @@ class _DelayedFetch(DelayedOperation):
         self.go_on(self._read())
 
     def go_on(self, cold: list[ReadPartition]) -> None:
-        """Continue after the first read: warm cold partitions, answer if there are enough bytes, or
-        wait."""
+        """Continue after the first read: if partitions are cold, let helper threads read their
+        pages; otherwise answer if there are enough bytes, or wait."""
         context = self._context
         if cold:
             self._warm(cold)
@@ -120,7 +120,8 @@ class _DelayedFetch(DelayedOperation):
         self._finish()
 
     def _finish(self) -> None:
-        """End the wait: read once more, a second time if partitions were cold, and answer."""
+        """End the wait: read once more, and a second time if some partitions were cold, then
+        answer."""
         cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
@@ -138,7 +139,7 @@ class _DelayedFetch(DelayedOperation):
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
-            # A helper's error shows itself when the partition is read again.
+            # A helper's I/O error is raised again when the partition is read again.
             nonlocal left
             left -= 1
             if left == 0:
@@ -237,7 +238,7 @@ def cache_request(
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     """Return ``code`` for the whole response and for every partition, since versions before 7 have
-    no top-level error. Session errors have no partitions."""
+    no top-level error. A response with a session error lists no partitions."""
 
     def refused(index: int) -> PartitionData:
         return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")

@@ -47,7 +47,7 @@ class _CachedHeartbeat:
         self, frame: bytes, request: HeartbeatRequest, version: int, services: GroupServices
     ) -> None:
         self._size = len(frame)
-        # API key and version; correlation id; the rest of the frame.
+        # The fields of the frame: API key and version; correlation id; all other bytes.
         self._unpack = struct.Struct(f"4s4s{len(frame) - CORRELATION_ID.stop}s").unpack
         self._head, _, self._behind = self._unpack(frame)
         self._version = version

@@ -123,8 +123,9 @@ def _changed_broker(
 def _changed(
     services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return the overrides of a topic, now `configs`, after the changes. BrokerError if an override
-    is invalid, unless it already has no effect and does not change."""
+    """Return a topic's overrides after the changes; ``configs`` are the overrides before.
+    BrokerError if an override is invalid, unless the override had no effect before and does not
+    change."""
 
     def items_of(name: str) -> tuple[str, ...]:
         list_setting(name, TOPIC_SETTINGS)

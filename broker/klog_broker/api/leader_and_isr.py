@@ -42,9 +42,9 @@ def handle(
 ) -> None:
     """Answer when all replicas have their roles.
 
-    The logs of new topics are created with the topics' settings, so those are read first. If the
-    request will be refused, no settings are read: on a listener that is open to clients, anybody
-    could name more and more new topics.
+    The logs of new topics are created with the topics' settings, so the settings are read first. If
+    the request will be refused, no settings are read: on a listener that is open to clients,
+    anybody could name more and more new topics.
     """
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.controller_requests

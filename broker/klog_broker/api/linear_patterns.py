@@ -31,8 +31,8 @@ class InvalidPattern(KlogError):
 
 
 class _State(NamedTuple):
-    """A state that consumes a character in ``ranges``, or (None) no character, before
-    ``following``."""
+    """A state that consumes one character in ``ranges`` (None: no character) and leads to the
+    states ``following``."""
 
     ranges: Ranges | None
     following: list[int]
@@ -43,7 +43,7 @@ _Part = Callable[["LinearPattern", int], int]
 
 
 class LinearPattern:
-    """One expression. Like Java's Matcher.matches, it has to match the whole text."""
+    """One regular expression. Like Java's Matcher.matches, it has to match the whole text."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_PATTERN_LENGTH:
@@ -61,8 +61,8 @@ class LinearPattern:
         return len(self._states) - 1
 
     def once_more(self) -> None:
-        """Count a repeated part. Parts without states are counted too, since they also cost
-        time."""
+        """Count one more copy of a repeated part. A part without states is counted too, since it
+        also costs time."""
         self._times += 1
         if self._times > MAX_STATES:
             raise InvalidPattern(f"it repeats more than {MAX_STATES} parts")
@@ -270,8 +270,8 @@ class _Parser:
         if self._next() == "?":
             # A reluctant quantifier matches the same whole texts as a greedy one.
             self._take()
-        # A second quantifier, such as Java's possessive ones, is refused: nothing can begin with
-        # it.
+        # A second quantifier, such as Java's possessive ones, is refused, because no part of an
+        # expression can begin with a quantifier.
         return part
 
     def _bounds(self) -> tuple[int, int | None]:

@@ -94,9 +94,9 @@ class _ListOffsets:
         return self._response
 
     def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
-        """Yield each partition of the request with its topic's response.
+        """Yield each partition of the request, together with the response of its topic.
 
-        Each topic's response comes first with None, before its partitions.
+        Each topic's response is first yielded with None in place of a partition.
         """
         for topic in self._request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
@@ -121,7 +121,7 @@ class _ListOffsets:
         leader: Leader | None = None
         try:
             check_topic(self._services, self._context, AclOperation.DESCRIBE, topic)
-            # Kafka has no such check in version 0.
+            # Kafka refuses a partition that the request names twice, except in version 0.
             if self._counts[key] > 1 and self._context.api_version > 0:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
             leader = led_partition(self._services, topic, asked.partition_index)

@@ -1,4 +1,5 @@
-"""The differences between versions of OffsetCommit: the layout of a frame, and an error."""
+"""The differences between versions of OffsetCommit: the frame's layout, and the missing group's
+error."""
 
 import struct
 
@@ -29,13 +30,14 @@ def frame_layout(
 ) -> struct.Struct | None:
     """Return the layout of a frame of version 2 or later.
 
-    The fields are: API key and version; the correlation id; then in turn the bytes that stay the
+    The fields are: API key and version; the correlation id; then alternately bytes that stay the
     same, and a partition's offset and leader epoch (from version 6 on). Return None if the frame's
     length does not fit because the request has tagged fields.
     """
     version = header.api_version
     sizes = _Flexible if version >= FLEXIBLE_SINCE else _Fixed
-    # After the correlation id: client id, group, generation, member, ..., number of topics.
+    # The bytes after the correlation id: client id, group, generation, member, ..., number of
+    # topics.
     same = _Fixed.text(header.client_id) + sizes.tags
     same += sizes.text(request.group_id) + 4 + sizes.text(request.member_id)
     if version >= INSTANCE_ID_SINCE:
@@ -63,12 +65,12 @@ class _Fixed:
 
     @staticmethod
     def count(_: int) -> int:
-        """Return the bytes of an array's length."""
+        """Return how many bytes an array's length takes."""
         return 4
 
     @staticmethod
     def text(text: str | None) -> int:
-        """Return the bytes of a string with its length."""
+        """Return how many bytes a string and its length take."""
         return 2 if text is None else 2 + len(text.encode())
 
 
@@ -79,8 +81,8 @@ class _Flexible:
 
     @staticmethod
     def count(number: int) -> int:
-        """Return the bytes of an array's length: a varint, 7 bits a byte, of the length plus
-        one."""
+        """Return how many bytes an array's length takes: the length plus one as a varint, 7 bits a
+        byte."""
         return max(1, -(-(number + 1).bit_length() // 7))
 
     @classmethod

@@ -90,7 +90,7 @@ def _several_groups(
     services: GroupServices, request: OffsetFetchRequest, context: RequestContext
 ) -> Generator[int, None, OffsetFetchResponse]:
     """Return the response with several groups. All offsets of a group are returned once even if the
-    request repeats it, since they can be much longer than its name."""
+    request repeats the group, since the offsets can be much longer than the group's name."""
     response = OffsetFetchResponse()
     fully_returned: set[str] = set()
     for group in request.groups:
@@ -154,7 +154,8 @@ def _id_of(image: MetadataImage, name: str | None) -> UUID:
 def _committed(
     services: GroupServices, context: RequestContext, group_id: str
 ) -> tuple[ErrorCode, VisibleOffsets | None]:
-    """Return the group's offsets, or the error if the client may not read them or none are here."""
+    """Return the group's offsets, or the error if this broker does not serve the group to the
+    client."""
     if not is_allowed(services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
     return services.groups.committed(group_id)
@@ -171,9 +172,9 @@ def _offsets(
 ) -> Iterator[tuple[int, OffsetAndMetadata | None, ErrorCode]]:
     """Yield each partition's number, its offset (None without one), and its error.
 
-    A deleted topic's offset does not belong to the topic with its name now, whose id is
-    ``topic_id``. Kafka 4.3 hides it only from clients that give the topic's id. A coordinator whose
-    list of topics is incomplete may know only the older topic: BrokerError
+    A deleted topic's offset does not belong to the present topic of the same name, whose id is
+    ``topic_id``. Kafka 4.3 hides the offset only from clients that give the topic's id. A
+    coordinator whose list of topics is incomplete may know only the older topic: BrokerError
     COORDINATOR_LOAD_IN_PROGRESS.
     """
     topic, numbers = asked.name, asked.partitions

@@ -51,7 +51,7 @@ def is_in_zookeeper(context: RequestContext) -> bool:
 def commit(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when all offsets are written."""
+    """Answer when all offsets are written to ZooKeeper."""
     offsets: dict[TopicPartition, Offset] = {}
     codes: dict[TopicPartition, ErrorCode] = {}
     services = both.groups
@@ -94,7 +94,8 @@ def commit(
 def fetch(
     both: OffsetsServices, request: OffsetFetchRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer with the offsets. A partition without one has -1 and UNKNOWN_TOPIC_OR_PARTITION."""
+    """Answer with the offsets; -1 and UNKNOWN_TOPIC_OR_PARTITION for a partition without an
+    offset."""
     services = both.groups
     topics = request.topics or ()
     asked: list[TopicPartition] = []

@@ -50,8 +50,8 @@ def handle(
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(services, request, context)
-    # One more than there are appends, so that no response is sent before all partitions are
-    # checked.
+    # The number is one higher than that of the appends until all partitions are checked, so that no
+    # response is sent before.
     pending.open_appends = 1
     unverified: list[Unverified] = []
     for topic in request.topic_data:
@@ -98,7 +98,7 @@ def _transaction_error(
     context: RequestContext,
     producers: set[tuple[int, int]],
 ) -> BrokerError | None:
-    """Return why a request with a transactional id or batch is refused; None if it is not."""
+    """Return why a request with a transactional id or batch is refused; None if it is accepted."""
     if producers and request.transactional_id is None:
         return BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -130,8 +130,8 @@ def _leader(
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:
-    """Return a partition's records, or raise BrokerError. From version 3 on the format must be v2,
-    and zstd needs version 7 (KIP-110)."""
+    """Return a partition's records, or raise BrokerError. From Produce 3 on the batch format must
+    be v2, and zstd needs Produce 7 (KIP-110)."""
     if records is None or len(records) == 0:
         raise BrokerError(ErrorCode.INVALID_RECORD, "the records of a partition are missing")
     if len(records) <= _ATTRIBUTES_AT:

@@ -1,6 +1,6 @@
 """DescribeConfigs for loggers, client metrics and groups.
 
-klog stores no settings for them, and the APIs that alter settings refuse these types.
+klog stores no settings for these resources, and the APIs that alter settings refuse their types.
 DescribeConfigs answers without an error, because Kafka's tools describe all types (``kafka-configs
 --describe --all``).
 """

@@ -28,6 +28,6 @@ def client_version(api_version: int, raising_since: int) -> int:
 def absent_partitions(
     services: PartitionServices, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that do not exist."""
+    """Return the partitions that are not in the metadata image."""
     image = services.metadata.image
     return [each for each in partitions if image.partition(*each) is None]

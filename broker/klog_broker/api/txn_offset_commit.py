@@ -1,7 +1,8 @@
 """TxnOffsetCommit: commits a group's offsets within a producer's transaction (KIP-98, KIP-447).
 
 The transaction coordinator first verifies that the group's partition of ``__consumer_offsets`` is
-in the transaction. For clients of transaction.version 2 it adds the partition (KIP-890).
+in the transaction. For clients of transaction.version 2 the coordinator adds the partition
+(KIP-890).
 """
 
 from collections.abc import Sequence
@@ -118,9 +119,9 @@ class _VerificationCheck:
     """Guards a commit against the end of its transaction during verification.
 
     If another broker is the transaction coordinator, the transaction can end while this broker
-    waits for the answer. Offsets appended after its marker would open a transaction that nobody
-    ends, so as for Produce the log checks a guard. If this broker is the coordinator, no guard is
-    needed: the coordinator answers with the state at the time of the append.
+    waits for the answer. Offsets appended after the transaction's marker would open a transaction
+    that nobody ends, so as for Produce the log checks a guard. If this broker is the coordinator,
+    no guard is needed: the coordinator answers with the state at the time of the append.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class _VerificationCheck:
             self._guarded = log, guard
 
     def still_holds(self) -> bool:
-        """Return whether the coordinator's answer still holds."""
+        """Return whether the transaction is still open, as the coordinator has answered."""
         if self._guarded is None:
             return True
         log, guard = self._guarded
@@ -163,8 +164,8 @@ class _VerificationCheck:
 def _offsets_partition(
     services: TransactionServices, request: TxnOffsetCommitRequest
 ) -> TopicPartition:
-    """Return the partition with the group's offsets. BrokerError if this broker does not serve
-    it."""
+    """Return the partition of ``__consumer_offsets`` with the group's offsets. BrokerError if this
+    broker does not coordinate the group."""
     groups = services.groups
     partition = groups.partition_for(request.group_id)
     error = (

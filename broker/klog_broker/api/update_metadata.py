@@ -55,7 +55,7 @@ def _steps(
     unreadable = set()
     for topic in request.topic_states:
         if not is_legal_topic_name(topic.topic_name):
-            continue  # its settings cannot be read, and other topics' would wait behind them
+            continue  # skip: other topics' settings would wait behind unreadable ones
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
             updates.append((yield from _topic_update(topic)))

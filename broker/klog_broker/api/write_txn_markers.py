@@ -1,7 +1,7 @@
 """WriteTxnMarkers: writes markers that end transactions in partitions of this broker.
 
-Transaction coordinators send it. Administrators send it, too, to end a hanging transaction (Kafka's
-TransactionsCommand).
+Transaction coordinators send this request. Administrators send it, too, to end a hanging
+transaction (Kafka's TransactionsCommand).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 def handle(
     services: TransactionServices, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when all markers are below the high watermark, or as soon as some cannot get there."""
+    """Answer when each marker is below the high watermark or has failed."""
     if not is_broker(services, context) and not is_allowed(
         services, context, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME
     ):

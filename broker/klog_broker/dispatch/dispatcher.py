@@ -131,8 +131,8 @@ class Dispatcher:
 
     @staticmethod
     def _forget_old_decisions(connection: ConnectionInfo, version: int) -> None:
-        """Drop a connection's cached requests, because the authorizer's rules have changed since the
-        requests were allowed; do nothing if the rules have not changed.
+        """Drop a connection's cached requests if the authorizer's rules have changed since the
+        requests were allowed.
 
         The next request of each API is then decoded and checked under the new rules.
         """
