@@ -104,7 +104,7 @@ def _run(
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
     # Imported late: this imports the whole broker, which --print-config does not need. Imports make
-    # no garbage, and collecting it would take a tenth of the start-up time.
+    # no garbage, and collections during the imports would take a tenth of the start-up time.
     gc.disable()
     from klog_broker.process import run
 

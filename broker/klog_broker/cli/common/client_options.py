@@ -58,7 +58,7 @@ class ClientOptions:
     as_json: bool
 
     def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "ClientOptions":
-        """Return a copy with a command's ``own`` settings, then those written ``name=value``.
+        """Return a copy with a command's ``own`` settings, overridden by the ``name=value`` texts.
 
         :raises SettingError: for a name that Kafka's clients don't have, or a wrong value
         """
@@ -91,7 +91,7 @@ def with_client_options(command: Callable[..., None]) -> Callable[..., None]:
 def with_client_and_json_options(
     json_help: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator like `asks_brokers` with another help text for --json."""
+    """Return a decorator like `with_client_options`, with another help text for --json."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -23,7 +23,7 @@ class CommandExit(IntEnum):
 
 def exit_with(error: KlogError) -> NoReturn:
     """Print the error's message on stderr and exit."""
-    # Imported late: it takes about 40 ms, and most commands need it only for errors.
+    # Imported late: the import takes about 40 ms, and most commands need it only for errors.
     from klog_broker.config import ConfigError
 
     for line in str(error).splitlines():

@@ -67,7 +67,7 @@ def rich_table(columns: Sequence[str], rows: Sequence[Row]) -> "Table":
         # Folded, not truncated, so that a whole value can be copied.
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        # As Text, because rich would interpret brackets in a value as markup.
+        # Each cell is a Text, because rich would interpret brackets in a str as markup.
         table.add_row(*(Text(_text(cell)) for cell in row))
     return table
 

@@ -14,7 +14,7 @@ from pyspark_klog.ids import TopicPartition
 
 
 class GroupPosition(NamedTuple):
-    """A partition with a committed offset of a group, or that is assigned to one of its members.
+    """A partition that has a committed offset of a group, or is assigned to a member of the group.
 
     ``end`` is None if the partition does not exist any more or has no leader.
     """
@@ -45,8 +45,8 @@ class GroupView(NamedTuple):
 
 
 def group_view(client: BlockingClient, group: DescribedGroup) -> GroupView:
-    """Return the group with its committed offsets and their partitions' end offsets, which are
-    requested."""
+    """Return the group with its committed offsets and the partitions' end offsets, both requested
+    from the brokers."""
     committed = committed_offsets(client, group.group_id)
     readers = {partition: member for member in group.members for partition in member.assigned}
     wanted = sorted({*committed, *readers})

@@ -176,8 +176,8 @@ def forget(asking: ClientOptions, group_id: str, topics: Sequence[str]) -> None:
 
 
 def _describe(client: BlockingClient, group_id: str) -> DescribedGroup:
-    """Describe the group; return only the listed fields if klog's client does not support its
-    type."""
+    """Describe the group; return only the fields of ListGroups if klog's client does not support
+    the group's type."""
     try:
         return describe_group(client, group_id)
     except BrokerError as error:

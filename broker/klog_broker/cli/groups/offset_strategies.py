@@ -35,7 +35,7 @@ class Strategy:
 
 @dataclass(slots=True)
 class OffsetPlan:
-    """New offsets, and warnings about those that differ from the requested ones."""
+    """New offsets, and warnings about new offsets that differ from the requested ones."""
 
     offsets: dict[TopicPartition, int]
     warnings: list[str]
@@ -47,9 +47,9 @@ def plan(
     partitions: Iterable[TopicPartition],
     committed: Offsets,
 ) -> OffsetPlan:
-    """Return the new offsets of these partitions; ``committed`` are the present ones.
+    """Return the new offsets of ``partitions``; ``committed`` has the group's present offsets.
 
-    :raises KlogError: if offsets are to be shifted in a partition without one
+    :raises KlogError: if a partition without a committed offset is to be shifted
     """
     wanted = sorted(partitions)
     if strategy.to_earliest:
@@ -75,8 +75,8 @@ def plan(
 
 
 def within_log(client: BlockingClient, offsets: Offsets) -> OffsetPlan:
-    """Return these offsets, with an offset outside of a partition's log moved to the log's nearer
-    end."""
+    """Return these offsets, with an offset outside of a partition's log moved to the nearer end of
+    the log."""
     first, end = _ends(client, offsets, EARLIEST), _ends(client, offsets, LATEST)
     made = OffsetPlan({}, [])
     for partition, offset in sorted(offsets.items()):
@@ -122,8 +122,8 @@ def time_of_datetime(text: str) -> int:
 
 
 def read_time(text: str) -> int | None:
-    """Return the milliseconds since 1970 of a time as for `time_of_datetime`; None if it is not
-    one."""
+    """Return the milliseconds since 1970 of a time as for `time_of_datetime`; None if ``text`` is
+    not a time."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
@@ -179,6 +179,6 @@ def _take(found: dict[str, dict[TopicPartition, int]], row: list[str], where: st
         columns = "topic,partition,offset"
         columns += " with the group first" if len(found) > 1 else ""
         raise SettingError(f"{where}: {','.join(row)}: expected {columns}") from None
-    # Rows of other groups are for another call of the command.
+    # Rows of other groups are not used: the file may be meant for several calls of the command.
     if group_id in found:
         found[group_id][at[0]] = at[1]

@@ -33,7 +33,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
 _Done = list[tuple[str, OffsetPlan, dict[TopicPartition, int]]]
-"""By group: its plan, and its present offsets."""
+"""For each group: its id, the plan with its new offsets, and its present committed offsets."""
 
 _LONGEST = 2**63 - 1
 _OFFSET = click.IntRange(-_LONGEST, _LONGEST)
@@ -130,9 +130,9 @@ def reset_offsets(
 
 
 def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | None:
-    """Return the given strategy; None for a file.
+    """Return the strategy that the options give; None if the offsets come from a file.
 
-    :raises UsageError: unless exactly one was given
+    :raises UsageError: unless exactly one strategy, or a file, was given
     """
     given = {
         name: value for name, value in ways.items() if value is not None and value is not False
@@ -151,9 +151,9 @@ def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | Non
 
 
 def _check_idle(client: BlockingClient, group_id: str) -> None:
-    """Check that the group has no members, and that its offsets are positions.
+    """Check that the group has no members, and that its offsets are not the progress of a sink.
 
-    :raises KlogError: if it has members or belongs to an exactly-once sink
+    :raises KlogError: if the group has members or belongs to an exactly-once sink
     """
     if parse_sink_id(group_id) is not None:
         raise KlogError(

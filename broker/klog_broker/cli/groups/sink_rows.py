@@ -10,7 +10,8 @@ from pyspark_klog.client.admin.sink_progress import SinkGroup
 
 
 def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
-    """Print the rows and marks of one sink's groups."""
+    """Print the progress rows of one sink's groups, and the marks of each run's first
+    micro-batch."""
     for mark in (mark for group in groups for mark in group.marks.values()):
         time = shown_time(mark.time_ms)
         click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
@@ -26,7 +27,7 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
 
 
 def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
-    """Return the rows and marks of one sink's groups, for scripts."""
+    """Return the progress rows and the marks of one sink's groups, for scripts."""
     marks = [
         {
             "topic": partition.topic,

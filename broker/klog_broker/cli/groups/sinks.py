@@ -110,7 +110,8 @@ def delete(
 
 
 def _sinks(client: BlockingClient) -> _Sinks:
-    """Return all sinks with their groups: tasks in order, then the group with the mark."""
+    """Return all sinks with their groups: those of the tasks in order, then the group with the
+    mark."""
     found: _Sinks = defaultdict(list)
     for group in find_sinks(client, list_groups(client)).values():
         found[group.sink].append(group)

@@ -1,6 +1,6 @@
 """The batches that `klog perf produce` writes: made once, and sent many times.
 
-So the measurement covers broker, network and client, not the creation of records in Python.
+The measurement covers broker, network and client, but not the creation of records in Python.
 """
 
 from collections.abc import Sequence

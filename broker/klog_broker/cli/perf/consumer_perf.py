@@ -20,8 +20,8 @@ def measure_reading(
     advance: Advance,
     say: PrintFigures,
 ) -> dict[str, float]:
-    """Read a topic from its beginning until it returned ``most_records`` records, or none for
-    ``idle_ms``. Return the figures."""
+    """Read a topic from its beginning until ``most_records`` records have come, or no record has
+    come for ``idle_ms``. Return the figures."""
     partitions = named_partitions(client, [topic])
     positions = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
     check_crcs = client.settings.flag("check.crcs")

@@ -44,7 +44,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Flow:
-    """The records since ``start_s``."""
+    """The number of records, and of their bytes, since ``start_s``."""
 
     start_s: float
     records: int = 0

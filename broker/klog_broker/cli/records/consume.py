@@ -169,8 +169,8 @@ def _fields(text: str) -> tuple[str, ...]:
 class Printer:
     """Prints fetched records, and remembers the position of each partition.
 
-    The command waits without end for unavailable brokers, as for records. With ``idle_ms`` it waits
-    for ``default.api.timeout.ms``.
+    Without ``idle_ms`` the command waits without end for unavailable brokers, as for records. With
+    ``idle_ms`` it waits for unavailable brokers for ``default.api.timeout.ms``.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Printer:
         self._out = _buffered_stdout()
 
     def run(self) -> None:
-        """Print until there are enough records, or until all leaders have had none for
+        """Print until there are enough records, or until all leaders have had no records for
         ``idle_ms``."""
         quiet_since_ms = self._client.now_ms()
         commit_at_ms = quiet_since_ms + _COMMIT_EVERY_MS
@@ -223,8 +223,8 @@ class Printer:
                 commit_at_ms = self._client.now_ms() + _COMMIT_EVERY_MS
 
     def _is_over(self, quiet_since_ms: int, now_ms: int) -> bool:
-        """Return whether to stop: ``idle_ms`` have passed, and each leader has answered without
-        records since."""
+        """Return whether to stop: ``idle_ms`` have passed since the last records, and since then
+        each leader has answered without records."""
         if self._idle_ms is None or now_ms < quiet_since_ms + self._idle_ms:
             return False
         return self._follower.has_responses_from_all_since(quiet_since_ms)
@@ -257,15 +257,15 @@ class Printer:
     def commit(self) -> None:
         """Commit the position after the printed records for the group.
 
-        Positions without printed records are committed too: otherwise the next start might begin at
-        a newer end.
+        Positions of partitions without printed records are committed too: otherwise the next run of
+        the command might begin at a newer log end.
         """
         if self._group is not None:
             self._group.commit(self._printed)
 
     def _commit_while_reading(self) -> None:
-        """Commit while reading. If the coordinator cannot be reached, a later commit replaces this
-        one."""
+        """Commit while reading. If the coordinator cannot be reached, continue, because a later
+        commit replaces the failed one."""
         try:
             self.commit()
         except KlogError as error:

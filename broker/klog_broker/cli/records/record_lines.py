@@ -20,7 +20,8 @@ _FIELDS = frozenset(
     ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
 )
 _IGNORED = frozenset(("topic", "offset", "timestamp_type"))
-"""Further fields of `klog consume --json`, ignored so that its lines can be produced elsewhere."""
+"""Further fields of `klog consume --json`, ignored so that its lines can be written to another
+topic."""
 
 
 class BadLine(KlogError):
@@ -222,7 +223,7 @@ def _of_json(line: bytes) -> _Record:
 
 
 def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
-    """Return a text's UTF-8 bytes, or the bytes that another field has in base 64."""
+    """Return the UTF-8 bytes of the field ``name``, or the decoded bytes of ``name_base64``."""
     text, coded = found.get(name), found.get(f"{name}_base64")
     if text is not None and coded is not None:
         raise ValueError(f"it has both {name} and {name}_base64; expected one of them")

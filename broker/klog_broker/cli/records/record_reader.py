@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 MUCH_BYTES = 256 * 1024
-"""From this size on, kernels are worth the second that loading them takes."""
+"""Record sets from this size on are read by Arrow's kernels, which take a second to load."""
 _ROWS = 10_000
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -159,7 +159,7 @@ def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]
 
     def shows(entry: BatchView | LegacyView, position: int) -> bool:
         if isinstance(entry, LegacyView):
-            return True  # older than transactions
+            return True  # formats v0 and v1 have no transactions
         return aborted.is_committed(
             entry.producer_id, entry.last_offset, entry.attributes, position
         )

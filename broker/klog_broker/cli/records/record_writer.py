@@ -23,7 +23,7 @@ _Encoded = tuple[TopicPartition, bytes | memoryview, int]
 """A partition, an encoded batch, and its number of records."""
 
 MANY_ROWS = 2_000
-"""From this number of rows on, kernels are worth the second that loading them takes."""
+"""From this number of rows on, Arrow's kernels are used, which take a second to load."""
 
 
 class RecordWriter:
@@ -50,7 +50,7 @@ class RecordWriter:
         self._level = compression_level(settings)
 
     def write(self, rows: Rows) -> None:
-        """Give the rows to the producer, up to the first one that cannot be written.
+        """Give the rows to the producer, up to the first row that cannot be written.
 
         :raises BadLine: with that row's line; the producer has the rows before it
         """
@@ -80,8 +80,8 @@ class RecordWriter:
 
     # --- many rows -------------------------------------------------------------------------------
     def _write_columns(self, rows: Rows, count: int) -> Rows:
-        """Write by columns. Return the rows that could be written, with the fault of the next
-        one."""
+        """Write the rows with Arrow's kernels. Return the rows that could be written, with the
+        fault of the row after them."""
         while rows.values:
             encoded = self._encoder.encode(
                 *(self.producer, self._topic, self._arrow_rows(rows), count),
@@ -137,7 +137,7 @@ class RecordWriter:
             if builder is None:
                 builder = self._builder(batch_bytes)
                 if not builder.has_room_for(*record):
-                    # A record that is larger than a batch gets a batch for itself.
+                    # A record that is larger than batch.size gets a batch for itself.
                     builder = self._builder(most_bytes)
             if not builder.has_room_for(*record):
                 yield from (self._built(*each) for each in builders.items())

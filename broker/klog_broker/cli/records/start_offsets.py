@@ -97,7 +97,8 @@ class GroupPositions:
         return {**start.positions(self._client, missing), **self._committed}
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets for the group; only changed ones are sent.
+        """Commit the positions for the group; only those that differ from the committed ones are
+        sent.
 
         :raises KlogError: if a member has joined the group
         """

@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 def takes_targets(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command; `read_targets` reads them."""
+    """Add the options that select targets to a command; `read_targets` reads the options."""
     return reduce(lambda decorated, option: option(decorated), _OPTIONS[::-1], command)
 
 

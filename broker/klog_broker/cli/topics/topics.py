@@ -176,7 +176,8 @@ def delete(asking: ClientOptions, names: Sequence[str], if_exists: bool) -> None
 def _in_trouble(
     infos: Sequence[TopicInfo], unavailable: bool, under_replicated: bool
 ) -> list[TopicInfo]:
-    """Return the topics that have such partitions, with only these partitions."""
+    """Return the topics that have unavailable or under-replicated partitions, without
+    their other partitions."""
     found = []
     for info in infos:
         partitions = {
