@@ -14,7 +14,8 @@ from pyspark_klog.storage.text_files import EpochStart
 
 
 class EpochCheck:
-    """Compares batches with ``epochs``, the contents of the file, or None without a file."""
+    """Compares a log's batches with ``epochs``, the contents of the file; None if there is no
+    file."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class EpochCheck:
         if self._epochs is None:
             return
         said = self._numbers[np.searchsorted(self._starts, offsets, side="right")]
-        # The file loses epochs below the log start offset, which DeleteRecords may set inside a
-        # segment.
+        # The file has no epochs below the log start offset, which DeleteRecords may set inside a
+        # segment: earlier batches of that segment have an epoch that the file lacks.
         is_cut = (said == at.NO_LEADER_EPOCH) & bool(len(self._starts))
         for row in np.flatnonzero((said != epochs) & ~is_cut)[:1].tolist():
             text = f"it says epoch {said[row]} of offset {offsets[row]}, the batch says "

@@ -1,4 +1,4 @@
-"""Checks the indexes of a segment against its batches. Both are read once, from start to end."""
+"""Checks the indexes of a segment against its batches, each read once, from start to end."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -18,7 +18,8 @@ _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
 _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
-# The most rows that wait for a later batch at once. Their batches are within one append.
+# The most index rows that wait at once for the later batch that ends with their offset. The batch
+# at a row's position and that later batch are of one append.
 _MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
@@ -73,8 +74,8 @@ class _Rows:
         return bool(len(first))
 
     def _rising(self, first: _Numbers, second: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """Return the rows before the first one that does not rise: no search finds rows after
-        it."""
+        """Return the rows before the first one that does not rise: no index search finds the rows
+        after that row."""
         a = np.concatenate(([self._before[0]], first))
         b = np.concatenate(([self._before[1]], second))
         falls = (a[1:] <= a[:-1]) | (b[1:] <= b[:-1] if self._strictly else b[1:] < b[:-1])
@@ -145,10 +146,11 @@ class OffsetIndexCheck:
             lambda relative: level_of(base + relative),
             strictly=True,
         )
-        self._later: list[tuple[int, int, int]] = []  # row, offset, last offset of its batch
+        # row number, the row's offset, last offset of the batch there
+        self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
-        """Check the rows that point to the next batches."""
+        """Check the index rows that point to the next batches of the log."""
         end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
         last_offsets = rows[:, scan.LAST_OFFSET]
         self._check_waiting_rows(last_offsets)
@@ -180,7 +182,8 @@ class OffsetIndexCheck:
         self._check_waiting_rows(rows[:, scan.LAST_OFFSET])
 
     def _check_waiting_rows(self, last_offsets: _Numbers) -> None:
-        """Check the waiting rows, whose offset should be the last offset of a later batch."""
+        """Check the waiting rows, whose offset should be the last offset of one of these later
+        batches."""
         still = []
         for number, offset, found in self._later:
             if offset > last_offsets[-1]:
@@ -197,8 +200,8 @@ class OffsetIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index: the segment has no more batches. ``is_full``: another segment
-        follows."""
+        """Check the end of the index: the segment has no more batches. If ``is_full``, another
+        segment follows this one."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
         if len(self._rows.second) or self._rows.fill():
@@ -275,14 +278,15 @@ class TimeIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index: the segment has no more batches. ``is_full``: another segment
-        follows."""
+        """Check the end of the index: the segment has no more batches. If ``is_full``, another
+        segment follows this one."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])
             offset = int(self._rows.second[0]) + self._base
             why = f"the segment's largest timestamp is {self._largest_ms}"
             self._misfit(self._rows.number, self._last_row_ms, offset, why)
-        # The row of timestamp 0 and offset 0 is zeros, like the space after the last row.
+        # A row with timestamp 0 and offset 0 would be zeros, like the space after the last row, so
+        # the check needs a largest timestamp above 0.
         if is_full and self._last_row_ms < self._largest_ms and self._largest_ms > 0:
             text = (
                 f"the last row has timestamp {self._last_row_ms}, but the segment's largest "

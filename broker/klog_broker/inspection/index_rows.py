@@ -60,8 +60,8 @@ class _SegmentLog:
                 file.close()
 
     def misfit(self, offset: int, position: int) -> str | None:
-        """Return the fault of a row of the offset index, from the batch at its position; None if
-        there is no fault."""
+        """Return the fault of a row of the offset index, found by the batch at the row's position;
+        None if there is no fault."""
         if self._log is None:
             return None
         batch = _batch_at(self._log, position)
@@ -85,8 +85,8 @@ class _SegmentLog:
         return found is not None and (found.last_offset == offset or not self.steps_left)
 
     def time_misfit(self, timestamp_ms: int, offset: int) -> str | None:
-        """Return the fault of a row of the time index, from the batch with its offset; None if
-        there is no fault."""
+        """Return the fault of a row of the time index, found by the batch with the row's offset;
+        None if there is no fault."""
         if self._log is None:
             return None
         if self._index is not None:

@@ -26,7 +26,7 @@ class Level(StrEnum):
     ERROR = "error"
     """Damage: data that was written is lost, or read wrongly."""
     RECOVERABLE = "recoverable"
-    """The trace of a crash, which a broker repairs at its next start, without the loss of anything
+    """The trace of a crash, which a broker repairs at its next start without losing any record that
     it had promised to keep."""
     NOTE = "note"
     """Information: nothing is wrong."""

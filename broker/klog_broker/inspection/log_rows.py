@@ -201,8 +201,8 @@ def _with_data(
     with_data: bool,
     decoder: Decoder | None,
 ) -> Row:
-    """Return the line, with key and value if requested. A control record's line has its fields
-    already."""
+    """Return the line of a record, with key and value if requested. The line of a control record
+    has its key's and value's fields already."""
     if with_data and not entry.is_control:
         if decoder is None:
             if record.key is not None:

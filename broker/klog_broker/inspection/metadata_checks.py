@@ -16,8 +16,9 @@ from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic
 def check_known_data(
     directory: Path, partitions: Collection[TopicPartition], report: Report
 ) -> None:
-    """Report logs that are missing in a data directory with klog-metadata, and which other
-    directories a broker needs. `partitions` have folders in the directory. OSError."""
+    """Report the logs that klog-metadata records but the directory does not have, and the other
+    recorded data directories, which a broker needs too, that are not at their path. ``partitions``
+    are those with a folder in the directory. OSError if a file cannot be read."""
     file = directory / FILE_NAME
     try:
         state = decode_state(read_small(file), file)

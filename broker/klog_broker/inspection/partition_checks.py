@@ -54,7 +54,7 @@ class DirectoryFacts:
     is_running: bool = False
     """Whether a broker writes to the directory now."""
     recovery_point: int | None = None
-    """The offset before which everything was synced."""
+    """The offset before which all records were synced to disk."""
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
@@ -288,7 +288,7 @@ class PartitionCheck:
                 self._take_snapshots(int(first_offsets[done]))
 
     def _take_snapshots(self, offset: int) -> None:
-        """Compare the snapshots up to this offset, where the replay is."""
+        """Compare the snapshots at offsets up to ``offset``, which the replay has reached."""
         while self._snapshots and self._snapshots[0] <= offset:
             of = self._snapshots.pop(0)
             entries = self._snapshot(of)

@@ -1,7 +1,8 @@
 """Compares the producers and transactions in the batches with snapshots and transaction indexes.
 
-A scan knows everything about producers that wrote after its start. About other producers a snapshot
-cannot be checked, since their batches were in deleted segments.
+A scan of the log knows everything about the producers that wrote after the scan's start. A
+snapshot's entries of other producers cannot be checked, since their batches were in deleted
+segments.
 """
 
 from dataclasses import dataclass, replace
@@ -52,7 +53,8 @@ class ScannedProducer:
 
 
 class Aborted(NamedTuple):
-    """An abort marker, with the expected fields of its row in the .txnindex; None: unknown."""
+    """An abort marker, with the expected fields of its row in the .txnindex; None for unknown
+    fields."""
 
     producer_id: int
     first_offset: int | None
@@ -61,8 +63,8 @@ class Aborted(NamedTuple):
 
 
 class ProducerReplay:
-    """The state after the batches so far. ``is_complete``: the state has all producers, so that a
-    producer without an entry has not written."""
+    """The producers' state after the batches added so far. ``is_complete``: the state has all
+    producers, so that a producer without an entry has not written."""
 
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
@@ -70,7 +72,7 @@ class ProducerReplay:
         """Whether there were too many producers or aborts, so that nothing is compared any more."""
         self.producers: dict[int, ScannedProducer] = {}
         self.aborted: list[Aborted] = []
-        """The aborts since the list was last emptied."""
+        """The abort markers that were added since ``forget_aborted`` was last called."""
         self.abort_markers: set[tuple[int, int]] = set()
         """Producer id and offset of all abort markers, including aborts of transactions without
         batches."""
@@ -83,7 +85,7 @@ class ProducerReplay:
 
     def add(self, chunk: ScannedBatches, first: int, end: int) -> str | None:
         """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return the fault of a
-        marker among them, or None."""
+        transaction marker in these batches, or None."""
         if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_ENTRIES:
             self.has_given_up = True
             self.producers.clear()
@@ -147,7 +149,7 @@ class ProducerReplay:
         return None
 
     def forget_aborted(self) -> None:
-        """Forget the aborts of a segment before the next one."""
+        """Forget the abort markers of a segment before the next segment is replayed."""
         self.aborted.clear()
         self.abort_markers.clear()
 
@@ -183,8 +185,8 @@ class ProducerReplay:
         start: int,
         has_gaps: bool,
     ) -> None:
-        """Compare a snapshot with the present state. ``start`` is the scan's first offset. In a log
-        with gaps from compaction, a producer's batches may be missing."""
+        """Compare a snapshot with the replayed state. ``start`` is the scan's first offset. In a
+        log with gaps from compaction, a producer's batches may be missing."""
         if self.has_given_up:
             return
         named = {entry.producer_id: entry for entry in entries}
@@ -192,7 +194,8 @@ class ProducerReplay:
             report.error(path, "the snapshot has a producer twice")
         forgotten = [each for each in self.producers if each not in named]
         if forgotten:
-            # Expired (producer.id.expiration.ms), or the snapshot belongs to files that were lost.
+            # The producers have expired (producer.id.expiration.ms), or the snapshot is of lost log
+            # files.
             text = f"{len(forgotten)} producers of the log are not in the snapshot: perhaps expired"
             report.note(path, text)
             for each in forgotten:
@@ -228,11 +231,11 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> ScannedProducer:
 def _differences(
     known: ScannedProducer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
 ) -> list[str]:
-    """Return each field that differs from the log. A log with gaps may lack the markers of
-    transactions without remaining batches, and the first batches of a transaction that was open at
-    the snapshot."""
+    """Return each field of a snapshot's entry that differs from the log. A log with gaps may lack
+    the markers of transactions without remaining batches, and the first batches of a transaction
+    that was open at the snapshot."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
-    # Without a batch since the start, the producer's last batch may be in a deleted segment.
+    # Without a batch since the scan's start, the producer's last batch may be in a deleted segment.
     if known.last_offset != _NONE or entry.last_offset >= start:
         found += [
             ("last sequence", entry.last_sequence, known.last_sequence),

@@ -7,7 +7,7 @@ from pathlib import Path
 from klog_broker.inspection.lines import Finding, Level
 
 MOST_OF_A_FILE = 20
-"""The most findings of one file that are reported; further ones are only counted, because one
+"""The most findings of one file that are reported; further findings are only counted, because one
 damaged byte may make many rows wrong."""
 
 

@@ -167,7 +167,8 @@ def _check_compressed(chunk: ScannedBatches, row: int) -> None:
     codec = codec_of(int(fields[scan.ATTRIBUTES]))
     with memoryview(data) as view, view[at.RECORDS_AT :] as section:
         inflated = decompress(codec, section, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-    # The same row for an uncompressed batch whose header lies before the buffer.
+    # The row now describes an uncompressed batch: its header would lie before the buffer of
+    # records.
     fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
     fields[scan.POSITION] = -at.RECORDS_AT
     fields[scan.SIZE_BYTES] = len(inflated) + at.RECORDS_AT

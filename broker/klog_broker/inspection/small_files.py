@@ -19,7 +19,7 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
-# A file's rows take many times its bytes in memory.
+# The most bytes that are read of a file, because its rows take many times its bytes in memory.
 _MOST_BYTES = {
     names.LEADER_EPOCH_CHECKPOINT: 1 << 20,
     names.PARTITION_METADATA: 1 << 20,

@@ -25,8 +25,7 @@ DELETE = "<DELETE>"
 """The text for a tombstone's value."""
 
 # Record types in __consumer_offsets that klog does not store: groups of KIP-848, KIP-932 (share)
-# and
-# KIP-1071 (streams).
+# and KIP-1071 (streams).
 _NEWER_KINDS = {
     3: "ConsumerGroupMetadata",
     4: "ConsumerGroupPartitionMetadata",

@@ -42,7 +42,8 @@ _Steps = Generator[int, None, T]
 _AT_ONCE = 10
 _LINES_AT_ONCE = 250
 _LOG_METRICS = ("size", "logstartoffset", "logendoffset", "numlogsegments")
-# One element is about 5 us: two partitions with four lines each, or ten lines of a histogram.
+# An element of a step's cost is about 5 us: two partitions with four lines each, or ten lines of a
+# histogram.
 _PARTITIONS_AN_ELEMENT = 2
 _LINES_AN_ELEMENT = 10
 _LOOKED_AT_ONCE = 100
@@ -202,7 +203,8 @@ def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
-    """Write four lines for each partition, collected in one pass over the logs."""
+    """Write a line for each partition and each of _LOG_METRICS, collected in one pass over the
+    logs."""
     names = [f"kafka_log_log_{each}" for each in _LOG_METRICS]
     families: list[list[str]] = [[] for _ in names]
     logs = tuple(sources.services.logs.logs())

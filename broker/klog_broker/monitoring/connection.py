@@ -24,15 +24,15 @@ ANSWER_MS = 30_000
 """Timeout from a request's head to the end of sending its response, in milliseconds."""
 
 IDLE_MS = 90_000
-"""Timeout between two requests, in milliseconds. Prometheus sends one every 15 or 60 seconds on the
-same connection."""
+"""Timeout between two requests, in milliseconds. Prometheus sends a request every 15 or 60 seconds
+on the same connection."""
 
 RECEIVE_BYTES = 4096
 """The most bytes received in one event-loop turn."""
 
 SEND_BYTES = 32 * 1024
 """About how many bytes are sent in one event-loop turn: a scrape of thousands of partitions is half
-a megabyte, and the broker serves Kafka requests between its parts."""
+a megabyte, and the broker serves Kafka requests between the parts of the response."""
 
 _PARTS_PER_SEND = 4
 _PLAIN = "text/plain; charset=utf-8"

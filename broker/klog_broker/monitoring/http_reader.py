@@ -92,7 +92,7 @@ def _parse(head: bytes) -> HttpRequest | BadRequest:
         name, value = header[1].lower(), header[2].strip(b" \t")
         if name in headers and name in (b"host", b"content-length", b"transfer-encoding"):
             return BadRequest(400, "a repeated header")
-        # Repeated headers of other names are one list.
+        # Repeated headers of other names are joined to one comma-separated value.
         headers[name] = headers[name] + b"," + value if name in headers else value
     if minor != b"0" and b"host" not in headers:
         return BadRequest(400, "the Host header is missing")

@@ -1,6 +1,6 @@
 """Renders the metrics once for all scrapes within a second.
 
-So a hundred scrapes a second cost hardly more than one, however many metrics there are. Rendering
+A hundred scrapes a second thus cost hardly more than one, however many metrics there are. Rendering
 takes a small share of each event-loop turn.
 """
 

@@ -18,7 +18,7 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 _log = logging.getLogger("klog.metrics")
 
 MAX_CONNECTIONS = 32
-"""The most open HTTP connections; further ones get 503 and are closed."""
+"""The most open HTTP connections; further connections get status 503 and are closed."""
 
 _ACCEPTS_PER_TURN = 8
 _ACCEPT_PAUSE_MS = 1000

@@ -13,7 +13,7 @@ _BOUNDS = (*(f"{bound:g}" for bound in BOUNDS_MS), "+Inf")
 
 
 def labels(**values: object) -> str:
-    """Return a sample's labels as text in braces, as they follow its name."""
+    """Return a sample's labels as text in braces, which follows the sample's name."""
     pairs = (f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in values.items())
     return "{" + ",".join(pairs) + "}"
 
@@ -33,7 +33,8 @@ class MetricsText:
             self.lines([f"{name}{of} {value}" for of, value in samples.items()])
 
     def histogram(self, name: str, rows: Mapping[str, Sequence[int]]) -> None:
-        """Add a histogram with rows in the form of metrics/histogram.py, unless there are none."""
+        """Add a histogram with rows in the form of metrics/histogram.py, unless ``rows`` is
+        empty."""
         if rows:
             self.head(name)
         for of, row in rows.items():
