@@ -18,8 +18,9 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     _services: object, request: DescribeUserScramCredentialsRequest, _: RequestContext
 ) -> ResponseSteps:
-    """Return an error for each user in the request. A request without users selects all users, of
-    which there are none. A user who is named twice gets one result, another error."""
+    """Return RESOURCE_NOT_FOUND for each user in the request. A request without users selects all
+    users, of which there are none. A user who is named twice gets one result,
+    DUPLICATE_RESOURCE."""
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for user, times in Counter(each.name for each in request.users or ()).items():
         yield 1

@@ -135,7 +135,8 @@ def _told(
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
 ) -> ResponseSteps:
     """Return the steps to the response. An error for the whole request (NOT_CONTROLLER) is repeated
-    for each requested partition, as in Kafka, because Kafka's clients look for the error there."""
+    for each requested partition, as in Kafka, because Kafka's clients look for the error in the
+    partitions' results."""
     if isinstance(elected, ErrorCode):
         asked = request.topic_partitions
         if asked is None:

@@ -56,7 +56,8 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One request. A look-up that would block on the disk runs in a helper thread first."""
+    """One ListOffsets request. A look-up that would block on the disk runs in a helper thread
+    first."""
 
     def __init__(
         self, services: LogServices, request: ListOffsetsRequest, context: RequestContext

@@ -175,7 +175,7 @@ def _create(
             if isinstance(result, BrokerError)
         }
         refused.update(creation_errors(codes))
-        # Kafka answers the same while its controller creates a topic; the client retries.
+        # Kafka answers with these codes while its controller creates a topic; the client retries.
         if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:

@@ -48,8 +48,8 @@ def handle(
     waiting = 1
 
     def commit(commits: list[Commit]) -> None:
-        """Commit a slice of the partitions. Each slice checks the member, which may leave in
-        between."""
+        """Commit a slice of the partitions. Each slice checks the member, which may leave the group
+        between two slices."""
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             nonlocal waiting

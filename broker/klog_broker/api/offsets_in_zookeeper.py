@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 _IN_ZOOKEEPER = 0
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-# Cost in elements of one commit.
+# Cost in elements (runtime/event_loop/slices.py) of one commit.
 _COMMIT = 5
 
 

@@ -208,7 +208,7 @@ def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) 
 
 def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResponsePartition:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-        # Clients of these versions treat COORDINATOR_LOAD_IN_PROGRESS as fatal.
+        # Clients of versions before LOADING_SINCE treat COORDINATOR_LOAD_IN_PROGRESS as fatal.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 

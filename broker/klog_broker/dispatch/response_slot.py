@@ -18,7 +18,8 @@ class ResponseSlot(Protocol):
         """Fill the place with a frame, given as byte strings and file regions."""
 
     def send_early(self) -> None:
-        """Send the response before the turn's other responses, if no earlier one is missing.
+        """Send the response before the turn's other responses, unless an earlier response of the
+        connection is missing.
 
         Must not be called while the handler runs.
         """

@@ -145,7 +145,7 @@ class ReadPartition:
         """Count the sent bytes of the partition, and drop its records, which the response holds
         now."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
-            # Converted records have another size than those in the file.
+            # Converted records have another size than the records in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
         self.release_records()
 

@@ -117,7 +117,7 @@ class SessionPartition(ReadPartition):
 
     @property
     def is_done(self) -> bool:
-        """Whether the partition has no news, and only an event can bring some."""
+        """Whether the last read found nothing for a response, and only an event can change that."""
         return self.is_at_end and not self.has_news
 
 
@@ -336,7 +336,7 @@ class FetchSessions:
         return session
 
     def make_space(self, partitions: int = 0) -> bool:
-        """Return whether the limit allows this many more partitions. End sessions unused for
+        """Return whether MAX_PARTITIONS allows this many more partitions. End sessions unused for
         MIN_EVICTION_MS if necessary."""
         if partitions > MAX_PARTITIONS:
             return False

@@ -14,8 +14,8 @@ from pyspark_klog.storage.text_files import EpochStart
 
 
 class EpochCheck:
-    """Compares a log's batches with ``epochs``, the contents of the file; None if there is no
-    file."""
+    """Compares a log's batches with ``epochs`` from leader-epoch-checkpoint (None without the
+    file)."""
 
     def __init__(
         self,

@@ -146,7 +146,7 @@ class OffsetIndexCheck:
             lambda relative: level_of(base + relative),
             strictly=True,
         )
-        # row number, the row's offset, last offset of the batch there
+        # row number, the row's offset, last offset of the batch at the row's position
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:

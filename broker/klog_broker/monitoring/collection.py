@@ -117,8 +117,8 @@ class Sources:
     """Returns whether the broker is stopping: requests in progress are answered, and new
     connections are refused."""
     began_ms: int
-    """When the broker started: by the monotonic clock here, and by the wall clock in the next
-    field."""
+    """The time in ms when the broker started, by the monotonic clock; the next field has the same
+    time by the wall clock."""
     began_wall_ms: int
 
     def loading(self) -> dict[str, int]:

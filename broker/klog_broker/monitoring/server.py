@@ -30,8 +30,8 @@ _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnectio
 
 
 class MetricsServer:
-    """The HTTP server of one broker. Loop thread only. A bug here is reported and answered with
-    500, and does not stop the broker."""
+    """The HTTP server of one broker. Loop thread only. A bug in the metrics is reported and
+    answered with 500, and does not stop the broker."""
 
     def __init__(self, sources: Sources, network: Network) -> None:
         self._sources = sources

@@ -5,7 +5,7 @@ docs/bounds.md has a table of these bounds.
 
 RECEIVE_BYTES = 128 * 1024
 """The most bytes received from one connection in one turn (fairness), and the most unparsed bytes
-held for a connection while none of its requests may be begun."""
+held for a connection while none of its requests may be passed to a handler."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
 """The most bytes received in one turn from a connection of which the last produce plan took more
@@ -27,7 +27,7 @@ POOLED_BYTES = 32 * 1024 * 1024
 """The most bytes in pooled free buffers for large frames; further buffers are freed."""
 
 REQUESTS_PER_TURN = 256
-"""The most requests of one connection that are begun in one turn (fairness)."""
+"""The most requests of one connection that are passed to handlers in one turn (fairness)."""
 
 PENDING_REPLIES = 1024
 """The most outstanding or unsent responses of one connection; at the bound, parsing stops."""

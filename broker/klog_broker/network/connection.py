@@ -348,7 +348,8 @@ class Connection:
         self._update_interest()
 
     def _begin_requests(self) -> ConnectionState:
-        """Begin all requests that may be begun, and return the next state.
+        """Pass the received requests to their handlers as long as the outbox permits; return the
+        next state.
 
         :raises BadFrame: if the received bytes cannot be cut into requests
         """

@@ -22,7 +22,7 @@ class ConnectionState:
     sets_aside: bool
     """Whether received bytes are only stored, because no further request may be begun for now."""
     parses: bool
-    """Whether received bytes are parsed, and their requests begun."""
+    """Whether received bytes are parsed, and their requests passed to handlers."""
     resumes: bool
     """Whether parsing continues once a response is complete, or response bytes are sent."""
 

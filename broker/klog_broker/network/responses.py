@@ -32,7 +32,7 @@ class SlotState(Enum):
 
 
 class SlotOwner(Protocol):
-    """The interface of a connection's outbox for its places."""
+    """The interface of a connection's outbox for the places in its queue."""
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +115,8 @@ class QueuedResponse:
         self._fill(SlotState.ANSWERED)
 
     def send_early(self) -> None:
-        """Send the response before the turn's other responses, unless an earlier one is missing."""
+        """Send the response before the turn's other responses, unless an earlier response of the
+        connection is missing."""
         self._owner.flush_now()
 
     def skip(self) -> None:

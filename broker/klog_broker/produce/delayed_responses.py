@@ -38,7 +38,7 @@ class ResponsePlace(Protocol):
 
     @property
     def began_ns(self) -> int:
-        """The time, in nanoseconds, of the event-loop turn that took the place."""
+        """The time, in nanoseconds, of the event-loop turn in which the place joined the queue."""
 
     def complete(self, parts: list[Any]) -> None: ...
 
@@ -61,7 +61,7 @@ class DelayedResponse(DelayedOperation):
         answered: Callable[[int], None],
     ) -> None:
         """``answered`` is called when the response is sent, with the time (ns) of the event-loop
-        turn that took the place."""
+        turn in which the place joined the queue."""
         self._answer = answer
         self._answered = answered
         self._waiting = waiting

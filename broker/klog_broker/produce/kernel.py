@@ -489,7 +489,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
             if max_timestamp_ms <= INT64_MAX - longest_ms:
                 limit_ms = max_timestamp_ms + longest_ms
         table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
-    # The same updates as in Segment.commit.
+    # Segment.commit makes the same updates.
     if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
         table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
         table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset
@@ -573,7 +573,8 @@ def _take_frame(
     else:
         id_bytes = read_i16(arena, at)
     at += 2
-    # A request with a transactional id has only transactional batches; any other has none.
+    # A request with a transactional id has only transactional batches; any other request has no
+    # transactional batch.
     attributes = 0
     if id_bytes >= 0:
         if table[HEAD_LEAVES_TRANSACTIONS] != 0:

@@ -1,4 +1,4 @@
-"""Loads the kernels that planned Produce needs; numba is imported only then."""
+"""Loads the kernels that planned Produce needs; numba is imported only when they are loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
-        kernel_checks()  # loaded here, so that the loop thread need not load them
+        kernel_checks()  # loads these kernels, too, so that the loop thread need not load them
         return module if module.IS_COMPILED else None
 
 

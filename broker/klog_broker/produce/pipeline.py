@@ -143,8 +143,8 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
-    """Make the partition's response the client's error for the log's ``error``. Return False if
-    there is no code for that error."""
+    """Set the client's error for the log's ``error`` in the partition's response. Return False if
+    no error code is known for it, which is then UNKNOWN_SERVER_ERROR."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from klog_broker.produce.turn_plans import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# The broker is quiet if it got no request for this long. A waiting consumer sends one every
-# 500 ms, so there are quiet moments between its requests.
+# The broker is quiet if it got no request for this long. A waiting consumer sends a Fetch every 500
+# ms, so there are quiet moments between its requests.
 _QUIET_MS = 250
 
 

@@ -38,8 +38,9 @@ class VerifyTransactions(Protocol):
         adds: bool,
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """Call ``done`` once, perhaps at once, with an error for each partition that is not part of
-        the transaction. If ``adds`` (transaction version 2), missing partitions are added first."""
+        """Call ``done`` once, perhaps before the return, with an error for each partition that is
+        not part of the transaction. If ``adds`` (transaction version 2), missing partitions are
+        added first."""
 
 
 class PipelineServices(PartitionServices, Protocol):

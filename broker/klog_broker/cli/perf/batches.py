@@ -45,7 +45,7 @@ def read_payloads(file: Path, delimiter: str) -> list[bytes]:
 
 
 def records_a_batch(payload_bytes: int, batch_bytes: int) -> int:
-    """Return how many records of that size fit into a batch, at least one."""
+    """Return how many records with values of ``payload_bytes`` fit into a batch, at least one."""
     return max((batch_bytes - BATCH_HEADER_BYTES) // (payload_bytes + _OVERHEAD_BYTES), 1)
 
 

@@ -148,7 +148,7 @@ def command(
         except KeyboardInterrupt:
             is_interrupted = True
         except (BrokenPipeError, KlogError):
-            # The first error is the one to report.
+            # Report the first error, not an error of this commit.
             with suppress(KlogError):
                 printer.commit()
             raise
@@ -230,8 +230,8 @@ class Printer:
         return self._follower.has_responses_from_all_since(quiet_since_ms)
 
     def _print_next(self, until_ms: int) -> bool:
-        """Print what arrives until ``until_ms``. Return whether anything came, even without visible
-        records."""
+        """Print the records that arrive until ``until_ms``. Return whether any records came, even
+        if none of them is visible."""
         reached: dict[TopicPartition, int] = {}
         for fetched in self._follower.poll(until_ms):
             for columns in self._reader.read(fetched):
