@@ -46,13 +46,13 @@ def _described(_: DescribeAclsRequest, code: ErrorCode) -> DescribeAclsResponse:
 
 
 def _created(request: CreateAclsRequest, code: ErrorCode) -> CreateAclsResponse:
-    """Return ``code`` for every ACL in the request."""
+    """Return a response with ``code`` for every ACL in the request."""
     result = AclCreationResult(error_code=code, error_message=code.message)
     return CreateAclsResponse(results=[result] * len(request.creations))
 
 
 def _deleted(request: DeleteAclsRequest, code: ErrorCode) -> DeleteAclsResponse:
-    """Return ``code`` for every filter in the request."""
+    """Return a response with ``code`` for every filter in the request."""
     result = DeleteAclsFilterResult(error_code=code, error_message=code.message)
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 

@@ -163,8 +163,8 @@ def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddParti
 def error_response(
     request: AddPartitionsToTxnRequest, code: ErrorCode
 ) -> AddPartitionsToTxnResponse:
-    """Return ``code`` for every partition, since up to version 3 the response has no other error
-    field, and from version 4 on for the whole request, too."""
+    """Return a response with ``code`` for every partition, since up to version 3 the response has
+    no other error field, and from version 4 on for the whole request, too."""
 
     def errors(transaction: AddPartitionsToTxnTransaction) -> _Errors:
         topics = ((each.name, each.partitions) for each in transaction.topics)

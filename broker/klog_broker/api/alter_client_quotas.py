@@ -108,7 +108,7 @@ def _put(result: ResponseEntryData, error: BrokerError) -> None:
 
 
 def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterClientQuotasResponse:
-    """Return ``code`` for every entity."""
+    """Return a response with ``code`` for every entity."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
         result = _result(_names(entry))

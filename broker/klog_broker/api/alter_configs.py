@@ -132,7 +132,7 @@ def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
 
 
 def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
-    """Return ``code`` for every resource."""
+    """Return a response with ``code`` for every resource."""
     response = AlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)

@@ -38,7 +38,7 @@ from pyspark_klog.state_records.offset_record import OffsetRecord
 MOST_PARTITIONS = 32
 """A request with more partitions is decoded each time, and answered in slices."""
 
-# OffsetCommit version 1 has a timestamp for each commit.
+# OffsetCommit version 1 is not cached, because it has a timestamp for each commit.
 _FIRST_VERSION = 2
 _NO_LEADER_EPOCH = -1
 

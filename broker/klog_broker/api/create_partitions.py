@@ -100,7 +100,7 @@ def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
 
 
 def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
-    """Return ``code`` for every topic."""
+    """Return a response with ``code`` for every topic."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(

@@ -177,7 +177,7 @@ def _response(
 
 
 def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
-    """Return ``code`` for every topic."""
+    """Return a response with ``code`` for every topic."""
     error = BrokerError(code)
     return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
 

@@ -145,7 +145,7 @@ def _leader(services: LogServices, context: RequestContext, topic: str, index: i
 
 
 def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
-    """Return ``code`` for every partition."""
+    """Return a response with ``code`` for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -134,7 +134,7 @@ def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
 
 
 def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    """Return ``code`` for every topic."""
+    """Return a response with ``code`` for every topic."""
     error = BrokerError(code)
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])

@@ -50,7 +50,7 @@ def _failed(code: ErrorCode, text: str) -> DescribeClientQuotasResponse:
 
 
 def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeClientQuotasResponse:
-    """Return ``code`` without entries."""
+    """Return a response with ``code`` without entries."""
     return _failed(code, code.message)
 
 

@@ -215,7 +215,7 @@ def _described(
 
 
 def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> DescribeConfigsResponse:
-    """Return ``code`` for every resource."""
+    """Return a response with ``code`` for every resource."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(

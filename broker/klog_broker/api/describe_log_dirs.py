@@ -125,7 +125,7 @@ def _wanted(
 
 
 def error_response(_: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
-    """Return ``code``; only versions from 3 on have a field for the error."""
+    """Return a response with ``code``; only versions from 3 on have a field for the error."""
     return DescribeLogDirsResponse(error_code=code)
 
 

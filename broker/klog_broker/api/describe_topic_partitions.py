@@ -143,7 +143,8 @@ def _missing_topic_error(found: RequestedTopic) -> ErrorCode:
 def error_response(
     request: DescribeTopicPartitionsRequest, code: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
-    """Return ``code`` for every topic, since the response has no top-level error."""
+    """Return a response with ``code`` for every topic, since the response has no top-level
+    error."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(name=each.name, error_code=code)

@@ -183,7 +183,7 @@ def _result(index: int, code: ErrorCode) -> PartitionResult:
 
 
 def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
-    """Return ``code`` for the whole request and for every partition."""
+    """Return a response with ``code`` for the whole request and for every partition."""
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[

@@ -23,13 +23,14 @@ from pyspark_klog.protocol.wire import uvarint
 
 RAISES_EPOCH_SINCE = 5
 
-# The bytes after the transactional id: producer id, producer epoch, decision, no tagged fields.
+# The size of a request's fields after the transactional id: producer id, producer epoch, decision,
+# no tagged fields.
 _LAST_BYTES = struct.calcsize(">qh?B")
-# The bytes before the transactional id: API key and version, correlation id, length of the client
-# id; and one byte of empty tagged fields after the client id.
+# The size of a request's fields before the transactional id: API key and version, correlation id,
+# length of the client id; and one byte of empty tagged fields after the client id.
 _FIRST_BYTES = struct.calcsize(">4s4sh") + 1
-# The response: size, correlation id, no tagged fields; throttle time, error, producer id, producer
-# epoch, no tagged fields.
+# The fields of the response: size, correlation id, no tagged fields; throttle time, error, producer
+# id, producer epoch, no tagged fields.
 _REPLY = struct.Struct(">i4sBihqhB")
 
 

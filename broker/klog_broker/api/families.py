@@ -191,12 +191,13 @@ def group_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
 
 
 def offset_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of a standalone broker's committed offsets."""
+    """Return a standalone broker's handlers of the APIs about committed offsets."""
     return bind(_OFFSETS, services)
 
 
 def offset_handlers_in_cluster(services: OffsetsServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of a cluster's committed offsets, including offsets in ZooKeeper."""
+    """Return the handlers of the APIs about committed offsets in a cluster, also of offsets in
+    ZooKeeper."""
     return bind(_OFFSETS_IN_CLUSTER, services)
 
 

@@ -190,7 +190,7 @@ def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
 def error_response(
     request: IncrementalAlterConfigsRequest, code: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
-    """Return ``code`` for every resource."""
+    """Return a response with ``code`` for every resource."""
     response = IncrementalAlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)

@@ -231,8 +231,8 @@ def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
 def _error(
     request: OffsetFetchRequest, code: ErrorCode, *, per_partition: bool = True
 ) -> OffsetFetchResponse:
-    """Return ``code`` for the whole request. Before version 2 only partitions have an error field,
-    and from version 8 on each group has one."""
+    """Return a response with ``code`` for the whole request. Before version 2 only partitions have
+    an error field, and from version 8 on each group has one."""
     wanted = _wanted(request) or {} if per_partition else {}
     return OffsetFetchResponse(
         error_code=code,

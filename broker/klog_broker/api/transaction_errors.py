@@ -13,7 +13,8 @@ FENCED_SINCE = 2
 
 
 def as_known_by(error: ErrorCode, version: int, fenced_since: int = FENCED_SINCE) -> ErrorCode:
-    """Return the error as clients of this API version know it."""
+    """Return ``error``, or an older error for clients of a version that does not know
+    PRODUCER_FENCED."""
     if error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

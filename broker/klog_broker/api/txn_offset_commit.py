@@ -132,7 +132,8 @@ class _VerificationCheck:
         context: RequestContext,
     ) -> None:
         self.is_verified = False
-        """Whether the transaction is already open in the group's partition."""
+        """Whether the transaction is already open in the group's partition, so that no coordinator
+        is asked."""
         self._producer = (request.producer_id, request.producer_epoch)
         self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
         if (
@@ -214,7 +215,7 @@ def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResp
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return ``code`` for every partition."""
+    """Return a response with ``code`` for every partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -99,7 +99,7 @@ def _topics(errors: _Errors) -> list[WritableTxnMarkerTopicResult]:
 
 
 def error_response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
-    """Return ``code`` for every partition."""
+    """Return a response with ``code`` for every partition."""
     return _response(
         request, [dict.fromkeys(_marker(each).partitions, code) for each in request.markers]
     )

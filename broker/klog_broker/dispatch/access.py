@@ -76,4 +76,4 @@ NO_ACCESS: tuple[Access, ...] = ()
 """Every client may send the request."""
 
 BROKERS_ONLY = (on_cluster(AclOperation.CLUSTER_ACTION),)
-"""The access of APIs between brokers."""
+"""The access that the APIs between brokers need."""

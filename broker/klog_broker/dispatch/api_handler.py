@@ -71,8 +71,8 @@ class BrokerApi(Generic[S]):
     """Whether further requests of this API are parsed while a request is outstanding; only for
     Produce. An outstanding request of another API stops the parsing of its connection."""
     cache_request: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
-    """Makes a cached request, which serves the connection's next request of this API if it is
-    similar."""
+    """Makes a cached request, which serves the connection's next request of this API if that
+    request differs in known fields only."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
     send more than MAX_REQUEST_ELEMENTS; the dispatcher decodes such requests in slices."""

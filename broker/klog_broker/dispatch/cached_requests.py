@@ -23,7 +23,8 @@ CORRELATION_ID = slice(4, 8)
 
 
 class CachedRequest(Protocol):
-    """A cached request: serves later requests of its connection that are similar."""
+    """A cached request: serves later requests of its connection that differ in known fields
+    only."""
 
     def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         """Serve a frame (without its size) that is similar to the cached one; the response may come

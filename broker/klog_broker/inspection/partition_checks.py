@@ -269,7 +269,8 @@ class PartitionCheck:
 
     # --- producers and transactions ---------------------------------------------------------------
     def _follow_producers(self, chunk: ScannedBatches, path: Path) -> None:
-        """Add the batches to the replay, and compare each snapshot at its offset."""
+        """Add the batches to the replay, and compare the replay at each snapshot's offset with the
+        snapshot."""
         first_offsets = chunk.rows[:, scan.BASE_OFFSET]
         done = 0
         while done < len(chunk.rows):

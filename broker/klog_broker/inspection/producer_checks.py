@@ -133,7 +133,7 @@ class ProducerReplay:
                 ControlType.ABORT,
                 ControlType.COMMIT,
             ):
-                return None  # emptied by compaction, or of a type without a producer
+                return None  # compaction emptied the control batch, or its type names no producer
             marker = decode_end_transaction(record)
         except RecordsError as error:
             return f"the control batch at offset {base_offset} cannot be read: {error}"

@@ -223,7 +223,7 @@ def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _write(text: MetricsText, names: list[str], families: list[list[str]]) -> Iterator[int]:
-    """Write families of many lines. Topic names need no escaping."""
+    """Write the metric families, which have many lines. Topic names need no escaping."""
     for name, lines in zip(names, families, strict=True):
         if lines:
             text.head(name)

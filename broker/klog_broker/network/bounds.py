@@ -41,8 +41,9 @@ SEND_BYTES = (1024 + 64) * 1024
 partition by default: a response with 1 MiB of records and its other fields fits into one turn."""
 
 PROBED_BYTES = 256 * 1024
-"""The size of the file pieces that are probed: a piece counts as cached if its first and last page
-are in the page cache. One sendfile call sends as many cached pieces as SEND_BYTES allows."""
+"""The size of the pieces in which a file region is probed before sendfile: a piece counts as cached
+if its first and last page are in the page cache. One sendfile call sends as many cached pieces as
+SEND_BYTES allows."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """The bytes that a helper thread reads ahead if the next file piece is not in the page cache."""

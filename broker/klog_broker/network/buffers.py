@@ -26,7 +26,7 @@ class ReceiveArena:
         return self.view[start:end] if end <= self.size_bytes else None
 
     def free_bytes(self) -> int:
-        """The number of bytes that are free in this turn."""
+        """The number of arena bytes that are free in this turn."""
         return self.size_bytes - self.used_bytes
 
     def mark_used(self, size_bytes: int) -> None:

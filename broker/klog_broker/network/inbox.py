@@ -64,7 +64,7 @@ class Inbox:
         keep: Callable[[], None],
     ) -> None:
         self.large: LargeFrame | None = None
-        """The large frame, which has its own buffer, while it arrives or waits to be begun."""
+        """The large frame, which has its own buffer, while it arrives or waits for its handler."""
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes

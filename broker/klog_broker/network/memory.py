@@ -41,16 +41,17 @@ class ReceiveMemory:
         self.arena.reset()
 
     def may_lend(self) -> bool:
-        """Whether a further large frame may be begun (queued.max.request.bytes)."""
+        """Whether a further large frame may get a buffer (queued.max.request.bytes)."""
         limit = self._queued_max_request_bytes
         return limit <= 0 or self.buffers.lent_bytes < limit
 
     def when_returned(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once a further large frame may be begun."""
+        """Call ``callback`` once a further large frame may get a buffer."""
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Take back a large frame's buffer, and begin frames that have waited for memory."""
+        """Take back a large frame's buffer, and call the callbacks of frames that wait for a
+        buffer."""
         self.buffers.return_buffer(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

@@ -1,8 +1,8 @@
 """The responses of one connection, sent in the order of their requests as the socket permits.
 
-The outbox also decides whether the next request may be begun. While a response is outstanding, only
-a Produce request may follow Produce requests; no request may be begun while too many responses are
-outstanding or unsent.
+The outbox also decides whether the next request may be begun (passed to its handler). While a
+response is outstanding, only a Produce request may follow Produce requests; no request may be begun
+while too many responses are outstanding or unsent.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Outbox:
         return self.begin(api_key)
 
     def may_begin(self, api_key: int) -> bool:
-        """Whether a request of this API may be begun now."""
+        """Whether a request of this API may be passed to its handler now."""
         if self.may_begin_none():
             return False
         return not self.outstanding or (
@@ -152,7 +152,7 @@ class Outbox:
         )
 
     def may_begin_none(self) -> bool:
-        """Whether no request of any API may be begun now."""
+        """Whether no request of any API may be passed to its handler now."""
         if self.held:
             return True
         if len(self._replies) >= PENDING_REPLIES:

@@ -77,7 +77,7 @@ class QueuedResponse:
         """API key and version in one number, as in metrics/requests.py; COUNTED_ELSEWHERE for a
         place of several planned requests."""
         self.began_ns = began_ns
-        """The time in ns of the turn in which the request was begun."""
+        """The time in ns of the turn in which the request was passed to its handler."""
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0

@@ -89,7 +89,7 @@ HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
-HEAD_REQUEST_STAMP = 12  # increases with each request, never reset
+HEAD_REQUEST_STAMP = 12  # a number that increases with each request, and is never reset
 # The transactional id of the current request (position and length), and the request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
@@ -128,7 +128,7 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-SLOT_ACKS_ALL = 18  # one of ACKS_ALL_...
+SLOT_ACKS_ALL = 18  # one of the constants ACKS_ALL_...
 # The caller fills in the words above, and the kernel the words below.
 SLOT_BATCHES = 19  # number of batches in this plan
 SLOT_BYTES = 20
@@ -153,7 +153,7 @@ MAX_SLOTS = 512
 NAME_BYTES = 256  # bytes of each slot in `names`
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # left to the generic handler
+SLOT_UNAVAILABLE = 2  # requests for the slot are left to the generic handler
 
 # --- a producer of a slot ------------------------------------------------------------------------
 PRODUCER_ROUND = 0
@@ -379,7 +379,8 @@ def _check_batch(
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
         or read_i64(arena, at + BASE_OFFSET_AT) != 0
-        # No compression, log append time, control batch or unknown attribute.
+        # The attributes must not say compression, log append time, control batch or anything
+        # unknown.
         or read_i16(arena, at + ATTRIBUTES_AT) != attributes
     ):
         return _STOP

@@ -32,7 +32,7 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
-        kernel_checks()  # loads these kernels, too, so that the loop thread need not load them
+        kernel_checks()  # loads the kernels of log/validation here, not in the loop thread
         return module if module.IS_COMPILED else None
 
 

@@ -32,7 +32,7 @@ class PartitionAppend(NamedTuple):
     answer: PartitionProduceResponse
     records: memoryview | bytearray | bytes
     guard: VerificationGuard | None = None
-    """The guard of a batch that begins a transaction."""
+    """The guard that the append of a batch that begins a transaction must pass to the log."""
 
 
 class _Waiting(NamedTuple):

@@ -30,7 +30,7 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """The interface of a connection that a plan uses."""
+    """The interface of a connection for produce plans."""
 
     @property
     def is_open(self) -> bool:
@@ -136,7 +136,7 @@ class _Turn:
 
 
 class ProducePlanner:
-    """Makes the plans of one broker, once the kernel is loaded. Loop thread only."""
+    """Makes one broker's produce plans, once the kernel is loaded. Loop thread only."""
 
     def __init__(
         self,

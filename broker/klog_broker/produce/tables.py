@@ -43,7 +43,7 @@ class TouchedSlot(NamedTuple):
 
     number: int
     row: tuple[int, ...]
-    data: memoryview  # the batches as they are to be written
+    data: memoryview  # the batches' bytes as they are to be written to the log
     index_entries: int
 
 
@@ -58,7 +58,7 @@ class DelayedBatch(NamedTuple):
 
 
 class PlanTables:
-    """The memory of one kernel. Loop thread only."""
+    """The table and the buffers of one produce kernel. Loop thread only."""
 
     def __init__(self, kernel: Any, arena: memoryview, max_request_bytes: int) -> None:
         import numpy as np
@@ -318,7 +318,7 @@ class PlanTables:
     # -- results of a plan --------------------------------------------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
-        """Return one word of each of the plan's first ``count`` connections."""
+        """Return the word ``field`` of each of the plan's first ``count`` connections."""
         kernel = self._kernel
         at = kernel.CONNECTIONS_AT + field
         return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]

@@ -5,7 +5,7 @@ from weakref import WeakSet
 
 
 class LeaderHolder(Protocol):
-    """Holds the leaders of a request for later similar requests. Compared by identity."""
+    """Holds the leaders of a cached request's partitions between requests. Compared by identity."""
 
     def release_leaders(self) -> None:
         """Drop all leaders, because a leadership has ended, and its log's files may be deleted."""

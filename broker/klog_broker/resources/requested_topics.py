@@ -36,7 +36,7 @@ class RequestedTopic(NamedTuple):
     topic: Topic | None
     """The topic, unless ``error`` says why there is none for this client."""
     error: ErrorCode
-    """Why ``topic`` is None."""
+    """The error code that says why ``topic`` is None."""
     no_partition: ErrorCode
     """The error for a partition that the topic does not have."""
     topic_id: UUID | None = None

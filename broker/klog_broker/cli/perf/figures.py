@@ -19,7 +19,7 @@ class Latencies:
     _steps: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_ms: float, records: int) -> None:
-        """Add the latency of this many records."""
+        """Add the latency of ``records`` records."""
         self.max_ms = max(self.max_ms, latency_ms)
         self._sum_ms += latency_ms * records
         self._count += records

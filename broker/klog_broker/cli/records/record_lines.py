@@ -116,7 +116,7 @@ def _split(text: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """The format of a line."""
+    """The format of an input line of `klog produce`."""
 
     as_json: bool = False
     has_headers: bool = False
