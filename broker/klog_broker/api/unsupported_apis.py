@@ -41,4 +41,4 @@ UNKNOWN_APIS: dict[str, str] = {
         "streams groups (KIP-1071)"
     ),
 }
-"""APIs whose messages klog does not have, with the reason."""
+"""The APIs whose messages klog does not define, with the reason why klog does not serve them."""

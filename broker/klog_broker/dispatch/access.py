@@ -73,7 +73,7 @@ def _transactional_id(request: Any) -> str | None:
 
 
 NO_ACCESS: tuple[Access, ...] = ()
-"""Every client may send the request."""
+"""The access of an API that every client may use."""
 
 BROKERS_ONLY = (on_cluster(AclOperation.CLUSTER_ACTION),)
 """The access that the APIs between brokers need."""

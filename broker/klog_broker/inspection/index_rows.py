@@ -1,4 +1,5 @@
-"""The lines of a segment's other files: indexes, aborted transactions, producer snapshots."""
+"""The lines that `klog dump-log` prints of a segment's files other than the .log: indexes, aborted
+transactions, producer snapshots."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,5 @@
-"""The lines of a .log file: batch headers, records and control records."""
+"""The lines that `klog dump-log` prints of a .log file: batch headers, records and control
+records."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -127,8 +128,8 @@ def optional_long(value: object) -> str:
 def record_rows(stored: StoredEntry, *, with_data: bool, decoder: Decoder | None) -> Iterator[Row]:
     """Yield a line for each record of an entry.
 
-    Raises RecordsError for a record that cannot be read or an entry that decompresses to too much,
-    and KlogError for a record that ``decoder`` does not understand.
+    Raises RecordsError for a record that cannot be read or an entry that decompresses to more than
+    MAX_ENTRY_BYTES, and KlogError for a record that ``decoder`` does not understand.
     """
     entry = stored.entry
     assert entry is not None

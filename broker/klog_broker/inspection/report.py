@@ -22,7 +22,7 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is no damage."""
+        """Whether no finding reports damage."""
         return not self.findings[Level.ERROR]
 
     def add(self, level: Level, path: Path, text: str, position: int | None = None) -> None:

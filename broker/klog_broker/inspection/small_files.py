@@ -1,4 +1,5 @@
-"""The lines of the small files: checkpoints, metadata, the owner of a data directory."""
+"""The lines that `klog dump-log` prints of the small files: checkpoints, metadata, the owner of a
+data directory."""
 
 import json
 from collections.abc import Callable, Iterator

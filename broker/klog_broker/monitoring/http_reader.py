@@ -26,7 +26,7 @@ class HttpRequest(NamedTuple):
     path: str
     """The path, without the query after a question mark."""
     keeps_alive: bool
-    """Whether another request may follow."""
+    """Whether another request may follow on the connection."""
 
 
 class BadRequest(NamedTuple):

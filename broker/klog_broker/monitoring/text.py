@@ -27,7 +27,7 @@ class MetricsText:
         self._lines: list[str] = []
 
     def family(self, name: str, samples: Mapping[str, float]) -> None:
-        """Add a metric's samples by their labels, unless there are none."""
+        """Add a metric's samples, which are by labels; do nothing if there are no samples."""
         if samples:
             self.head(name)
             self.lines([f"{name}{of} {value}" for of, value in samples.items()])

@@ -114,7 +114,8 @@ class Connection:
         # Whether the last produce plan took more than half of RECEIVE_BYTES from this connection.
         self._is_bulk = False
         self._resume_scheduled = False
-        # The turn in which requests were begun last, and the number of requests begun in it.
+        # The last turn that passed requests of this connection to handlers, and the number of these
+        # requests.
         self._turn = -1
         self._requests = 0
 
@@ -422,7 +423,7 @@ class Connection:
             self._loop.call_at_append(self.resume)
 
     def on_close_queued(self) -> None:
-        """Begin no more requests, because a queued response closes the connection."""
+        """Pass no more requests to handlers, because a queued response closes the connection."""
         self.state = CLOSING
         self._update_interest()
 

@@ -20,7 +20,8 @@ class ConnectionState:
     receives: bool
     """Whether bytes are received from the socket, as long as the inbox is not full."""
     sets_aside: bool
-    """Whether received bytes are only stored, because no further request may be begun for now."""
+    """Whether received bytes are only stored, because no further request may be passed to a handler
+    for now."""
     parses: bool
     """Whether received bytes are parsed, and their requests passed to handlers."""
     resumes: bool

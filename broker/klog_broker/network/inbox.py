@@ -1,10 +1,10 @@
 """The received bytes of one connection, which the inbox cuts into requests.
 
 Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
-bytes of requests that are not begun move to the connection's own buffer (``rest``). A frame that is
-too large for the arena and ``rest`` has a buffer that grows as the frame arrives (``large``). While
-no request may be begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of
-the stream.
+bytes of requests that are not begun (passed to a handler) move to the connection's own buffer
+(``rest``). A frame that is too large for the arena and ``rest`` has a buffer that grows as the
+frame arrives (``large``). While no request may be begun, bytes are received into ``rest``, up to
+RECEIVE_BYTES, to notice the end of the stream.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class OutboxOwner(Protocol):
         """Continue parsing later in this turn, because requests may be begun again."""
 
     def on_close_queued(self) -> None:
-        """Begin no more requests: the connection closes once all earlier responses are sent."""
+        """Pass no more requests to handlers: the connection closes once all earlier responses are
+        sent."""
 
     def on_all_sent(self) -> bool:
         """Called when all responses are sent; returns whether the connection became QUIET."""
@@ -199,7 +200,7 @@ class Outbox:
             self._owner.schedule_resume()
 
     def on_slot_held(self) -> None:
-        """Begin no more requests until the held place is filled."""
+        """Pass no more requests to handlers until the held place is filled."""
         self.held += 1
 
     def schedule_flush(self) -> None:

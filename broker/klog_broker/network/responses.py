@@ -42,7 +42,7 @@ class SlotOwner(Protocol):
         """Called when ``slot`` has been filled: completed, skipped or closed."""
 
     def on_slot_held(self) -> None:
-        """Begin no more requests until the held place is filled."""
+        """Pass no more requests to handlers until the held place is filled."""
 
     def flush_now(self) -> None:
         """Send the scheduled responses now, before the turn's send phase."""
@@ -184,7 +184,7 @@ class Sent(Enum):
 
     ALL = "all"
     BLOCKED = "blocked"  # the socket accepts no more bytes now
-    BUDGET = "budget"  # this turn's share is used up
+    BUDGET = "budget"  # the budget of this call is used up
     COLD = "cold"  # the next file piece must be read ahead first
 
 

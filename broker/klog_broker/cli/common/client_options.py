@@ -84,7 +84,8 @@ class ClientOptions:
 
 
 def with_client_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the common options to a command; its first argument becomes an `ClientOptions`."""
+    """Add the common options to a command; the command's first argument becomes a
+    `ClientOptions`."""
     return with_client_and_json_options(_JSON_HELP)(command)
 
 

@@ -28,7 +28,7 @@ def split_topic(text: str) -> tuple[str, list[int] | None]:
 
 
 def named_partitions(client: BlockingClient, texts: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions that the texts name, each once, in order.
+    """Return the partitions that the texts name, sorted and each once.
 
     :raises TopicMissing: if a topic or partition does not exist
     """
