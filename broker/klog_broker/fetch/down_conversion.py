@@ -49,8 +49,8 @@ class _Response:
         self._first = first
 
     def convert(self) -> list[Converted]:
-        """Convert as many sets as the limit of work allows. The other sets stay empty, and the
-        client asks for them again."""
+        """Convert as many sets as RESPONSE_WORK_BYTES allows. The other sets stay empty, and the
+        client fetches their records again."""
         work = ConversionBudget(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):

@@ -36,8 +36,8 @@ larger one, and only if it is older than this (Kafka: ServerConfigs
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_PARTITIONS = 64_000
-"""The most partitions of all sessions together; they take 40 MB, some 640 bytes each. If there
-would be more, sessions unused for MIN_EVICTION_MS end; if that is not enough, the client gets no
+"""The most partitions of all sessions together; they take 40 MB, some 640 bytes each. To stay below
+the limit, sessions unused for MIN_EVICTION_MS end; if that frees too little, the client gets no
 session."""
 
 _LOOK_FOR_SMALLER_MS = 1000

@@ -99,7 +99,7 @@ class ProducerReplay:
         attributes = rows[of_producers, scan.ATTRIBUTES]
         special = attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT) != 0
         plain = of_producers[~special]
-        # Only each producer's last batch counts, and no producer writes both in and outside
+        # A snapshot has only each producer's last batch, and no producer writes both in and outside
         # transactions.
         _, last = np.unique(rows[plain[::-1], scan.PRODUCER_ID], return_index=True)
         chosen = np.sort(np.concatenate((plain[::-1][last], of_producers[special])))

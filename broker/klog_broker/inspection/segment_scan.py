@@ -53,7 +53,8 @@ class ScannedBatches(NamedTuple):
 
 
 class BadPlace(NamedTuple):
-    """The position and the fault at which the batches end before the file does."""
+    """The position in the file at which a batch should begin but none can be read, and the
+    fault."""
 
     position: int
     text: str
