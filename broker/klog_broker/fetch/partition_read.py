@@ -88,7 +88,7 @@ class ReadPartition:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
-        """The file region with the records, which is sent without a copy; never empty."""
+        """The file region with the records to send, unless they are converted down; never empty."""
         self.records: memoryview | bytes = b""
         """The records after down-conversion."""
         self.size_bytes = 0

@@ -234,7 +234,8 @@ class Inbox:
     # -- requests -----------------------------------------------------------------------------
 
     def parse_rest_next(self) -> None:
-        """If no bytes of this turn are unparsed, parse ``rest``, the bytes of earlier turns."""
+        """If no bytes of this turn are unparsed, let ``rest``, the bytes of earlier turns, be
+        parsed next."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING

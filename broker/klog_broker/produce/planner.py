@@ -282,7 +282,8 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free all slots after a plan that took no request. Return whether any slot was in use."""
+        """Free all slots after a plan that took no request. Return whether any slot was in use
+        before that plan."""
         if not self._slots_before:
             return False
         self._forget_slots()
