@@ -78,7 +78,7 @@ class Cleaner:
         self._running: dict[TopicPartition, _Running] = {}
         self._paused: dict[object, _Running] = {}
         self._is_looking = False
-        # Identifies the scheduled look at all logs; None if none is scheduled.
+        # The scheduled check of all logs (_look_for_logs); None if no check is scheduled.
         self._next_look: object | None = None
         self._is_stopped = False
 
@@ -174,7 +174,7 @@ class Cleaner:
 
         self._timers.call_later(self._settings.backoff_ms, look)
 
-    # --- a round ---------------------------------------------------------------------------------
+    # --- one cleaning round ----------------------------------------------------------------------
     def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
         log.cleaning.begin_round()
         running = _Running(log, self._clock.monotonic_ms())
@@ -290,14 +290,15 @@ class Cleaner:
         self._look_for_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
-        """Apply retention to a log that also deletes, before another round blocks retention."""
+        """Apply retention to a log whose cleanup.policy has delete, before the next cleaning round
+        of the log blocks retention."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())
             except LogStorageError as error:
                 _log.debug("log=%s retention failed: %s", log.path, error)
 
-    # --- failures --------------------------------------------------------------------------------
+    # --- failed rounds ---------------------------------------------------------------------------
     def _on_round_failed(self, running: "_Running", error: BaseException) -> None:
         log = running.log
         is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
@@ -331,7 +332,8 @@ class Cleaner:
             log.cleaning.end_round()
             self._running.pop(log.topic_partition, None)
             self._apply_retention(log)
-            # A log that was deleted or failed closed its files during the round: no warning.
+            # Log no warning if the log was deleted or went offline during the round, which closes
+            # its files.
             is_news = not log.is_offline and log.topic_partition not in self.set_aside
             if error is not None and is_news:
                 _log.warning(

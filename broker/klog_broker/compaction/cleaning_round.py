@@ -130,7 +130,7 @@ class CleaningRound:
         yield from self._rewrite(end_offset)
         yield Finished(end_offset)
 
-    # --- the keys --------------------------------------------------------------------------------
+    # --- mapping the keys ------------------------------------------------------------------------
     def _map_keys(self) -> Generator[Step, None, int]:
         """Map the keys of the dirty records; returns the end offset of the mapped part."""
         first_dirty = self._job.extent.first_dirty_offset
@@ -159,7 +159,7 @@ class CleaningRound:
             if entry.last_offset >= offset and entry.first_offset < limit
         )
 
-    # --- the segments ----------------------------------------------------------------------------
+    # --- rewriting the segments ------------------------------------------------------------------
     def _rewrite(self, end_offset: int) -> Generator[Step, None, None]:
         job = self._job
         transactions = self._transactions_from(0)
@@ -200,8 +200,9 @@ class CleaningRound:
     ) -> StepDone:
         found = verdicts.verdicts(chunk.data, chunk.table)
         if is_last_source and chunk.end_position == source.size_bytes:
-            # The new segment must end where the old ones did. By its end a start after a crash
-            # knows which segments it replaces, and followers and coordinators know the next offset.
+            # The new segment must end where the old ones did. From this end offset, start-up after
+            # a crash knows which segments the new one replaces, and followers and coordinators know
+            # the next offset.
             found[-1] |= RETAIN_EMPTY
         before = cleaned.size_bytes
         table = np.ascontiguousarray(chunk.table).reshape(-1)

@@ -1,9 +1,9 @@
 """Makes arrays for the kernels from a scanned chunk, and decompresses its batches run by run.
 
-Kernels cannot read compressed batches. A run of them is decompressed into one buffer, as if the
-batches had never been compressed, so that one kernel call handles many batches. Each batch costs
-one call of its codec's library, with a size limit. If that call does not read the section as one
-whole stream, ``decompress`` reads it, and decides whether it is valid.
+Kernels cannot read compressed batches. A run of consecutive compressed batches is decompressed into
+one buffer, as if the batches had never been compressed, so that one kernel call handles many
+batches. Each batch costs one call of its codec's library, with a size limit. If that call does not
+read the section as one whole stream, ``decompress`` reads it, and decides whether it is valid.
 """
 
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
 class TableChunk(NamedTuple):
-    """Bytes, and the first rows of a scan's table of them."""
+    """Bytes of a log, and the rows of a scan's table for the first batches in the bytes."""
 
     data: Bytes
     table: Numbers  # a row of TABLE_COLUMNS for each batch

@@ -105,7 +105,7 @@ class ChunkFilter:
         settings[kernel.SETTING_HASH_HIGH] = key_map.hash_key[1]
         settings[kernel.SETTING_LATEST_OFFSET] = key_map.latest_offset
         settings[kernel.SETTING_NOW_MS] = now_ms
-        # The largest delete.retention.ms means "for ever".
+        # Cap the sum: with the largest delete.retention.ms, tombstones are kept for ever.
         settings[kernel.SETTING_HORIZON_MS] = min(now_ms + delete_retention_ms, at.INT64_MAX)
         self._settings = settings
         self._latest_offset = key_map.latest_offset
@@ -196,7 +196,8 @@ class ChunkFilter:
         return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: TableChunk) -> Numbers:
-        """Return an array with space for a mark for each record of the largest batch."""
+        """Return an array with space for one mark (kernel.filter_rows) for each record of the
+        largest batch."""
         if not len(chunk.table):
             return self._marks
         # The kernel refuses a record count that does not fit the batch's size before using it.

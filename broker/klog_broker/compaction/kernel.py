@@ -84,7 +84,7 @@ SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has no
 
 # --- results of a walk, in ``state`` -------------------------------------------------------------
 STATE_ROW = 0  # the row that the status is about, where the next call continues
-STATE_RECORD = 1  # the number of the record in it
+STATE_RECORD = 1  # the number of the record in that row
 STATE_LATEST_OFFSET = 2  # raised by add_rows
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key add to it
 STATE_OUT_END = 4  # raised by filter_rows
@@ -104,7 +104,7 @@ SETTING_FIELDS = 5
 # --- results of filter_rows for a row in ``sizes``, instead of the number of bytes written -------
 UNCHANGED = -1
 
-# --- batches to be sealed: the numbers for each batch --------------------------------------------
+# --- the input of seal_batches: the numbers for each batch ---------------------------------------
 SEAL_POSITION = 0
 SEAL_SIZE_BYTES = 1
 SEAL_CODEC = 2
@@ -212,7 +212,8 @@ def _find(keys: Array, low: int, high: int) -> int:
 
 @inline
 def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
-    """Keep the larger offset of the hash; returns how many slots that took, -1 without space."""
+    """Store ``offset`` for the hash, unless a larger offset is stored. Returns 1 if that took an
+    empty slot, 0 if not, and -1 if an empty slot is needed but not allowed (``has_room``)."""
     at = _find(keys, low, high)
     before = int(keys[at + SLOT_OFFSET])
     if before == 0:
@@ -388,11 +389,11 @@ def add_rows(
 
     Only records with a key and an offset of at least ``from_offset``, 0 or more, count.
 
-    ``table`` is a scan's, of ``chunk``, whose CRCs were right. A row with a byte in ``skip`` is
-    not read. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of an
-    older format; FULL at a row that would give the map more than ``most_keys`` (less than its slot
-    count), after some of its records may have been added; or the status of a damaged row. Each row
-    that is added completely raises STATE_LATEST_OFFSET.
+    ``table`` is a scan's table of ``chunk``, whose CRCs were right. A row with a byte in ``skip``
+    is not read. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of
+    an older format; FULL at a row that would give the map more than ``most_keys`` (less than its
+    slot count), after some of its records may have been added; or the status of a damaged row. Each
+    row that is added completely raises STATE_LATEST_OFFSET.
     """
     row = first
     status = OK
@@ -440,9 +441,9 @@ def _decide(
 ) -> tuple[int, int, int, int, int, int]:
     """Decide which records of a batch are kept, in a first pass over the batch.
 
-    Returns status, number of the record that it is about, how many records are kept, their bytes,
-    their largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets for each
-    record its end, times two, plus one if it is kept.
+    Returns status, number of the record that the status is about, how many records are kept, their
+    bytes, their largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets
+    for each record its end, times two, plus one if it is kept.
     """
     start = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
@@ -739,10 +740,10 @@ def filter_rows(
 ) -> int:
     """Filter the batches ``first`` to ``rows_end`` (exclusive) into ``out``, at STATE_OUT_END.
 
-    ``table`` is a scan's, of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS. ``marks``
-    has a word for each record of the largest batch, at most a seventh of its bytes. ``sizes`` is
-    empty, or gets for each row how many bytes were written. In that case an unchanged batch is not
-    written, and its size is UNCHANGED.
+    ``table`` is a scan's table of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS.
+    ``marks`` has a word for each record of the largest batch, at most a seventh of its bytes.
+    ``sizes`` is empty, or gets for each row how many bytes were written. In that case an unchanged
+    batch is not written, and its size is UNCHANGED.
 
     Returns OK; NOT_PLAIN at a row of an older format, and at a compressed row whose records are
     needed; FULL at a row for which ``out`` has less space than STATE_NEEDED_BYTES; or the status of

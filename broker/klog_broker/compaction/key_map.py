@@ -29,7 +29,7 @@ SLOT_BYTES = 8 * kernel.SLOT_WORDS
 _FIRST_SLOTS = 4096
 _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
-# How full a map may be before it grows, if it still can: searches in it stay short.
+# How full a map may become before it grows. With free slots, searches stay short.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
 """How full a map may become if the number of keys to come is known."""
@@ -40,9 +40,9 @@ class KeyMap:
 
     The map begins small. Its size is at most ``max_bytes``, and a quarter more while it grows for
     the last time. The largest map is full when ``load_factor`` of its slots are taken. ``hash_key``
-    is two secret random numbers of 64 bits, others for each map. The caller adds at most
-    ``most_keys``, so the map need not grow beyond what they take. ``max_decompressed_bytes`` limits
-    the size of a decompressed batch.
+    is two secret random numbers of 64 bits, different for each map. The caller adds at most
+    ``most_keys`` keys, so the map does not grow beyond the slots for these keys.
+    ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class KeyMap:
 
     @property
     def slots(self) -> Numbers:
-        """The table, for kernels; valid until the next call that adds keys."""
+        """The slots of the map, for kernels; valid until the next call that adds keys."""
         return self._slots
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the table takes now."""
+        """The memory that the slots take now."""
         return self._slots.nbytes
 
     @property

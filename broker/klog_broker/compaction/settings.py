@@ -17,5 +17,5 @@ class CleanerSettings:
     load_factor: float = 0.9
     # Average bytes a second that all threads read and write; above 0, math.inf for no limit.
     max_bytes_per_second: float = math.inf
-    # The wait after no log needed cleaning.
+    # The time until the next check of all logs, if the last check found no log to clean.
     backoff_ms: int = 15_000

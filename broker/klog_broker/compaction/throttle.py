@@ -11,7 +11,7 @@ class Throttle:
         self._paid_until_ms = -math.inf
 
     def pause_ms(self, work_bytes: int, now_ms: int) -> int:
-        """Return how long to wait after this work. All rounds share one rate."""
+        """Return how many ms a round waits after this work. All running rounds share one rate."""
         if math.isinf(self._rate):
             return 0
         self._paid_until_ms = max(self._paid_until_ms, now_ms) + work_bytes * 1000 / self._rate

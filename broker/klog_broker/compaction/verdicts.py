@@ -47,7 +47,8 @@ class Verdicts:
         self._last_offsets = np.array(sorted(offsets), np.int64)
 
     def keyless_rows(self, chunk: Buffer, table: Any) -> Any:
-        """Flag the batches whose keys do not count: markers, and aborted transactions."""
+        """Flag the batches whose keys must not be mapped: markers, and batches of aborted
+        transactions."""
         void = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
             void[row] = self._is_void(chunk, table[row].tolist())

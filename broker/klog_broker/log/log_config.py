@@ -73,8 +73,8 @@ class LogConfig:
         after_ms = int(tc["message.timestamp.after.max.ms"])
         difference_ms = tc.get("message.timestamp.difference.max.ms")
         if difference_ms is not None:
-            # The deprecated setting applies wherever the setting that replaced it still has its
-            # default value (KIP-937).
+            # message.timestamp.difference.max.ms is deprecated. Its value replaces before.max.ms or
+            # after.max.ms where these have their default value (KIP-937).
             before_ms = before_ms if before_ms != INT64_MAX else int(difference_ms)
             after_ms = after_ms if after_ms != INT64_MAX else int(difference_ms)
         return cls(

@@ -134,7 +134,7 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """Readers see records before this offset; the log's host sets it."""
+        """Readers see records before this offset, which the partition's leader or follower sets."""
         return self._state.high_watermark
 
     @property
@@ -193,7 +193,7 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Use new settings, from the next append or check on.
 
-        The high watermark stays. The log's host computes it again.
+        The high watermark stays; the leader of the partition computes it again.
         """
         self._state.config = config
         self._state.choose_jitter()
@@ -407,8 +407,9 @@ class PartitionLog:
     ) -> Offset:
         """Append a marker that ends a producer's transaction; returns the log's new end.
 
-        ``transaction_version`` is the coordinator's. A marker is appended even if the producer has
-        no open transaction, as in Kafka.
+        ``transaction_version`` is the transaction version (KIP-890) that the coordinator uses for
+        the transaction. A marker is appended even if the producer has no open transaction, as in
+        Kafka.
 
         The log is unchanged after InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch,
         RecordBatchTooLarge and LogStorageError.
@@ -448,8 +449,8 @@ class PartitionLog:
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
         """Whether the coordinator's confirmation that belongs to ``guard`` still holds.
 
-        True if the transaction is open in this log, or if no marker of the producer has been
-        appended since.
+        True if the transaction is open in this log, or if ``guard`` still belongs to the producer's
+        current verification, which a marker of the producer removes.
         """
         return self._appender.is_verified(producer_id, producer_epoch, guard)
 
@@ -518,7 +519,8 @@ class PartitionLog:
 
         Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]. For an offset at or
         past ``end_offset`` within this range the result is empty. With ``may_block=False`` raises
-        ColdRead if the look-up or an end of the region would have to wait for the disk.
+        ColdRead if the search for the batches, or a read of the region's first or last bytes, would
+        have to wait for the disk.
         """
         state = self._state
         state.check_online()

@@ -1,7 +1,7 @@
 """Appends of a follower: keeps the bytes, offsets and leader epochs of the leader's batches.
 
-A follower checks batches like recovery does, and takes the same facts from their headers. The
-records are not validated, because the leader has done so.
+A follower checks the batches as recovery does, and takes offsets, leader epochs and producer fields
+from their headers. The records are not validated, because the leader has validated them.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,8 @@ class FollowerPlan(NamedTuple):
 
 
 class _FollowerDigest(Digest):
-    """A digest that also notes whether the batches' leader epochs may follow those of the log."""
+    """A digest that also stores the first row, the newest leader epoch of the batches, and whether
+    a batch has an older epoch than the batch before it."""
 
     first_row: BatchRow | None = None
     newest_epoch = -1
@@ -83,8 +84,8 @@ def plan_follower_append(
     Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
     out. Raises CorruptRecords if bytes are not a good batch, or if offsets or leader epochs fall.
     OffsetOutOfRange if the batches begin before the log's end, or end so far after it that no
-    segment can hold both. StaleLeaderEpoch for a batch that is newer than ``leader_epoch``: a later
-    leader sent it (KAFKA-18723).
+    segment can hold both. StaleLeaderEpoch for a batch whose epoch is newer than ``leader_epoch``:
+    a later leader wrote the batch (KAFKA-18723).
     """
     digest = _FollowerDigest(
         position=limits.size_bytes,

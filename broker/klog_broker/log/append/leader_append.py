@@ -33,7 +33,8 @@ from pyspark_klog.records.record import TimestampType
 class Appender:
     """Appends to one log as its leader.
 
-    PartitionLog has the contracts of the methods that it offers under the same names.
+    PartitionLog has methods of the same names, whose docstrings also hold for the methods of this
+    class.
     """
 
     def __init__(self, state: LogState, writer: LogWriter, flushing: LogFlushing) -> None:
@@ -123,8 +124,9 @@ class Appender:
     ) -> AppendInfo:
         """Append the batch of a transaction marker (end_transaction_batch) for a coordinator.
 
-        ``transaction_version`` is the coordinator's. A marker for a producer without an open
-        transaction is appended, too, as in Kafka.
+        ``transaction_version`` is the transaction version (KIP-890) that the coordinator uses for
+        the transaction. A marker for a producer without an open transaction is appended, too, as in
+        Kafka.
 
         Raises InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch, RecordBatchTooLarge or
         LogStorageError; then nothing has changed.
@@ -249,7 +251,7 @@ class Appender:
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            return None  # an append outside the plan will report the error
+            return None  # the append without a produce plan reports the error
         if limits is None:
             return None
         return PlanFacts(

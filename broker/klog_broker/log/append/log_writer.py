@@ -128,7 +128,8 @@ class LogWriter:
     ) -> None:
         """Commit written batches, and count the records in the topic's metrics.
 
-        Raises LogStorageError, and takes the log offline, if the batches do not begin at its end.
+        Raises LogStorageError, and takes the log offline, if the batches do not begin at the log's
+        end.
         """
         state = self._state
         first_offset = written.first_offset

@@ -192,7 +192,7 @@ class LogDirectory:
 
     def read_meta(self) -> None:
         """Read meta.properties into ``meta`` if the file exists. LogDirectoryError if the file
-        cannot be read or has another version."""
+        cannot be read or has an unknown format version."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
             return

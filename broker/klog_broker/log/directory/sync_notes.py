@@ -81,7 +81,7 @@ class SyncNotes:
     def _note(self, log: str) -> None:
         with self._lock:
             if self._is_closed:
-                # A failure of this sync would leave no note.
+                # The file of the notes is closed, so a failed sync of this log could not be noted.
                 raise OSError(errno.EBADF, "the notes of syncs were closed", str(self._path))
             if log in self._slots or self._mapping is None:
                 return

@@ -16,18 +16,19 @@ from pyspark_klog.ids import Offset
 class LastProducerBatch(NamedTuple):
     """The last batch of an active producer, which the cleaner keeps for the producer's state.
 
-    A later start restores the state from it.
+    A later start-up restores the producer state from this batch.
     """
 
     data_offset: int | None
-    """The last offset of its last batch; None if only a marker of the producer is known."""
+    """The last offset of the producer's last batch; None if only a marker of the producer is
+    known."""
     producer_epoch: int
 
 
 class LogCleaning:
     """The cleaner's access to one log.
 
-    For the loop's thread, except :meth:`new_segment` and :meth:`checks`.
+    All methods are for the event loop's thread, except :meth:`new_segment` and :meth:`checks`.
     """
 
     def __init__(
@@ -42,11 +43,12 @@ class LogCleaning:
 
     @property
     def was_cut(self) -> bool:
-        """Whether the log was cut since the round began: records that it read may be gone."""
+        """Whether the log was truncated or emptied since the cleaning round began: records that the
+        cleaner has read may be gone."""
         return self._state.cuts != self._cuts_at_begin
 
     def begin_round(self) -> None:
-        """Begin a round: retention deletes no segment until :meth:`end_round`."""
+        """Begin a cleaning round: retention deletes no segment until :meth:`end_round`."""
         self._state.is_being_cleaned = True
         self._cuts_at_begin = self._state.cuts
 

@@ -81,7 +81,8 @@ class RecordRemoval:
         state = self._state
         if offset > state.log_start_offset:
             state.log_start_offset = Offset(offset)
-            # Do not write the epoch file: a start drops entries before the log start offset, too.
+            # Do not write the epoch file: start-up also drops the epochs before the log start
+            # offset.
             state.epochs.truncate_from_start(offset)
             self._start_grew()
 
@@ -185,7 +186,7 @@ class RecordRemoval:
         """Run ``work`` on the files in a helper thread; call ``done`` with the outcome.
 
         If no file descriptor is free, all of ``work`` runs again later, so ``work`` must accept
-        files that an earlier try left half done.
+        files that an earlier run of it has changed in part.
         """
         state = self._state
         left = TRIES_WITHOUT_DESCRIPTORS
@@ -225,7 +226,7 @@ class RecordRemoval:
     def _end_cut(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
     ) -> None:
-        """End the cut after its work on the files, with the error if that failed."""
+        """End the cut after its work on the files, with the error if that work failed."""
         state = self._state
         if isinstance(error, OSError) and not is_exhausted(error):
             error = state.log_directory.go_offline(error)
@@ -246,8 +247,8 @@ class RecordRemoval:
         segments = state.segments.segments
         index = state.segments.index_for(offset)
         kept, gone = segments[: index + 1], segments[index + 1 :]
-        # Remove segments from the end on: a start takes all segments that it finds, and must find
-        # a log without a hole at each moment.
+        # Remove the last segment first. Start-up loads all segments that are left, so a crash
+        # between two removals must leave no gap in the log.
         for segment in reversed(gone):
             for path in mark_deleted(segment):
                 state.files.remove(path)

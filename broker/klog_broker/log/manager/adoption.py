@@ -36,7 +36,8 @@ class AdoptedTopic(NamedTuple):
     name: str
     topic_id: TopicId
     first_new: int
-    """How many partitions of the topic the metadata knows already."""
+    """The first partition number that the metadata does not know: its number of partitions so
+    far."""
     partition_count: int
 
     def new_partitions(self) -> list[TopicPartition]:
@@ -96,7 +97,8 @@ class MetadataTopics:
                 )
 
     def plan(self, unknown: Iterable[PartitionFolder]) -> list[AdoptedTopic]:
-        """Plan the topics to be made from the folders; LogDirectoryError if they do not fit."""
+        """Plan the topics to be made from the unknown folders. LogDirectoryError if partition
+        numbers are missing, or if the folders of two topics have the same topic id."""
         by_topic: dict[str, list[PartitionFolder]] = defaultdict(list)
         for found in unknown:
             by_topic[found.topic_partition.topic].append(found)

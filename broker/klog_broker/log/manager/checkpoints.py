@@ -31,8 +31,8 @@ class Checkpoint:
         self.bounds: Mapping[TopicPartition, int] = self.offsets
         """The present offset of each log of the directory.
 
-        An older file may stay if none of its rows exceeds its log's bound, because a start with
-        lower offsets is safe. A row of a log that is not in ``bounds`` must go.
+        An older file may stay if none of its rows exceeds its log's bound, because start-up with
+        lower offsets is safe. A file with a row of a log that is not in ``bounds`` must not stay.
         """
         self._offset_of = _OFFSETS[name]
         self._starts: dict[TopicPartition, int] | None = None
@@ -49,7 +49,7 @@ class Checkpoint:
         if self._starts is not None:
             self._starts[log.topic_partition] = offset
             if offset <= log.segments[0].base_offset:
-                return  # the segment's file name has this offset
+                return  # no row: start-up takes this offset from the segment's file name
         self.offsets[log.topic_partition] = offset
 
 

@@ -228,7 +228,8 @@ class LogManager:
             loading.tally.log_totals()
 
     def _replace_checkpoints(self, directory: LogDirectory) -> None:
-        """Rewrite the checkpoints of a directory, because a log was cut or deleted since.
+        """Rewrite the checkpoints of a directory, because a log was cut or deleted after they were
+        written.
 
         Records that this broker appends must not lie before a recovery point or a log start offset
         that belongs to other records.
@@ -283,7 +284,8 @@ class LogManager:
     def check_complete(self) -> None:
         """Raise LogStorageError if a directory is offline.
 
-        A missing log may lie there, and must not be made again, empty, in another directory.
+        A missing log may lie in the offline directory, and must not be made again, empty, in
+        another directory.
         """
         for directory in self._directories:
             if directory.is_offline:
@@ -322,7 +324,7 @@ class LogManager:
     def renew_checkpoints(self, done: Callable[[], None]) -> None:
         """Rewrite the checkpoints without deleted logs: :meth:`Housekeeping.renew_checkpoints`.
 
-        To be called before a deleted log's name may be used again.
+        Call this after a log was deleted, before a new log of the same name may be made.
         """
         self._housekeeping.renew_checkpoints(done)
 

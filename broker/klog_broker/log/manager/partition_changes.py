@@ -42,7 +42,8 @@ class NewLog:
     checks: RecordChecks
     now_ms: int
     path_when_deleted: Path
-    """The log's directory is renamed to this path if it can be neither finished nor removed."""
+    """If making the log fails and its directory cannot be removed, the directory is renamed to this
+    path."""
 
     @property
     def path(self) -> Path:
@@ -137,7 +138,8 @@ class PartitionChanges:
         self._making: dict[TopicPartition, LogDirectory] = {}
         """The logs that helper threads are making, with their directories."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """The partitions that helper threads are changing, with the changes that wait for them."""
+        """The partitions whose logs helper threads are making or deleting, each with the later
+        changes of this partition, which wait."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig

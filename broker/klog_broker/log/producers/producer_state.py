@@ -66,8 +66,8 @@ class ProducerMarker(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer: the epoch, the last batches of that epoch (the oldest first), and
-    the first offset of the open transaction (-1: none)."""
+    """The state of one producer: the epoch, the window (the last batches of that epoch, at most
+    five, the oldest first), and the first offset of the open transaction (-1: none)."""
 
     __slots__ = (
         "batches",

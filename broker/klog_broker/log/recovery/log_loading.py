@@ -80,8 +80,9 @@ def load_log(
 ) -> LoadedLog:
     """Load the log; if it was not closed properly, check all records past the recovery point.
 
-    The offsets come from the checkpoint files. A missing one is 0 (``cleaned_offset``: None).
-    Blocks; any thread. OSError if the disk fails, and every exception that the ``tally`` raises.
+    The offsets come from the checkpoint files. An offset without a checkpoint is 0
+    (``cleaned_offset``: None). Blocks; any thread. OSError if the disk fails, and every exception
+    that the ``tally`` raises.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
     loader = _Loader(
@@ -151,8 +152,8 @@ class _Loader:
         visible = Offset(min(max(high_watermark, log_start), end_offset))
         states, snapshots = self._load_producers(log_start, end_offset, visible)
         if self.must_sync:
-            # Sync the directory in any case: names that a killed process had made or removed may
-            # not be durable yet.
+            # Sync the directory even if no segment was touched: the names of files that a killed
+            # process had made or removed may not be durable yet.
             with self.notes.note_sync(self.directory.name):
                 for segment in self.touched:
                     for file in segment.sync_files():

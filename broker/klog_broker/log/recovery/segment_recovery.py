@@ -49,7 +49,7 @@ class Recovered(NamedTuple):
     end_offset: Offset  # after the segment's last good batch
     cut_bytes: int  # removed at the segment's end
     damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
-    epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
+    epochs: list[tuple[int, int]]  # leader epochs that begin in this part, with their start offsets
     is_as_synced: bool  # nothing lay past the recovery point, and all before it was trusted
     trusted_offset: int  # every batch from this offset on was checked
     has_markers: bool  # transactions end at or after trusted_offset
@@ -406,8 +406,8 @@ def refill_windows(
                 steps = (step for row in rows if (step := data_step(row)) is not None)
                 refill.add_block((step.head, step.batch) for step in steps)
             except InvariantViolation as error:
-                # Go on without them: fetches of the damaged batch get an error, but all other
-                # records and logs can be served.
+                # Go on without the older batches: fetches of the damaged batch get an error, but
+                # all other records and logs can be served.
                 _log.warning(
                     "log=%s producer state lacks older batches, retries of them can fail: %s",
                     segment.directory,

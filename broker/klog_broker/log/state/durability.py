@@ -51,8 +51,9 @@ class Durability:
     ) -> FlushPlan | None:
         """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
 
-        The plan contains ``epochs`` if it moves the recovery point, or ``with_indexes``. If it
-        fails, the data directory goes offline. Give a plan that was not tried to :meth:`put_back`.
+        The plan contains ``epochs`` if it moves the recovery point, or ``with_indexes``. If the
+        sync of a plan fails, the data directory goes offline. A plan that was not carried out must
+        be given to :meth:`put_back`.
         """
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
@@ -210,7 +211,8 @@ class LogFlushing:
         self._durability.add(files, self._state.path)
 
     def note_cut(self, end_offset: Offset) -> Callable[[], None]:
-        """Note that the log ends at ``end_offset`` now, and fail the callbacks for later records.
+        """Note that the log ends at ``end_offset`` now, and fail the flush callbacks for records
+        after that offset.
 
         Returns a function that waits, in a helper thread, for the sync that is under way.
         """

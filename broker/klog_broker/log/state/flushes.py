@@ -99,7 +99,8 @@ class _Run:
 
 
 class Flusher:
-    """Runs one log's flushes, each within ``noted()``.
+    """Runs one log's flushes, each within the context manager ``noted()``, which notes the log in
+    the klog-syncs file until the sync has succeeded.
 
     ``plan`` returns None if nothing needs a sync. ``on_flushed`` returns the offset up to which all
     records are synced.

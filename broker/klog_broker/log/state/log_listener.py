@@ -6,7 +6,7 @@ LogT_contra = TypeVar("LogT_contra", contravariant=True)
 
 
 class LogListener(Protocol[LogT_contra]):
-    """The host of a log: decides how far readers may see, and wakes waiting requests.
+    """The listener of a log (the Partition): sets the high watermark, and wakes waiting requests.
 
     All methods are called in the loop's thread, after the change. Every append calls some of them,
     so all must be cheap.

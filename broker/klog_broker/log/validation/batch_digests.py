@@ -1,7 +1,7 @@
 """Digest: a summary of scanned batches, for recovery and for appends of followers.
 
 The plain checks add batches as rows. The compiled checks add a table of many batches, because numpy
-then does in bulk what takes microseconds for each batch in Python. The digests are equal.
+then does in bulk what takes microseconds for each batch in Python. Both ways give equal digests.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class Digest:
         position: int,
         end_offset: int,
         end_limit: int = INT64_MAX,
-        index_interval_bytes: int = INT64_MAX,  # makes no index entries
+        index_interval_bytes: int = INT64_MAX,  # by default no batch gets an index entry
         last_indexed_position: int = 0,
         max_timestamp_ms: int = -1,
         max_timestamp_offset: int = -1,

@@ -50,7 +50,7 @@ class RecordSummary(NamedTuple):
     end_position: int
     record_count: int
     size_bytes: int
-    in_order: bool  # Whether the offset delta of each record is its index; False for messages.
+    in_order: bool  # Whether each offset delta is the index of its record; False for v0 and v1.
     first_timestamp_ms: int
     least_timestamp_ms: int
     max_timestamp_ms: int
