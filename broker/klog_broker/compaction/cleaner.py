@@ -345,16 +345,17 @@ class Cleaner:
 
 
 def _step(steps: "Generator[Step, None, None]") -> "Step":
-    """Run one step in a helper thread, which often lets the loop's thread run in between.
+    """Run one step of a round in a helper thread, with a short interpreter switch interval.
 
-    Around its kernels and codecs, a step executes Python code, which holds the interpreter's lock.
+    Between its kernels and codecs, a step executes Python code, which holds the GIL. With a short
+    interval the event loop's thread gets the GIL back sooner.
     """
     with short_switch_interval():
         return next(steps)
 
 
 class _Running:
-    """A round that is running."""
+    """A cleaning round that is running on one log."""
 
     def __init__(self, log: PartitionLog, began_ms: int) -> None:
         self.log = log
@@ -364,9 +365,9 @@ class _Running:
 
 
 def _work_of(log: PartitionLog, extent: Extent, now_ms: int) -> "Callable[[], Job]":
-    """Note the log's present segments, in the loop's thread.
+    """Collect the log's present segments for a cleaning round, in the loop's thread.
 
-    Returns a function that makes the job of the round, for a helper thread.
+    Returns a function that makes the round's Job; call that function in a helper thread.
     """
     segments, config = log.segments, log.config
     found = [(each, each.size_bytes, after.base_offset) for each, after in pairwise(segments)]

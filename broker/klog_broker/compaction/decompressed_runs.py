@@ -42,7 +42,8 @@ _SMALL_BYTES = 512
 # The first output limit of a decoder, and its factor over the size of the last batch.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
-# lz4's library reserves memory for the worst case of each input.
+# Larger sections are not compressed in one lz4 call, because the library reserves memory for the
+# worst case of each input.
 _MOST_AT_ONCE_BYTES = 256 * 1024
 _GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 32 KiB
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20

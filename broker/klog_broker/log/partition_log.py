@@ -667,16 +667,16 @@ class PartitionLog:
         self.begin_close()()
 
     def begin_close(self) -> Callable[[], None]:
-        """Do the part of :meth:`close` that blocks, while no other thread uses the log.
+        """Do the first part of :meth:`close`, which blocks, while no other thread uses the log.
 
-        Any thread may call this. Returns the other part, for the loop's thread. Both parts can
-        raise OSError and LogStorageError.
+        Any thread may call this. Returns a function that does the second part, for the loop's
+        thread. Both parts can raise OSError and LogStorageError.
         """
         state = self._state
         state.check_online()
         active, end_offset = state.active, state.log_end_offset
-        # The trimmed indexes and the snapshot need not be durable if the log is synced: a start
-        # after a power cut finds bad ones, and makes them again.
+        # The trimmed indexes and the snapshot need not be durable if the log is synced: start-up
+        # after a power cut detects damaged ones, and makes them again.
         is_whole = self._flushing.is_fully_synced and active.has_final_entry
         active.deactivate()
         snapshot: tuple[File, ...] = ()

@@ -222,8 +222,8 @@ class UpdateClientQuotas:
 
 
 class DeleteTopic:
-    """First step of a topic's deletion: clients no longer see the topic, and its logs are set
-    aside. Then the change calls ``finish``, which requests the second step."""
+    """First step of a topic's deletion: clients no longer see the topic, and its logs are renamed
+    for deletion. Then the change calls ``finish``, which requests the second step."""
 
     def __init__(
         self,

@@ -95,9 +95,9 @@ class Topic:
 class MetadataImage:
     """The whole metadata at one moment. `version` rises by one with every change.
 
-    Clients do not see the topics in `deleting`; a topic's name is free once its logs are set aside.
-    `broker_configs` has the dynamic settings of brokers, as unparsed text, by the broker's id as
-    text; those that all brokers share have the key ALL_BROKERS.
+    Clients do not see the topics in `deleting`; a topic's name is free once its logs are renamed
+    for deletion. `broker_configs` has the dynamic settings of brokers, as unparsed text, by the
+    broker's id as text; those that all brokers share have the key ALL_BROKERS.
     """
 
     cluster_id: str

@@ -140,9 +140,9 @@ class MetadataStore(Protocol):
     ) -> None:
         """Delete a topic in two durable steps. Errors: UnknownTopic.
 
-        After the first step clients no longer see the topic, and its logs are set aside. After the
-        second step the topic's name is free. If the removal of a log fails, `done` gets that error,
-        the name stays taken, and the broker's next start finishes the deletion.
+        After the first step clients no longer see the topic, and its logs are renamed for deletion.
+        After the second step the topic's name is free. If the removal of a log fails, `done` gets
+        that error, the name stays taken, and the broker's next start finishes the deletion.
         """
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:

@@ -138,13 +138,13 @@ class LocalStore:
         """The ids of the data directories, and the directory of each log that was created."""
         return self._state.assignments
 
-    # --- at the start ----------------------------------------------------------------------------
+    # --- start-up --------------------------------------------------------------------------------
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
         """Replace the data directories, begin a new leader epoch for each partition with `missing`
         data, and remove the assignments of these partitions' logs. Writes nothing: the next write
-        of the broker's start makes the result durable."""
+        during start-up makes the result durable."""
         draft = Draft(self._state)
         draft.image.put_partitions(with_next_epochs(self.image, missing))
         draft.assignments = self.assignments.with_directories(
@@ -191,7 +191,7 @@ class LocalStore:
         `found` has the logs that were loaded. First, new leader epochs and the directories of found
         logs are made durable, in one write. Deletions that had begun are finished. `directory_of`
         returns the directories of logs that are created from now on; without it they are not
-        recorded. Blocks; ``apply`` must call back before it returns. Raises StoreFailed.
+        recorded. Blocks: ``apply`` must call back before ``apply`` returns. Raises StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))

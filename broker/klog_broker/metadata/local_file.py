@@ -130,7 +130,8 @@ class MetadataFile:
             header["brokers"] = len(image.broker_configs)
             header["quotas"] = len(image.client_quotas)
         if state.assignments.directories:
-            # Releases without directory ids ignore the key "directories", here and in topics.
+            # Releases of klog before directory ids ignore the key "directories", here and in
+            # topics.
             header["directories"] = directory_fields(state.assignments.directories)
         lines: dict[Hashable, _Line] = {}
         parts = [_json_line(header)]
@@ -186,7 +187,7 @@ def _topic_fields(topic: Topic, logs: Mapping[int, DirectoryId]) -> dict[str, An
         "configs": dict(topic.configs),
     }
     if any(state.partition_epoch for state in topic.partitions):
-        # Releases without partition epochs ignore this key.
+        # Releases of klog before partition epochs ignore this key.
         fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
     if logs:
         fields["directories"] = log_fields(logs)
@@ -217,7 +218,8 @@ def decode_state(data: bytes, path: Path) -> StoredState:
 
 
 def _version_of(lines: list[bytes], path: Path) -> int:
-    """Return the version in the first line, which has this format in every version."""
+    """Return the version of the file from its first line, a JSON header with `format` and `version`
+    in every version."""
     try:
         header = json.loads(lines[0])
         if header["format"] == FORMAT and isinstance(header["version"], int):

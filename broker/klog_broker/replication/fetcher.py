@@ -247,8 +247,9 @@ class Fetcher:
 
     def _wait_ms(self) -> int:
         """How long the leader may delay the next Fetch. The delay is 0 while further partitions
-        wait to be named. If the leader keeps no session, some partitions may always wait; then each
-        Fetch gets its share of the longest delay, so that there is a pause between requests."""
+        wait until a request can name them. If the leader keeps no session, some partitions may
+        always wait; then each Fetch gets its share of the longest delay, so that there is a pause
+        between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:

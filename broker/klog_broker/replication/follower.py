@@ -212,6 +212,7 @@ class FollowedPartition:
             self._log.when_flushed(self._log.log_end_offset, self._flushed)
 
     def _flushed(self, _error: BaseException | None) -> None:
-        # After an error the log is offline or was truncated; that code reports its own news.
+        # Ignore the error: the log is offline or was truncated, which `next_position` takes into
+        # account.
         self.is_flushing = False
         self._on_news(self.key)

@@ -37,7 +37,8 @@ class FollowedLog(Protocol):
 
 
 class FetchPosition(NamedTuple):
-    """The position of a follower's Fetch. Its response is ignored once the position has changed."""
+    """The position of a follower's Fetch. A response to this Fetch is ignored once the follower's
+    position has changed."""
 
     leader_epoch: LeaderEpoch
     """CurrentLeaderEpoch: a leader of another epoch refuses the Fetch."""

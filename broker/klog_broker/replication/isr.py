@@ -1,4 +1,5 @@
-"""The in-sync replicas of a partition that this broker leads, and the rules of membership. Pure.
+"""The ISR of a partition that this broker leads, and the rules for replicas to join and to leave
+it. Pure.
 
 The set changes only when the controller has made the change durable. Until the controller answers,
 a leader uses the larger set of the old and the new one (the maximal ISR of KIP-497): a follower

@@ -52,7 +52,8 @@ class LeaderContext:
 class Leader:
     """One leadership of this broker: from the role assignment that began it until `ended` is set.
 
-    Made by ``Partition.lead`` only. All its appends go through here; reads use `log`.
+    Made by ``Partition.lead`` only. All appends of the leadership go through this object; reads use
+    `log`.
     """
 
     __slots__ = (

@@ -176,7 +176,8 @@ class LeaderReplicas:
             if progress.log_end_offset == leader_end:
                 change = self.grow(follower, high_watermark)
                 if change is not None:
-                    # Move the follower to the end: if it is refused again, try others first.
+                    # Move the follower to the end: if the controller refuses it again, the next
+                    # call tries the others first.
                     self.followers[follower] = self.followers.pop(follower)
                     return change
         return None

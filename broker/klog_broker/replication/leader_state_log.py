@@ -1,4 +1,5 @@
-"""Gives the coordinator whose state a partition's log holds access to that log: a StateLog."""
+"""LeaderStateLog: a coordinator's access to the log of the state topic partition that stores its
+state. Implements the coordinators' StateLog."""
 
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import (

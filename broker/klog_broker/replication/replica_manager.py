@@ -165,7 +165,7 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # `run` finished within its call: the loop below is still running.
+            return  # called within `run`: the loop of the outer call goes on
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
@@ -347,7 +347,8 @@ class ReplicaManager:
             self._pending_callbacks.popleft()()
 
     def free_space_changed(self) -> None:
-        """Raise the version, after a disk fell below its minimum of free space or rose above it."""
+        """Increase `version`, because a disk fell below its minimum of free space or rose above
+        it."""
         self.version += 1
 
     def topics_changed(self, names: Iterable[str]) -> None:

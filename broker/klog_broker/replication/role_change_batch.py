@@ -41,7 +41,7 @@ class RoleChangeBatch:
     def run(self) -> None:
         """Start role changes up to the limit; those of one partition run one after the other."""
         if self._is_beginning:
-            return  # `_apply_change` finished within its call: the loop below is still running.
+            return  # called within `_apply_change`: the loop of the outer call goes on
         self._is_beginning = True
         while (
             self._left

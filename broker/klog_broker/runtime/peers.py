@@ -24,7 +24,7 @@ class Connect(Protocol):
 
 
 class ConnectPipelined(Protocol):
-    """Connect, for a connection with up to `max_in_flight` requests in flight."""
+    """Makes a connection as `Connect` does, with up to `max_in_flight` requests in flight."""
 
     def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
 

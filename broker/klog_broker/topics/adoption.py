@@ -96,12 +96,13 @@ class AdoptingStore(MetadataStore, Protocol):
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Give every replica of this broker its role.
+        """Announce the metadata image. A standalone broker also becomes the leader of all its
+        replicas.
 
-        `found` has the logs that were loaded; `directory_of` gives the directory of a log that is
-        created later. The call blocks until all role assignments are answered.
+        `found` has the logs that were loaded; `directory_of` returns the data directory of a log
+        that is created later. The call blocks until this broker has applied all role assignments.
 
-        :raises StoreFailed: if the roles cannot be written
+        :raises StoreFailed: if the new leader epochs cannot be written to klog-metadata
         """
 
 

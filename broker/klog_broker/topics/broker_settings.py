@@ -37,7 +37,7 @@ def checked_broker_configs(
     """Return ``texts`` if they can replace the dynamic settings of ``name``, or raise BrokerError.
 
     ``name`` is a broker's id or ALL_BROKERS. A text that does not change is not refused, even if it
-    is invalid; neither is a problem that the stored settings have already.
+    is invalid; nor are texts refused for a problem that the stored settings already have.
     """
     if len(texts) > MAX_SETTINGS_PER_BROKER:
         text = f"a broker takes at most {MAX_SETTINGS_PER_BROKER} settings while it runs"
@@ -64,7 +64,8 @@ def checked_broker_configs(
 def list_of_broker(
     config: BrokerConfig, broker_id: BrokerId, given: Given, name: str, setting: str
 ) -> tuple[str, ...]:
-    """Return the items of the list ``setting``, before a change adds or removes some for ``name``.
+    """Return the present items of the list ``setting`` for ``name``, to which a change adds items
+    or from which it removes some.
 
     The result is the dynamic setting of ``name`` itself, or else the value that applies without
     one. BrokerError if the setting is not a list.

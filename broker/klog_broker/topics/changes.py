@@ -45,7 +45,7 @@ class _ForeignFolders:
         if (len(known.partitions) if known is not None else 0) != first_new or any(
             topic.name == name for topic in image.deleting.values()
         ):
-            return  # the topic has changed, or its name is still taken: the store will refuse
+            return  # the topic has changed, or its name is taken: the store refuses the change
         for number, path in self._folders.get(name, ()):
             # The folder of a deleted topic may have been removed since the folders were listed.
             if number >= first_new and self._broker.logs.folder_exists(path):

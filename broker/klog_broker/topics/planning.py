@@ -174,8 +174,8 @@ def _spread_assignment(
     if partitions > MAX_PARTITIONS_PER_REQUEST:
         raise too_many_partitions(partitions)
     racks = _racks(broker, factor)
-    # With a single broker no random number is drawn, so that simulations with the same seed go on
-    # as before.
+    # With a single broker there is no choice. Draw no random number then, so that a seed gives a
+    # simulation with one broker the same sequence of random numbers as in earlier releases.
     start, shift = (
         (broker.chance.below(len(racks)), broker.chance.below(len(racks)))
         if len(racks) > 1

@@ -26,12 +26,12 @@ _PART_TO_COME_BACK = 4
 
 
 class FreeSpace:
-    """The free space of one data directory's disk at the last look, and the writes that it refuses.
-    Does no I/O."""
+    """The free space of one data directory's disk at the last measurement, and the kinds of writes
+    that are refused. Does no I/O."""
 
     def __init__(self, path: Path) -> None:
         self.usable_bytes: int | None = None
-        """Free bytes of the disk at the last look; None until the first look."""
+        """Free bytes of the disk at the last measurement; None until the first one."""
         self.floor_bytes = 0
         """log.dir.min.free.bytes; 0 refuses nothing."""
         self.refuses_clients = False
@@ -97,7 +97,7 @@ class FreeSpaceMonitor:
 
     @property
     def pause_ms(self) -> int:
-        """Time in ms until the next look is due."""
+        """Time in ms until the next measurement is due."""
         return (
             NEAR_FLOOR_INTERVAL_MS
             if any(each.is_near_floor for _, each in self._spaces)
@@ -107,8 +107,8 @@ class FreeSpaceMonitor:
     def start_measurement(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.
 
-        Does nothing while the last look is still running, or if the floor is 0 and no directory
-        refuses writes.
+        Does nothing while the last measurement is still running, or if the floor is 0 and no
+        directory refuses writes.
         """
         if self._is_looking or not (floor_bytes or any(s.refuses_clients for _, s in self._spaces)):
             return

@@ -56,7 +56,7 @@ class CleanedSegment:
         """Make the indexes, check all written batches on the way, and sync; returns the segment.
 
         ``modified_ms`` is the time of the last write to the replaced segments. Each step checks
-        some MB, and yields how many bytes. OSError, InvariantViolation.
+        some MB, and yields the number of bytes that it has checked. OSError, InvariantViolation.
         """
         segment = self._segment
         if self._aborted:

@@ -53,9 +53,11 @@ class LogCleaning:
         self._cuts_at_begin = self._state.cuts
 
     def end_round(self, cleaned_offset: int | None = None) -> None:
-        """End the round, which has cleaned up to ``cleaned_offset``; None if it was given up.
+        """End the cleaning round, which has cleaned the log up to ``cleaned_offset``; None if the
+        round was given up.
 
-        If the log was cut meanwhile, the offset is ignored: other records may lie before it now.
+        If the log was truncated or emptied during the round, the offset is ignored: records that
+        were not cleaned may lie before it now.
         """
         state = self._state
         state.is_being_cleaned = False

@@ -252,8 +252,8 @@ class Housekeeping:
 
         A deleted log's checkpoints must not count for the next log of its name, because a start
         after a crash would trust records that were never synced. Calls that arrive while a renewal
-        is running share the next one: after the failure of a leader, many logs may be cut at once.
-        ``done`` is called in the loop's thread.
+        is running share the next one: after the failure of a leader, many followers may truncate
+        their logs at once. ``done`` is called in the loop's thread.
         """
         self._to_renew.append(done)
         if len(self._to_renew) == 1:

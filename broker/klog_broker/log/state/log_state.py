@@ -25,8 +25,9 @@ class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
     Each part of the log changes its own fields: the appenders change the end, RecordRemoval changes
-    the start and the segments. Everything happens in the loop's thread, except a cut: a helper
-    thread does it, and no other thread may use the log meanwhile (``is_being_cut``).
+    the start and the segments. Everything happens in the loop's thread, except a cut (a truncation,
+    or the removal of all records): a helper thread changes the files, and no other thread may use
+    the log meanwhile (``is_being_cut``).
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class LogState:
 
     # --- cutting the log -------------------------------------------------------------------------
     def begin_cut(self) -> None:
-        """Mark the log as being cut.
+        """Mark the log as being truncated or emptied.
 
         Until :meth:`end_cut` a helper thread changes the files, and no other thread may use the
         log.

@@ -115,8 +115,8 @@ class ImageUpdater:
             if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
                 # The controller cannot read the partition's state: keep the last known state.
                 partitions[number] = known.partitions[number]
-            # Ignore a state with an older partition epoch: it may have arrived late, by another
-            # connection.
+            # Ignore a state with an older partition epoch: it may have arrived late, over another
+            # connection of the controller.
             if state.partition_epoch >= partitions[number].partition_epoch:
                 partitions[number] = state
         if known is not None:

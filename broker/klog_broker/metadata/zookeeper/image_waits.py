@@ -19,7 +19,8 @@ class ImageWaits:
 
     def start_wait(self, timeout_ms: int, over: Callable[[bool], None]) -> "ImageWait":
         """Start the timeout of a new wait now; `ImageWait.until` sets the condition later. Calls
-        `over` once, with whether an image fulfilled the condition in time, unless dropped."""
+        `over` once, unless the wait is dropped: with True if an image fulfilled the condition in
+        time, else with False."""
         return ImageWait(self._loop, self._image, self._waiting, timeout_ms, over)
 
     def changed(self) -> None:

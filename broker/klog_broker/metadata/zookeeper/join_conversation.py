@@ -1,6 +1,6 @@
 """The first conversation of a starting broker: finds the cluster's id and the broker's id.
 
-The conversation creates the znodes that Kafka's brokers create, in their order: the persistent
+The conversation creates the znodes that Kafka's brokers create, in the same order: the persistent
 znodes, then the cluster id. Every step can be repeated, so the conversation starts again after a
 lost connection.
 """

@@ -37,9 +37,10 @@ class Registration:
     """Registers the broker after `register` is called, and again in every later session.
 
     Another session may own the registration: an earlier session of this broker, which will expire,
-    or the session of another broker with the same id. The broker cannot tell which, so it waits at
-    most `patience_ms` for that session's end. Then the broker calls `on_in_use` with a sentence for
-    the operator, and never registers.
+    or the session of another broker with the same id. The broker cannot tell these apart, so it
+    waits for the end of that session. If the session still owns the registration after
+    `patience_ms`, the broker calls `on_in_use` with a sentence for the operator, and never
+    registers.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Registration:
 
     def connected(self, session: Session) -> None:
         """Register in `session`, which may have registered the broker before. Starts the wait for
-        another session's end again, because ZooKeeper may have been down, when no session ends."""
+        another session's end again, because no session ends while ZooKeeper is down."""
         self._session = session
         self._end_waiting()
         self._start_registration()
@@ -114,7 +115,8 @@ class Registration:
             if stat.ephemeral_owner == session.session_id:
                 self._registered(session, stat.czxid)
                 return
-            # The watch of `exists` calls _begin when the other session's znode is deleted.
+            # The watch of `exists` calls `_start_registration` when the other session's znode is
+            # deleted.
             yield from self._wait(session, says, stat.ephemeral_owner)
             return
 

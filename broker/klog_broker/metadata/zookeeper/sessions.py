@@ -24,7 +24,8 @@ class SessionUser(Protocol):
 
 class Sessions:
     """Opens a session, and a new one after each that expires. All users' `expired` returns before
-    the new session opens, so no user confuses the ephemeral znodes of the two.
+    the new session opens, so no user takes an ephemeral znode of the expired session for one of the
+    new session.
 
     For the loop's thread.
     """

@@ -64,7 +64,8 @@ class TopicChanges(Protocol):
         """Delete a topic, and call `done` when clients no longer see the topic."""
 
     def image_changed(self) -> None:
-        """Check whether the new image shows the changes that wait to be seen."""
+        """Call `done` of each topic change that waits for an image which shows it, if the new image
+        does."""
 
 
 class ClusterStore:
@@ -173,7 +174,7 @@ class ClusterStore:
             self._on_image(image, names)
         self.changes.image_changed()
 
-    # --- at the start ----------------------------------------------------------------------------
+    # --- start-up --------------------------------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Raise NotInClusters, because only a standalone broker adopts topics."""
         raise NotInClusters("a broker in a cluster takes no topics in")

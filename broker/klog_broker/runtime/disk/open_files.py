@@ -53,8 +53,8 @@ class OpenFiles:
     def __init__(self, most: Callable[[], int] = descriptors.file_limit) -> None:
         self._most = most
         self._lock = threading.Lock()
-        # By id() of the file, the next candidate for closing first. A single dict operation is
-        # atomic and needs no lock.
+        # The open files by id(), in the order in which they are tried for closing. A single dict
+        # operation is atomic and needs no lock.
         self._open: dict[int, ref[RealFile]] = {}
         self._warnings = RateLimit()
 

@@ -136,9 +136,9 @@ class Loop:
         for timer in self._wheel.advance(self.time_ms):
             timer.action()
         if self._posted or self._soon:
-            # A callback that one of these adds to its own queue waits for the next turn. Only a
-            # call_soon by a posted callback still runs in this turn, because the length of `_soon`
-            # is read after the posted callbacks have run.
+            # If a callback from one of these queues adds another one to the same queue, the new one
+            # waits for the next turn. Only a call_soon by a posted callback still runs in this
+            # turn, because the length of `_soon` is read after the posted callbacks have run.
             for queue in (self._posted, self._soon):
                 for _ in range(len(queue)):
                     queue.popleft()()

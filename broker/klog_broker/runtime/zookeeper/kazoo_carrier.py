@@ -63,8 +63,8 @@ from klog_broker.runtime.zookeeper.sessions import (
 
 _log = logging.getLogger("klog.zookeeper")
 _kazoos_log = logging.getLogger("klog.kazoo")
-# kazoo logs each step at INFO, and a warning for each failed attempt to connect. Drop the former,
-# and limit the rate of the latter.
+# kazoo logs each step at INFO, and a warning for each failed attempt to connect. Drop the INFO
+# lines, and limit the rate of the warnings.
 _kazoos_log.setLevel(logging.WARNING)
 
 _FIRST_RETRY_S = 0.1
@@ -279,7 +279,7 @@ class KazooCarrier:
         if self._on_closed is not None:
             self._loop.post(self._on_closed)
         elif not self._handler.is_over:
-            # kazoo does not report this to `_state_changed` before its first connection.
+            # If the thread fails before its first connection, kazoo does not call `_state_changed`.
             _log.error("kazoo's thread has failed, a new session will be opened", exc_info=failure)
             self._handler.sleep_func(_LONGEST_RETRY_S)
             self._handler.is_over = True

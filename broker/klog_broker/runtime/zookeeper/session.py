@@ -210,7 +210,7 @@ class CarriedSession:
         if self._state not in (_State.EXPIRED, _State.CLOSED):
             self._fail_all(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- queue, sending and responses ------------------------------------------------------------
     def _enqueue(
         self, request: Request, done: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
