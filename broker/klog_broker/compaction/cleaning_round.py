@@ -34,7 +34,7 @@ class MapTooSmall(KlogError):
 
 
 class SourceSegment(NamedTuple):
-    """A segment as it was when the round began."""
+    """A segment to be cleaned, as it was when the cleaning round began."""
 
     segment: Segment
     size_bytes: int
@@ -43,21 +43,21 @@ class SourceSegment(NamedTuple):
 
 
 class StepDone(NamedTuple):
-    """A step that has read and written these numbers of bytes."""
+    """The result of a step of a round: the numbers of bytes that the step has read and written."""
 
     bytes_read: int
     bytes_written: int = 0
 
 
 class Ready(NamedTuple):
-    """A step after which ``segment`` is to replace ``sources`` in the log."""
+    """The result of a step after which ``segment`` is to replace ``sources`` in the log."""
 
     segment: Segment
     sources: Sequence[SourceSegment]
 
 
 class Finished(NamedTuple):
-    """The last step of a round."""
+    """The result of the last step of a round."""
 
     end_offset: int
     """The log is clean up to this offset."""
@@ -68,7 +68,7 @@ Step = StepDone | Ready | Finished
 
 @dataclass
 class Tally:
-    """The totals of a round."""
+    """The totals of one cleaning round."""
 
     bytes_read: int = 0
     bytes_kept: int = 0
@@ -80,7 +80,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Job:
-    """The input of a round."""
+    """The input of one cleaning round."""
 
     sources: Sequence[SourceSegment]
     """The closed segments before the first uncleanable offset."""
@@ -95,7 +95,7 @@ class Job:
 
 
 class CleaningRound:
-    """A round over one log. Helper threads run its ``steps``, one after the other."""
+    """A cleaning round over one log. Helper threads run its ``steps``, one after the other."""
 
     def __init__(self, job: Job, key_map: KeyMap) -> None:
         self.tally = Tally()

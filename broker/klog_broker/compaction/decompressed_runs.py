@@ -39,7 +39,8 @@ _RUN_BUFFER_BYTES = 2 * _RUN_BYTES
 _MOST_KEPT_BYTES = 4 << 20
 # Small uncompressed batches, such as transaction markers, are copied into the run.
 _SMALL_BYTES = 512
-# The first output limit of a decoder, and its factor over the size of the last batch.
+# The output limit of the first try to decompress a section: _GUESS_FACTOR times the size of the
+# last decompressed section, but at least _FIRST_GUESS_BYTES.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
 # Larger sections are not compressed in one lz4 call, because the library reserves memory for the
@@ -49,7 +50,7 @@ _GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_DEFAULT_LEVEL = 3
 
-# How a row becomes part of a run.
+# How a row of the table (a batch) becomes part of a run.
 _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 

@@ -98,7 +98,7 @@ SETTING_HASH_LOW = 0
 SETTING_HASH_HIGH = 1
 SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
-SETTING_HORIZON_MS = 4  # for a batch that gets a horizon: 0 or more
+SETTING_HORIZON_MS = 4  # delete horizon of a batch that gets one: 0 or more
 SETTING_FIELDS = 5
 
 # --- results of filter_rows for a row in ``sizes``, instead of the number of bytes written -------

@@ -97,7 +97,7 @@ class KeyMap:
     def latest_offset(self) -> int:
         """All keys up to this offset are in the map; -1 at first.
 
-        A caller that knows that no key is missing up to a later offset may set it.
+        A caller that knows that no key is missing up to a later offset may set that offset.
         """
         return int(self._state[kernel.STATE_LATEST_OFFSET])
 

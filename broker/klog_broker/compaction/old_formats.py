@@ -13,7 +13,7 @@ from pyspark_klog.records.record import Record, TimestampType
 
 
 class Kept(NamedTuple):
-    """The remaining bytes of an entry, and its numbers of records before and after."""
+    """The filtered bytes of an entry, and its numbers of records before and after the filter."""
 
     data: Buffer
     records_read: int

@@ -118,7 +118,7 @@ class PartitionLog:
             f"{self.log_end_offset}, flushed to {self.flushed_offset})"
         )
 
-    # --- identity and state ----------------------------------------------------------------------
+    # --- settings, offsets and epochs ------------------------------------------------------------
     @property
     def config(self) -> LogConfig:
         return self._state.config
@@ -224,7 +224,7 @@ class PartitionLog:
             if self.listener is not None:
                 self.listener.high_watermark_grew(self)
 
-    # --- effects of a change ---------------------------------------------------------------------
+    # --- notifying the listener ------------------------------------------------------------------
     def _count_appended(self) -> None:
         self._flushing.start_flush_if_due()
         if self.listener is not None:
@@ -583,7 +583,7 @@ class PartitionLog:
         """
         return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
 
-    # --- deleting and truncating -----------------------------------------------------------------
+    # --- deleting records and truncating ---------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset (-1: to the high watermark) for DeleteRecords; returns it.
 
@@ -709,7 +709,7 @@ class PartitionLog:
         """
         state = self._state
         if state.is_being_cut:
-            # A helper thread is working on the segments, and may bring a new one.
+            # A helper thread is truncating or emptying the log, and may make a new segment.
             state.after_cut(self._close_files)
             return
         self._flushing.drop_files()

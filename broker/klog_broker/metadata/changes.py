@@ -45,12 +45,13 @@ _log = logging.getLogger("klog.topics")
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
-# How many entities may have quotas: each costs memory, and the file has a line for each.
+# How many entities may have quotas: each entity costs memory, and a line in klog-metadata.
 MAX_QUOTA_ENTITIES = 100_000
 
 
 class Draft:
-    """The next state, which changes modify until `state` finishes it."""
+    """The next StoredState of the metadata: changes modify the draft, and `state` returns the
+    result."""
 
     def __init__(self, state: StoredState) -> None:
         self._state = state

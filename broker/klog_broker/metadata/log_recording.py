@@ -26,7 +26,8 @@ from pyspark_klog.ids import DirectoryId, TopicId
 
 
 class RecordLogs:
-    """The change that records the directories of logs, except logs of topics deleted by now."""
+    """The change that records the directories of logs, except logs of topics that no longer
+    exist."""
 
     def __init__(self, logs: LogsByTopic, done: Callable[[Exception | None], None]) -> None:
         self._logs = logs

@@ -101,7 +101,7 @@ class FollowedPartition:
             self._await_flush()
         return None
 
-    # --- responses -------------------------------------------------------------------------------
+    # --- responses of the leader -----------------------------------------------------------------
     def handle_response(self, asked: FetchPosition, part: FetchedPart) -> None:
         """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
         until this method returns or, if the log is truncated first, until that is done."""
@@ -124,7 +124,7 @@ class FollowedPartition:
         if self.needs_ends:
             self._refused("its leader does not say where its log starts and ends")
 
-    # --- steps -----------------------------------------------------------------------------------
+    # --- performing the steps of FollowerState ---------------------------------------------------
     def _perform(self, step: Step, part: FetchedPart | None) -> None:
         log = self._log
         if isinstance(step, AppendRecords):
@@ -144,7 +144,7 @@ class FollowedPartition:
             now_ms = self._clock.now_ms()
             log.start_over_async(step.offset, now_ms, partial(self._changed, part))
         elif isinstance(step, AskEnds):
-            pass  # the fetcher reads `needs_ends`
+            pass  # the fetcher reads `needs_ends`, and sends ListOffsets
         else:
             self._await_end_of_delay()
 

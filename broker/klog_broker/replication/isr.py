@@ -28,13 +28,13 @@ class Committed:
         return self.members
 
     def expanded(self, joining: BrokerId) -> Expanding:
-        """The set while the controller is asked to add a follower."""
+        """Return the ISR while the controller is asked to add a follower."""
         if joining in self.members:
             raise ValueError(f"broker {joining} is in sync already: {self.members}")
         return Expanding(self.members, joining)
 
     def shrunk(self, leaving: Collection[BrokerId]) -> Shrinking:
-        """The set while the controller is asked to remove followers."""
+        """Return the ISR while the controller is asked to remove followers."""
         if not leaving or not set(leaving) <= set(self.members):
             raise ValueError(f"brokers {sorted(leaving)} are not all in sync: {self.members}")
         return Shrinking(self.members, frozenset(leaving))
@@ -49,7 +49,8 @@ class Expanding:
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Includes the follower being added, because the controller may have added it already."""
+        """The ISR with the follower being added, because the controller may have added it
+        already."""
         return (*self.members, self.joining)
 
     @property
@@ -67,7 +68,8 @@ class Shrinking:
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Includes the followers being removed, because the controller may refuse."""
+        """The ISR with the followers being removed, because the controller may refuse the
+        removal."""
         return self.members
 
     @property

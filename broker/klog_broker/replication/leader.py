@@ -239,7 +239,7 @@ class Leader:
         self._has_followers = bool(self.replicas.followers)
 
     def set_min_in_sync(self, min_in_sync: int) -> bool:
-        """Take a new min.insync.replicas. Returns whether it differs from the one before."""
+        """Take a new min.insync.replicas. Returns whether it differs from the previous value."""
         return self.replicas.set_min_in_sync(min_in_sync)
 
     def fetched(self, follower: BrokerId, fetch: FollowerFetch) -> None:
@@ -299,7 +299,8 @@ class Leader:
         return self._has_followers and self.log.high_watermark < start
 
     def low_watermark(self) -> Offset:
-        """Return the lowest log start offset of the live replicas; -1 while one is unknown."""
+        """Return the lowest log start offset of the live replicas; -1 while a log start offset is
+        unknown."""
         return self.replicas.low_watermark(self.log.log_start_offset)
 
     def advance_watermark(self) -> None:

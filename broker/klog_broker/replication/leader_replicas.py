@@ -113,7 +113,7 @@ class LeaderReplicas:
         }
 
     def set_min_in_sync(self, min_in_sync: int) -> bool:
-        """Take a new min.insync.replicas. Returns whether it differs from the one before."""
+        """Take a new min.insync.replicas. Returns whether it differs from the previous value."""
         is_other = self._min_in_sync != min_in_sync
         self._min_in_sync = min_in_sync
         return is_other
@@ -150,7 +150,7 @@ class LeaderReplicas:
             if progress.log_end_offset == before and progress.caught_up_ms < now_ms:
                 self.followers[each] = progress.caught_up(now_ms)
 
-    # --- the in-sync set -------------------------------------------------------------------------
+    # --- changes of the ISR ----------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
         """Return the change that adds the follower to the ISR, if it may join now; from then on the
         change is requested (`asked`). Call this after each fetch of a follower that is not in

@@ -39,7 +39,8 @@ class RoleChangeBatch:
         self._is_beginning = False
 
     def run(self) -> None:
-        """Start role changes up to the limit; those of one partition run one after the other."""
+        """Start up to CONCURRENT_ROLE_CHANGES role changes; those of one partition run one after
+        the other."""
         if self._is_beginning:
             return  # called within `_apply_change`: the loop of the outer call goes on
         self._is_beginning = True

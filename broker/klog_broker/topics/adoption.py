@@ -192,7 +192,7 @@ class Adoption:
         )
 
     def loading(self, config_of: ConfigOf) -> ConfigOf:
-        """Return the function that gives the settings of a log while it is loaded.
+        """Return the function that returns the settings with which a log is loaded.
 
         Logs of adopted topics get ``may_have_gaps``: they may have been compacted, so that missing
         offsets between their segments are not damage.

@@ -144,7 +144,7 @@ def change_topic_configs(
 ) -> None:
     """Change a topic's settings; `done` gets the error, or None once the topic's logs use them.
 
-    `change` returns the new settings for the present ones, or raises BrokerError.
+    `change` gets the present settings and returns the new ones, or raises BrokerError.
     """
 
     def changed(outcome: object) -> None:

@@ -152,7 +152,7 @@ class MissingData:
         except OSError as error:
             if is_exhausted(error):
                 raise
-            return False  # the data directory goes offline when its logs are loaded
+            return False  # not missing: the data directory goes offline when logs are loaded
 
 
 def _missing_reason(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:

@@ -174,8 +174,8 @@ def _spread_assignment(
     if partitions > MAX_PARTITIONS_PER_REQUEST:
         raise too_many_partitions(partitions)
     racks = _racks(broker, factor)
-    # With a single broker there is no choice. Draw no random number then, so that a seed gives a
-    # simulation with one broker the same sequence of random numbers as in earlier releases.
+    # With a single broker all replicas are on that broker. Draw no random number then, because a
+    # draw would change the random numbers that simulations with one broker get afterwards.
     start, shift = (
         (broker.chance.below(len(racks)), broker.chance.below(len(racks)))
         if len(racks) > 1

@@ -42,7 +42,7 @@ class _FollowerDigest(Digest):
     has_falling_epochs = False
 
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """Add the rows, and note their leader epochs."""
+        """Add the batch rows to the digest, and note their leader epochs."""
         for row in rows:
             self._note(row, row.leader_epoch)
             if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
@@ -50,7 +50,7 @@ class _FollowerDigest(Digest):
             super().add_rows((row,), shift, buffer)
 
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """Add the rows of the table, and note their leader epochs."""
+        """Add the batch rows of the table to the digest, and note their leader epochs."""
         import numpy as np
 
         if not len(table):
@@ -251,7 +251,7 @@ class FollowerAppender:
         now_ms: int,
         plan: FollowerPlan,
     ) -> None:
-        """Append whole, checked batches; ``plan`` must be computed from them for ``limits``."""
+        """Append whole, checked batches; ``plan`` must be the plan of ``data`` for ``limits``."""
         state = self._state
         parts = None if fits_segment(plan, limits) else split_batches(data, state.checks())
         if parts is not None:

@@ -58,7 +58,7 @@ class LogWriter:
         self.write(data, 1, aborted)
         self.commit_as_leader(batch, steps, now_ms)
 
-    # --- space for a batch -----------------------------------------------------------------------
+    # --- rolling before an append ----------------------------------------------------------------
     def roll_for(self, batch: AppendedBatch, now_ms: int) -> bool:
         """Begin a new segment if the batch needs one; returns whether it did. LogStorageError."""
         state = self._state

@@ -100,7 +100,7 @@ class PlainAppender:
         first_offset = state.log_end_offset
         end_offset = Offset(first_offset + record_count)
         written = AppendedBatch(size_bytes, first_offset, end_offset, timestamp_ms)
-        # The batch's CRC does not cover these two fields.
+        # The batch's CRC does not cover the base offset and the leader epoch.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         self._writer.append_batch(batch, written, marker, now_ms)

@@ -18,10 +18,10 @@ from klog_broker.runtime.system.descriptors import is_exhausted
 from klog_broker.runtime.threads.locks import make_lock
 from pyspark_klog.storage.names import SYNC_NOTES
 
-_SLOT_BYTES = 256  # A byte with the name's length (0: a free slot), then a directory's name.
+_SLOT_BYTES = 256  # A byte with the name's length (0: a free slot), then a log folder's name.
 _SLOTS = 64
 _SIZE_BYTES = _SLOTS * _SLOT_BYTES
-# When no slot is free, this name notes every log. No partition's directory has this name.
+# When no slot is free, this name notes every log. No log's folder has this name.
 _ALL = "*"
 
 

@@ -79,7 +79,7 @@ class LogCleaning:
         return CleanedSegment(state.files, state.path, base_offset, state.config, now_ms)
 
     def checks(self) -> RecordChecks:
-        """Return the checks for the records of the log."""
+        """Return the RecordChecks (plain or compiled) with which to read the log."""
         return self._state.checks()
 
     def swap(
@@ -87,7 +87,8 @@ class LogCleaning:
     ) -> None:
         """Replace ``sources`` by ``cleaned``: :meth:`Swapper.swap`.
 
-        Raises SourcesChanged, too, if the log was cut since the round began.
+        Raises SourcesChanged, too, if the log was truncated or emptied since the cleaning round
+        began.
         """
         if self.was_cut:
             # The cleaner may have dropped a record in favour of a later one that the cut removed.

@@ -63,7 +63,7 @@ class RecordRemoval:
         self._retry: Callable[[], None] | None = None
         self._cut_at: int | None = None
 
-    # --- deleting at the start -------------------------------------------------------------------
+    # --- deleting records at the start of the log ------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset to ``offset``: PartitionLog.delete_records_before."""
         state = self._state
@@ -141,7 +141,7 @@ class RecordRemoval:
         )
         self._remove_later(renamed, state.config.file_delete_delay_ms)
 
-    # --- truncating at the end -------------------------------------------------------------------
+    # --- truncating the end of the log -----------------------------------------------------------
     def truncate_async(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
         """Truncate the log in a helper thread: PartitionLog.truncate_async."""
         state = self._state
@@ -253,8 +253,8 @@ class RecordRemoval:
             for path in mark_deleted(segment):
                 state.files.remove(path)
         if gone:
-            # Make the removal durable before the cut. In a log that may have gaps, a start cannot
-            # tell the cut from a gap, so it would accept a later segment that came back.
+            # Make the removal durable before the cut. In a log that may have gaps, start-up cannot
+            # tell the cut from a gap, and would accept a removed segment that a crash brought back.
             state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:
@@ -284,7 +284,7 @@ class RecordRemoval:
                 file.sync()
             state.files.sync_dir(state.path)
 
-    # --- starting over without records -----------------------------------------------------------
+    # --- removing all records --------------------------------------------------------------------
     def start_over_async(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
@@ -305,9 +305,9 @@ class RecordRemoval:
         def work() -> Segment:
             is_synced()
             self._remove_files()
-            # The new segment must not lie together with an old one: a start could take both for
-            # one log. An epoch of the old log must not be left either: its start offset could lie
-            # in the new segment.
+            # The directory must not hold the new segment together with an old one, because start-up
+            # could take both for one log. An epoch of the old log must not be left either: its
+            # start offset could lie in the new segment.
             epochs.write()
             return self._first_segment(start, now_ms)
 
@@ -321,7 +321,8 @@ class RecordRemoval:
                 self._flushing.note_start_over(start)
                 if has_grown:
                     self._start_grew()
-                # Appended records must not lie before the recovery point of an older checkpoint.
+                # Rewrite the checkpoints before records are appended: recovery would not check
+                # records before the recovery point of an older checkpoint.
                 self._renew_checkpoints(lambda: self._end_cut(None, done))
             else:
                 self._end_cut(error, done)
@@ -330,8 +331,9 @@ class RecordRemoval:
             state.when_in_place(lambda: self._run_with_retries(work, begun))
 
         if is_before:
-            # Lower the log start checkpoint first. A start with the old one would drop the records
-            # before it, which this log is about to copy from the leader.
+            # Lower the log start offset in the checkpoint first. With the old checkpoint, start-up
+            # would drop the records before that offset, which this log is about to copy from the
+            # leader.
             self._renew_checkpoints(begin)
         else:
             begin()
@@ -339,9 +341,11 @@ class RecordRemoval:
     def _remove_files(self) -> None:
         """Remove all segments durably, while no other thread uses the log."""
         state = self._state
-        # Snapshots of the old log must not be loaded with the new one, which needs none.
+        # Remove the producer snapshots too: they describe removed records, and the emptied log
+        # needs none.
         state.snapshots.remove_all()
-        # Remove the segments from the end on, as in _cut_files.
+        # Remove the last segment first, so that a crash leaves no gap between segments
+        # (_cut_files).
         for segment in reversed(state.segments.segments):
             for path in mark_deleted(segment):
                 state.files.remove(path)

@@ -89,7 +89,7 @@ _NAMES: dict[RetentionPolicy, str] = {
 
 
 def _may_go(log: RetentionLogFacts, segment: RetentionSegmentFacts) -> bool:
-    # Keep uncommitted records, and an empty last segment.
+    # Keep records above the high watermark, and an empty last segment.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
 
 

@@ -24,7 +24,8 @@ SwapCallback = Callable[[BaseException | None], None]
 
 
 class SourcesChanged(KlogError):
-    """The log has other segments than the cleaner read: it was cut, or segments were deleted."""
+    """The log no longer has the segments that the cleaner read: the log was cut, or segments were
+    deleted."""
 
 
 class Swapper:

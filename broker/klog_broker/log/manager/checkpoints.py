@@ -42,7 +42,7 @@ class Checkpoint:
             self.add_log(log)
 
     def add_log(self, log: PartitionLog) -> None:
-        """Add a log of the directory."""
+        """Add the present offset of a log of the directory."""
         offset = self._offset_of(log)
         if offset is None:
             return

@@ -63,7 +63,8 @@ class DirectoryLoading:
         now_ms: int,
         tally: LoadingTally,
     ) -> Self:
-        """Read the last broker's checkpoints and clean marker. Blocks. OSError."""
+        """Read the checkpoints that the last broker wrote, and remove its clean shutdown marker.
+        Blocks. OSError."""
         directory = folders.directory
         directory.sync_notes.open()
         is_clean = directory.remove_clean_marker()
@@ -72,7 +73,8 @@ class DirectoryLoading:
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
         if not is_clean:
-            # The last broker may have made files here and been killed before it synced their names.
+            # The last broker may have made files in this directory and been killed before it synced
+            # their names.
             files.sync_dir(directory.path)
         checkpointed = frozenset().union(recovery_points, starts, watermarks, cleaned)
         loading = cls(directory, tally, is_clean, recovery_points, checkpointed)

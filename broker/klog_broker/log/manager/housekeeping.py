@@ -157,14 +157,15 @@ class Housekeeping:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
-                # The next start removes the rest.
+                # The next start-up removes the files that are left.
                 _log.warning("path=%s not removed, the next start removes it: %s", path, error)
 
         self._helpers.submit(work, done)
 
     # --- walks over all logs ---------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:
-        """Run the steps, one for each log: some now, if no other walk is running, the rest soon."""
+        """Walk over the logs, with one step for each log. If no other walk is running, take the
+        first LOGS_A_TURN steps now, and the rest in later turns."""
         self._walks.append(steps)
         if len(self._walks) == 1:
             self._walk_on()

@@ -97,7 +97,7 @@ class LogManager:
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
 
-    # --- the logs --------------------------------------------------------------------------------
+    # --- finding logs and directories ------------------------------------------------------------
     @property
     def cluster_id(self) -> str:
         """The cluster id in meta.properties: the configured one, or a random one."""

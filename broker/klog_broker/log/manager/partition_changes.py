@@ -239,7 +239,7 @@ class PartitionChanges:
                 f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
                 f"{encode_topic_id(topic_id)}"
             )
-        # A broker that did not know topic ids made this log.
+        # A broker without topic ids made this log: store the topic id now.
         try:
             self._files.write_atomically(
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
@@ -312,7 +312,8 @@ class PartitionChanges:
         self._helpers.submit(lambda: removal.run(self._files), renamed)
 
     def _removal(self, log: PartitionLog) -> Removal:
-        """Stop the use of the log. Raises LogStorageError if its directory is offline."""
+        """Take the log out of use; returns the Removal of its directory. Raises LogStorageError if
+        the data directory is offline."""
         del self._logs[log.topic_partition]
         self._removed(log)
         directory = log.log_directory

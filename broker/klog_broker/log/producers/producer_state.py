@@ -27,7 +27,8 @@ _EPOCH_BUMPING_VERSION = 2
 
 
 class ProducerBatch(NamedTuple):
-    """A producer's batch: its sequences, its offsets, and the append time of its response."""
+    """A producer's batch: its sequences, its offsets, and the log append time in its Produce
+    response."""
 
     first_sequence: int
     last_sequence: int
@@ -150,7 +151,7 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
-    # --- an append: check, then apply ------------------------------------------------------------
+    # --- appends: check a batch, then apply it ---------------------------------------------------
     def check_client_batch(
         self,
         head: ProducerHead,
@@ -290,7 +291,7 @@ class ProducerStates:
         self.transactions.clear()
         self.end_offset = Offset(end_offset)
 
-    # --- snapshots -------------------------------------------------------------------------------
+    # --- producer snapshots ----------------------------------------------------------------------
     def snapshot(self) -> list[ProducerSnapshotEntry]:
         """Return a snapshot entry for each producer. An entry has only the producer's last batch,
         because Kafka's snapshot format holds no more."""

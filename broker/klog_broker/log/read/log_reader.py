@@ -134,7 +134,7 @@ def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: 
     return view[row].offset + 1 if row < len(view) else segment_end_offset
 
 
-# --- by timestamp --------------------------------------------------------------------------------
+# --- searches by timestamp -----------------------------------------------------------------------
 def find_offset_for_timestamp(
     view: LogView, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:

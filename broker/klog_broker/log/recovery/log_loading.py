@@ -121,7 +121,7 @@ class _Loader:
         self.tally = tally
         self.epochs = LeaderEpochs(files, directory)
         self.segments: list[Segment] = []
-        # Segments to be synced before anything else relies on them.
+        # Segments whose files may not be durable, to be synced before the log is used.
         self.touched: list[Segment] = []
         self.must_sync = False
         self.cut_bytes = 0
@@ -255,7 +255,8 @@ class _Loader:
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
         # Forget the epochs that begin in the part to be checked: the epoch file may describe
-        # records that were cut or overwritten since. The batches themselves name their epochs.
+        # records that were cut or overwritten after it was written. The batches themselves name
+        # their epochs.
         self.epochs.truncate_from_end(recovery_point)
         suspects = [s for s in self.segments if s.base_offset >= recovery_point]
         self._choose_checks(sum(s.size_bytes for s in suspects or self.segments[-1:]))
@@ -385,7 +386,7 @@ class _Loader:
         self._start_at(self.checkpointed_start)
         return Offset(self.checkpointed_start)
 
-    # --- producers -------------------------------------------------------------------------------
+    # --- restoring producer states ---------------------------------------------------------------
     def _load_producers(
         self, log_start: Offset, end_offset: Offset, high_watermark: Offset
     ) -> tuple[ProducerStates, ProducerSnapshots]:

@@ -37,7 +37,7 @@ class ProducerSnapshots:
         return self._directory / segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def offsets(self) -> list[Offset]:
-        """The offsets of the snapshots in the directory, rising."""
+        """The offsets of the snapshots in the directory, in ascending order."""
         suffix = Suffix.PRODUCER_SNAPSHOT
         found = [each for each in self._files.list_dir(self._directory) if each.endswith(suffix)]
         names = map(parse_segment_file_name, found)

@@ -109,7 +109,7 @@ def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]
             yield header_row(header, 0)._replace(position=place.position)
 
 
-# --- one segment ---------------------------------------------------------------------------------
+# --- recovering one segment ----------------------------------------------------------------------
 def recover_segment(
     segment: Segment,
     *,
@@ -385,14 +385,15 @@ def rebuild_indexes(
     _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
 
 
-# --- producers -----------------------------------------------------------------------------------
+# --- restoring producer states -------------------------------------------------------------------
 def refill_windows(
     states: ProducerStates, segments: tuple[Segment, ...], log_start_offset: int
 ) -> None:
     """Find the batches before the snapshot that retries may still repeat, newest first.
 
     A snapshot holds only the last batch of each producer, and a producer may have five batches in
-    flight. Without the older ones, a retry of one would look like a gap in the sequence numbers.
+    flight. Without the older batches, a retry of such a batch would look like a gap in the sequence
+    numbers.
     """
     refill = WindowRefill(states, log_start_offset)
     for segment in reversed(segments):

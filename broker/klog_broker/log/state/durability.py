@@ -84,7 +84,7 @@ class Durability:
         return self.recovery_point >= end_offset and not (self._files or self._directories)
 
     def put_back(self, plan: FlushPlan) -> None:
-        """Include the plan's work in the next plan, because this one cannot be carried out now."""
+        """Include the plan's work in the next plan, because this plan cannot be carried out now."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 

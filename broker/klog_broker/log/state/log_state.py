@@ -90,7 +90,7 @@ class LogState:
         """The limits for appends to the active segment; None if it must be rolled now. OSError."""
         return append_limits(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
-    # --- cutting the log -------------------------------------------------------------------------
+    # --- truncating or emptying the log ----------------------------------------------------------
     def begin_cut(self) -> None:
         """Mark the log as being truncated or emptied.
 
@@ -110,7 +110,7 @@ class LogState:
         """Call back at the end of the cut that is running."""
         self._after_cut.append(callback)
 
-    # --- swapping segments -----------------------------------------------------------------------
+    # --- replacing segments by cleaned ones ------------------------------------------------------
     def begin_swap(self) -> None:
         """Mark the log as having segment files with temporary names, until :meth:`end_swap`."""
         self._after_swap = []

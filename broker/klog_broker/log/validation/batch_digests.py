@@ -97,7 +97,7 @@ class Digest:
         steps, self._producer_steps = self._producer_steps, []
         return steps
 
-    # --- batch by batch --------------------------------------------------------------------------
+    # --- adding batches one by one ---------------------------------------------------------------
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
         """Add batches of ``buffer`` in order. ``shift`` is the position of the buffer in the file:
         a row has the position in the buffer."""
@@ -142,7 +142,7 @@ class Digest:
         if step is not None:
             self._producer_steps.append(step)
 
-    # --- in bulk ---------------------------------------------------------------------------------
+    # --- adding a table of batches ---------------------------------------------------------------
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
         """Add batches of ``buffer`` in order, with the same result as :meth:`add_rows`.
 

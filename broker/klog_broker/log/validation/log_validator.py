@@ -145,7 +145,7 @@ def set_offsets(
     return Validated(data, header_row(data, 0), append_time_ms)
 
 
-# --- v2 ------------------------------------------------------------------------------------------
+# --- batches of format v2 ------------------------------------------------------------------------
 def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Validated:
     batch = BatchView(records)
     row = header_row(records, 0)
@@ -355,7 +355,7 @@ def _finish(
     return Validated(data, header_row(data, 0), append_time_ms)
 
 
-# --- v0 and v1 -----------------------------------------------------------------------------------
+# --- message sets of formats v0 and v1 -----------------------------------------------------------
 def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> Validated:
     """Convert a message set of format 0 or 1 (Produce versions 0 to 2) to one v2 batch."""
     source, wrapper, messages = _messages_of(records, rules)

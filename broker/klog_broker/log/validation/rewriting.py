@@ -30,7 +30,8 @@ from pyspark_klog.records.record_sets import read_entry_head
 
 
 class PlainRewriting:
-    """Both passes in plain Python, record by record."""
+    """The two passes (look_at_... finds faults and sizes, write_... writes) in plain Python, record
+    by record."""
 
     def look_at_records(
         self,
@@ -142,7 +143,7 @@ def _written(records: Iterable[Record], base_timestamp_ms: int) -> bytearray:
 
 
 class _Tally:
-    """Collects the result of the first pass, record by record."""
+    """Collects the RecordSummary of the first pass, record by record."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.count = 0

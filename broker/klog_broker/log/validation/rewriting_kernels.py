@@ -16,7 +16,8 @@ from pyspark_klog.records.layout import Buffer
 
 
 class KernelRewriting:
-    """Both passes in compiled code. An instance has no state."""
+    """The two passes (look_at_... finds faults and sizes, write_... writes) in compiled code. An
+    instance has no state."""
 
     def __init__(self) -> None:
         import numpy as np

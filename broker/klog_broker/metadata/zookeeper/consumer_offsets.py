@@ -140,7 +140,8 @@ def _create(session: Session, path: str, data: bytes, done: Callable[[Any], None
 
 
 class _Job:
-    """One request, which reads or writes at most _AT_ONCE partitions at a time."""
+    """A request to fetch or commit offsets, which reads or writes at most _AT_ONCE partitions at a
+    time."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from klog_broker.metadata.interface import OnImage
 from pyspark_klog.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 
 UNKNOWN_STATE = PartitionRegistration((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
-"""The state of a partition that the controller has sent no state of, though it has sent a state of
-a partition with a higher number."""
+"""The state in the image of a partition for which the controller has sent no state, although it has
+sent the state of a partition with a higher number."""
 
 
 class TopicUpdate(NamedTuple):

@@ -104,8 +104,8 @@ class ClusterSettings:
     # --- requests --------------------------------------------------------------------------------
     def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
         """Read the settings of topics that are new to this broker, because no notification is
-        written for a new topic. Calls `done` once they are in `topic_configs`, which may wait for
-        ZooKeeper."""
+        written for a new topic. Calls `done` once the settings are in `topic_configs`; this may
+        wait for ZooKeeper."""
         self._ask(_Learning(self._taken, names, done))
 
     def forget_topic(self, name: str) -> None:
@@ -217,7 +217,8 @@ class ClusterSettings:
 
 
 class _Job(ABC):
-    """A job that runs between two notifications. After a lost connection the job runs again."""
+    """A job that reads or changes settings, and runs when no notification is being handled. After a
+    lost connection the job runs again."""
 
     @abstractmethod
     def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...

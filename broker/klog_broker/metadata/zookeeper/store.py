@@ -92,7 +92,7 @@ class ClusterStore:
         self.allocate: Callable[[Done[ProducerIdBlock]], None]
         """Requests a block of producer ids from the controller; set before the first request."""
         self.on_settings: Callable[[Settings], None] | None = None
-        """Called with settings that were read, after the image has them."""
+        """Called with settings that were read from ZooKeeper, once the image shows them."""
         self._on_image: OnImage | None = None
         self._seen = self.view.image
         self._learnt: dict[str, TopicId] = {}

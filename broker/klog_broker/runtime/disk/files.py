@@ -301,7 +301,7 @@ class RealDirectory:
 
 
 class RealFiles:
-    """The machine's disk."""
+    """Implements Files on the machine's disk."""
 
     # Shared by the whole process, because the limit of descriptors is per process.
     open_files = OpenFiles()

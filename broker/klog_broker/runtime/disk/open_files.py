@@ -44,7 +44,8 @@ class Descriptor:
 
 
 class OpenFiles:
-    """The open files of the process. If there are too many, closes those unused for longest.
+    """The open files of the process. If too many files are open, closes those that were unused for
+    longest.
 
     Chooses by the clock algorithm: each use only sets a flag (`RealFile.is_used`); a file with the
     flag is skipped once, and its flag is reset.

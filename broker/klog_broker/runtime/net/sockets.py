@@ -116,7 +116,8 @@ class RealStreamSocket:
         self._remote = remote
         self._sends_files = sends_files
         self.is_plain = True
-        # Every request calls these two, so they are the socket's own methods, without a wrapper.
+        # Every request calls recv_into and send, so both are the socket's own methods, without a
+        # wrapper.
         self.recv_into = connected.recv_into
         self.send = connected.sendmsg
 

@@ -24,7 +24,7 @@ class ProcessFacts(NamedTuple):
 
 
 def process_facts() -> ProcessFacts:
-    """Return the current facts."""
+    """Return the current resource usage and limits of this process."""
     virtual, resident = _memory()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ProcessFacts(

@@ -205,7 +205,7 @@ class KazooCarrier:
         _resolve_patiently(self._client)
         self._client.start_async()
 
-    # --- the loop's thread -----------------------------------------------------------------------
+    # --- methods for the loop's thread -----------------------------------------------------------
     def send(
         self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
@@ -260,7 +260,7 @@ class KazooCarrier:
                     transaction.check(path, version)
         return transaction.commit_async()
 
-    # --- kazoo's thread, and the thread that waits for its end -----------------------------------
+    # --- methods for kazoo's thread, and for the thread that waits for its end -------------------
     def _state_changed(self, state: str) -> None:
         session = self._session
         if state == KazooState.CONNECTED:

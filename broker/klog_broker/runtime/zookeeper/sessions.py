@@ -86,7 +86,7 @@ class Created(NamedTuple):
     """The metadata; None as a result in a `multi`, where kazoo returns only the path."""
 
 
-# --- the parts of a multi -----------------------------------------------------------------------
+# --- the operations of a multi, and their results -----------------------------------------------
 
 
 class Create(NamedTuple):
