@@ -31,7 +31,7 @@ class LogFacts(NamedTuple):
     last_stable_offset: int
     flushed_offset: int
     cleaned_offset: int | None
-    """The offset where the last round ended; None before the first one."""
+    """The offset up to which the last round cleaned the log; None before the first round."""
 
 
 class Extent(NamedTuple):
@@ -39,7 +39,8 @@ class Extent(NamedTuple):
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The base offset of a segment."""
+    """The base offset of the first segment that must stay unchanged; the round may clean the
+    segments before that offset."""
     cleanable_bytes: int
     total_bytes: int
     is_overdue: bool

@@ -65,7 +65,8 @@ class Cleaner:
         prepare: Callable[[], bool] = lambda: True,
     ) -> None:
         self.set_aside: dict[TopicPartition, str] = {}
-        """Logs that are no longer cleaned, each with the reason."""
+        """Logs that are not cleaned again until the next start, each with the error that stopped
+        its cleaning."""
         self.counts = CleanerCounts()
         self._logs = logs
         self._helpers = helpers

@@ -41,7 +41,8 @@ class FollowerSession:
 
     def __init__(self) -> None:
         self.asked: dict[Key, RequestedPosition] = {}
-        """The partitions of the session at the leader, once the leader has the latest request."""
+        """The partitions that the leader's fetch session contains once the leader has received the
+        latest request, each with the position in that session."""
         self.is_refused = False
         """Whether the leader grants no session, so that each request has to name all partitions."""
         self._id = NO_SESSION

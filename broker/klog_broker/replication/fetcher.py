@@ -43,8 +43,9 @@ MOST_NAMED = 1_000
 """The most partitions that one request names if the leader keeps a fetch session; the next request
 names further partitions."""
 MOST_WHOLE = 5_000
-"""The most partitions that one request names if the leader keeps no session; the next request
-fetches the next ones, in turn. A leader accepts about 30,000 partitions in a request."""
+"""The most partitions that one request names if the leader keeps no session; each request fetches
+the partitions that follow those of the request before, in turn. A leader accepts about 30,000
+partitions in a request."""
 # The cost of handling a response, in elements of a slice (runtime/event_loop/slices.py): each
 # partition counts as _PART_ELEMENTS, and every _BYTES_AN_ELEMENT bytes of records as one.
 _PART_ELEMENTS = 20

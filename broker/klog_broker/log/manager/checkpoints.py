@@ -27,7 +27,7 @@ class Checkpoint:
     def __init__(self, name: str, logs: Iterable[PartitionLog] = ()) -> None:
         self.name = name
         self.offsets: dict[TopicPartition, int] = {}
-        """The rows to be written."""
+        """The rows to be written to the file: an offset for each partition."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
         """The present offset of each log of the directory.
 

@@ -48,7 +48,8 @@ class LoadedLog:
     recovery_point: Offset
     epochs: LeaderEpochs
     newest_epoch: LeaderEpoch
-    """The newest epoch in the epoch file or the log, even if it begins after the end; -1 if none.
+    """The newest epoch in the epoch file or the log, even if the epoch begins after the log end; -1
+    if there is no epoch.
     """
     states: ProducerStates
     snapshots: ProducerSnapshots

@@ -34,7 +34,8 @@ class Loop:
         """Monotonic time (ns) at which the current turn woke up."""
         self._ended_ns = self.time_ns
         self.time_ms = self.time_ns // _MS
-        """The result of ``now_ms``, for code that runs with every request. Read-only for others."""
+        """The result of ``now_ms``, for code that runs with every request. Other code must not set
+        this attribute."""
         self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
         self._posted: deque[Callback] = deque()
