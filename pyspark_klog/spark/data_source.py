@@ -19,12 +19,12 @@ from pyspark_klog.spark.workers.clients import check_arrow
 from pyspark_klog.spark.workers.error_display import one_line
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
-# Spark plans in new processes each time, two for each micro-batch of a sink: methods import the
-# modules that only one of the four sides needs.
+# Spark starts new planning processes for each query, and two for each micro-batch of a sink. Each
+# method imports the modules that only its own reader or writer needs, to keep these starts short.
 
 
 class DefaultSource(DataSource):
-    """``spark.read.format("klog")``, and the same of ``readStream``, ``write``, ``writeStream``.
+    """``format("klog")`` of ``spark.read``, ``readStream``, and of ``write``, ``writeStream``.
 
     Spark makes an object of this class when a source is loaded, for each run of a sink, and for
     each micro-batch of a streaming sink.
@@ -43,12 +43,12 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name of the source, for ``format(...)``."""
         return "klog"
 
     @one_line
     def schema(self) -> StructType:
-        """The fixed columns of the source. Spark asks for it only when it reads."""
+        """The fixed columns of the source. Spark calls this method for reads only."""
         self._options.check_source()
         self._options.client.warn_of_ignored(once_in_process=False)
         return self._schema()
@@ -65,7 +65,7 @@ class DefaultSource(DataSource):
 
     @one_line
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The batch source."""
+        """Return the reader of a batch query."""
         options = self._options.for_batch()
         options.check_batch()
         from pyspark_klog.spark.source.rows import check_user_schema
@@ -84,7 +84,8 @@ class DefaultSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """The stream source. An error in its options is raised when the reader is first used."""
+        """Return the reader of a streaming query, which raises an error of its options when it is
+        first used."""
         from pyspark_klog.spark.source.rows import check_user_schema
         from pyspark_klog.spark.source.stream_reader import stream_reader
 
@@ -99,7 +100,7 @@ class DefaultSource(DataSource):
 
     @one_line
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The batch sink."""
+        """Return the writer of a batch write."""
         if overwrite:
             raise OptionError("save mode overwrite is not supported: use mode append")
         self._check_sink(schema)
@@ -118,7 +119,7 @@ class DefaultSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002  (true in complete mode: every result is appended)
     ) -> DataSourceStreamWriter:
-        """The stream sink, for output modes append and complete."""
+        """Return the writer of a streaming query, for output modes append and complete."""
         self._check_sink(schema)
         from pyspark_klog.spark.sink.stream_writer import stream_writer
 

@@ -125,7 +125,7 @@ def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
 
 
 def read_topic_limits(text: str, name: str) -> dict[str, int]:
-    """Numbers (1 or more) by topic.
+    """Limits of an option: a number of 1 or more for each topic.
 
     :raises OffsetError: naming the option and what was given, with an example of a valid value
     """
@@ -142,7 +142,7 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
 def read_assignment(text: str) -> frozenset[TopicPartition]:
     """The partitions that option ``assign`` names.
 
-    :raises OffsetError: naming what was given, with an example of a valid value
+    :raises OffsetError: for any other text, naming it, with an example of a valid value
     """
     given = _load(text, "assign", _ASSIGN_EXAMPLE)
     partitions: set[TopicPartition] = set()

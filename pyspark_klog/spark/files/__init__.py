@@ -1,5 +1,5 @@
-"""Segment files in place of brokers (option path): finds partitions, and reads ranges of offsets.
+"""Finds partitions and reads ranges of offsets in segment files, without a broker (option path).
 
 May import: records, storage; of spark: planning, options, offsets, errors. Needs no Spark.
-Start reading at discovery.py, then range.py; source/segment_reader.py is what Spark calls.
+Start reading at discovery.py, then segment_range.py; source/segment_reader.py is what Spark calls.
 """

@@ -26,20 +26,21 @@ from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadCo
 
 _log = logging.getLogger(__name__)
 
-# File names are missing while a broker replaces or deletes a segment: moments, unless it is killed.
+# While a broker replaces or deletes a segment, some of its files are missing: for a moment, or
+# until the broker restarts if it is killed meanwhile.
 ATTEMPTS = 40
 PAUSE_S = 0.05
 
 _INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-"""Topics that a pattern never matches, neither here nor when brokers are asked."""
+"""Topics that a pattern never matches, here as in `planning/discovery.py`."""
 
 T = TypeVar("T")
 
 
 class SegmentDiscovery:
-    """Reads a data directory for one batch. Partitions and checkpoints are read when it is made.
+    """Reads a data directory for one batch; the constructor reads partitions and checkpoints.
 
     :raises OptionError: if ``options.path`` is no data directory, or lacks the checkpoint of high
         watermarks and a broker may be running
@@ -149,7 +150,7 @@ class SegmentDiscovery:
         """The offset after the last readable record: the high watermark of the checkpoint, or under
         read_committed the first offset of the oldest transaction that is open below it.
 
-        If the end is ``enough`` or more, the result may be ``enough``, which saves reading."""
+        If the end is ``enough`` or more, the result may be ``enough``: the search can end there."""
         if not self._options.read_committed:
             return self._settled(partition, lambda _, found: self._committed_end(partition, found))
         known = self._stable.get(partition)
@@ -200,9 +201,9 @@ class SegmentDiscovery:
         return first_time_from(files, listing, offset, self._committed_end(p, listing))
 
     def check_local(self, start: Offsets) -> None:
-        """Refuse starts that lie in a remote tier.
+        """Refuse start offsets whose records are only in a remote tier (KIP-405), not on disk.
 
-        :raises OffsetError: naming the first such partition
+        :raises OffsetError: for the first partition with such a start
         """
         for p, offset in sorted(start.items()):
             begin = self._starts.get(p)
@@ -273,7 +274,8 @@ class SegmentDiscovery:
     def _settled(
         self, partition: TopicPartition, search: Callable[[PartitionFiles, Listing], T]
     ) -> T:
-        """Run a search, again with a new listing while files disappear or are replaced."""
+        """Run ``search`` on a listing of the partition's files; list the files again and repeat the
+        search while files disappear or are replaced."""
         files = PartitionFiles(self._directory(partition), self._counter)
         return with_stable_listing(files, lambda listing: search(files, listing))
 
@@ -281,7 +283,7 @@ class SegmentDiscovery:
 def check_directory(path: Path) -> None:
     """Check that ``path`` can be a data directory.
 
-    :raises OptionError: saying how this machine sees the path
+    :raises OptionError: if it is no directory on this machine, or one partition's directory
     """
     if not path.is_dir():
         import platform

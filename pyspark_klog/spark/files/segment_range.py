@@ -1,7 +1,7 @@
 """Reads one range of offsets from a partition's segment files, in a task.
 
-The broker may roll, delete and replace segments meanwhile. An open file keeps its contents, and at
-its end the directory is listed again.
+The broker may roll, delete and replace segments meanwhile. An open file keeps its contents; at the
+end of each file the directory is listed again.
 """
 
 from bisect import bisect_left
@@ -90,7 +90,7 @@ class SegmentRange:
         try:
             while self._position < self._end:
                 segment = with_stable_listing(self._files, partial(self._open, before))
-                # The old file was open until now, so that no new file could have its identity.
+                # Close the previous file only now: until then no new file could get its inode.
                 if before is not None:
                     before.file.close()
                 before = segment
@@ -118,8 +118,8 @@ class SegmentRange:
 
     # --- segments --------------------------------------------------------------------------------
     def _open(self, before: _Open | None, listing: Listing) -> _Open | None:
-        """Open the segment that has the position, or the next one; None if there is none, after
-        reporting the loss.
+        """Open the segment that has the current position, or else the next segment. If no segment
+        has records up to the range's end, report the loss and return None.
 
         :raises FileNotFoundError: if the segment was deleted after it was listed
         """
@@ -197,7 +197,7 @@ class SegmentRange:
         return True
 
     def _aborted_from(self, offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that end at the offset or later: the list that a broker sends
-        together with records."""
+        """The aborted transactions that end at the offset or later, in the form in which a broker's
+        Fetch response lists them."""
         first = bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)
         return [(entry.producer_id, entry.first_offset) for entry in self._aborted[first:]]

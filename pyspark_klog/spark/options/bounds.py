@@ -1,8 +1,8 @@
 """Where a read begins and ends according to its options. Pure: no broker is asked here.
 
-Each side has three options, of which the first given one counts: a timestamp for all partitions, a
-timestamp for each, offsets. `planning/bound_resolution.py` resolves bounds to the offsets of a
-cluster.
+The start and the end have three options each, of which the first given one counts: a timestamp for
+all partitions, a timestamp for each partition, offsets. `planning/bound_resolution.py` resolves
+bounds to the offsets of a cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,13 +48,13 @@ class AtCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ByTopic:
-    """EARLIEST or LATEST for all partitions of some topics, offsets for those of the others."""
+    """EARLIEST or LATEST for whole topics, and offsets for the partitions of the other topics."""
 
     topics: Mapping[str, int]
     offsets: Offsets
 
     def for_partitions(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The bound of each partition; topics with a word apply it to their ``partitions``."""
+        """The bound of each partition: its topic's word (EARLIEST, LATEST), else its offset."""
         whole = {p: self.topics[p.topic] for p in partitions if p.topic in self.topics}
         return self.offsets | whole
 
@@ -72,7 +72,7 @@ def option_of(bound: Bound, side: Side) -> str:
 
 
 def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
-    """The bound of the side's first given option; None if none of the three is given.
+    """The bound of the first given option of the start or the end; None if none is given.
 
     :raises OffsetError, OptionError: naming what was given and what is expected
     """
@@ -198,7 +198,7 @@ def check_partitions(
 ) -> None:
     """Check that offsets or timestamps are given for exactly the partitions that are read.
 
-    :raises OffsetError: naming missing and superfluous partitions, with an example
+    :raises OffsetError: naming missing and superfluous partitions, with a valid value
     """
     missing = sorted(expected - given.keys())
     extra = sorted(given.keys() - expected)

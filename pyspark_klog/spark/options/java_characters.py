@@ -58,7 +58,7 @@ _CATEGORIES = {
     "P": "dsecoif",
     "S": "mcko",
 }
-"""Unicode's general categories: the letter of a class, with the letters of its kinds."""
+"""Unicode's general categories: each first letter, with the second letters it has (Lu, Ll ...)."""
 
 
 def property_set(name: str) -> frozenset[str] | None:

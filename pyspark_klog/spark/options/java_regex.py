@@ -71,7 +71,7 @@ class _Translation:
             raise self._error("a closing ) without an opening one")
         return result
 
-    # --- the text --------------------------------------------------------------------------------
+    # --- the pattern text ------------------------------------------------------------------------
     def _peek(self, ahead: int = 0) -> str:
         """The character ``ahead`` places after the current one; empty at the end."""
         return self._text[self._at + ahead : self._at + ahead + 1]
@@ -103,9 +103,9 @@ class _Translation:
             else:
                 self._at += 1
 
-    # --- structure -------------------------------------------------------------------------------
+    # --- groups ----------------------------------------------------------------------------------
     def _alternatives(self) -> str:
-        """Translate up to the end of the group. Flags that are set within it end with it."""
+        """Translate up to the end of the group; flags that are set in the group hold until then."""
         flags = set(self._flags)
         parts: list[str] = []
         while True:
@@ -322,7 +322,7 @@ class _Translation:
         return ASCII - found if negated else found
 
     def _union(self, *, first: bool) -> frozenset[str]:
-        """The union of adjacent members, up to ``]`` or ``&&``."""
+        """The union of a class's adjacent members, up to ``]`` or ``&&``."""
         found: frozenset[str] | None = None
         while True:
             self._skip_comments()

@@ -20,7 +20,7 @@ from pyspark_klog.spark.options.rows import REFUSED_BY_SOURCE
 _log = logging.getLogger(__name__)
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
-"""The options that name what to read; exactly one must be given."""
+"""The options that name the topics or partitions to read; exactly one must be given."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Options:
     """The pattern in Java's syntax, for `compile_java`."""
     starting: Bound | None
     latest_without_match: bool
-    """Whether a start by time is the end of a partition that has no record as young; otherwise the
-    query fails."""
+    """Whether a partition without a record at or after its starting timestamp is read from its end;
+    otherwise the query fails."""
     ending: Bound | None
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
@@ -55,7 +55,7 @@ class Options:
     keys: frozenset[bytes] | None
     """The only keys whose records a batch reads; None for all."""
     one_sided: tuple[str, ...]
-    """The given settings that sources or sinks do not accept."""
+    """The given Kafka settings that sources refuse or that sinks refuse."""
     poll_timeout_ms: int
     offset_attempts: int
     offset_retry_interval_ms: int
@@ -91,7 +91,7 @@ class Options:
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 
     def check_side(self, refused: Mapping[str, str]) -> None:
-        """Refuse given settings that this side does not accept; ``refused`` has the advice.
+        """Refuse the given settings that ``refused`` names, with its advice for each.
 
         :raises OptionError: for the first such setting
         """
@@ -102,7 +102,8 @@ class Options:
     def check_source(self) -> None:
         """Check the options of a source.
 
-        :raises OptionError: if no option names what to read, or for a setting of sinks only
+        :raises OptionError: if no option names topics or a table, or for a setting that sources
+            refuse
         """
         self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None

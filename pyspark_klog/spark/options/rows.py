@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Use(enum.Flag):
-    """Where an option counts."""
+    """The kinds of queries to which an option applies."""
 
     STREAM = enum.auto()
     BATCH = enum.auto()
@@ -48,7 +48,7 @@ class Option(NamedTuple):
     """The default, as a user would write it."""
     doc: str
     kind: Kind | str = ""
-    """The values that may be given. A text describes values that a function of their own reads."""
+    """The values that may be given; a text describes values that another function parses."""
     example: str = ""
     status: Status = Status.APPLIED
 
@@ -108,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
         "puts them ([backfills](backfills.md))",
         """JSON: `["customer-1","customer-7"]`""",
     ),
-    # Where it begins and ends
+    # Where a read begins and ends
     Option(
         *("startingTimestamp", _SB, None),
         "begin at the first record that is not older; overrides the other starting options",
@@ -172,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
         WholeNumber(1),
     ),
     Option("maxTriggerDelay", _S, "15m", "longest wait for `minOffsetsPerTrigger`", Duration()),
-    # How it is cut into tasks
+    # How a read is cut into tasks
     Option(
         *("minPartitions", _SB, None),
         "cut large ranges of offsets into about this many tasks; by default one task a partition",
@@ -183,7 +183,7 @@ OPTIONS: tuple[Option, ...] = (
         "most offsets of one task; applied before `minPartitions`",
         WholeNumber(1),
     ),
-    # When something is missing, or late
+    # Lost data, retries, waits, and a missing numba
     Option(
         *("failOnDataLoss", _SB, "true"),
         "fail if records, partitions or topics were deleted before they were read; `false` warns "
@@ -232,7 +232,7 @@ OPTIONS: tuple[Option, ...] = (
         "add the lag in time to the progress, for `pyspark_klog.lag`",
         Flag(),
     ),
-    # Something else than a topic's records
+    # Reads of tables about the cluster, and of files without a broker
     Option(
         *("table", _B, None),
         "read facts about the cluster "
@@ -354,7 +354,7 @@ def read_optional(options: Mapping[str, str], name: str, value_type: type[_T]) -
 
 
 def read_option(options: Mapping[str, str], name: str, value_type: type[_T]) -> _T:
-    """As `read_optional`, for an option that has a default or is given."""
+    """The value of an option that has a default or is given; see `read_optional`."""
     value = read_optional(options, name, value_type)
     assert value is not None
     return value
@@ -374,7 +374,7 @@ SPARKS_OWN = frozenset(
         "truncate",
     }
 )
-"""Options that Spark itself passes to, or that users set for Spark on, any source or sink."""
+"""Options of any source or sink that are Spark's own: Spark adds them, or users set them."""
 
 REFUSED_BY_SOURCE: dict[str, str] = {
     "auto.offset.reset": "use startingOffsets",
@@ -383,7 +383,7 @@ REFUSED_BY_SOURCE: dict[str, str] = {
     "enable.auto.commit": "progress is kept in Spark's checkpoint",
     "interceptor.classes": "interceptors are Java classes, and could change what is read",
 }
-"""Kafka's settings that no source takes, and what to do instead: those of Spark's connector."""
+"""Kafka's settings that no source takes, as in Spark's connector, and what to do instead."""
 
 REFUSED_BY_SINK: dict[str, str] = {
     "key.serializer": "keys are string or binary: cast the column",

@@ -15,7 +15,7 @@ _OFFSET = re.compile(
     r"(?::?(?P<minutes>\d{1,2})(?::?(?P<seconds>\d{2}))?)?"
 )
 _MOST_HOURS = 18
-"""Java's largest offset from UTC."""
+"""The hours of Java's largest offset from UTC."""
 
 
 @lru_cache(maxsize=64)

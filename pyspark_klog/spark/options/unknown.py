@@ -13,7 +13,7 @@ _OPTIONS_BY_JOB = {
     "poll.ms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
     "polltimeoutms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
 }
-"""Names from existing jobs, with the option of klog that has the same purpose."""
+"""Names that users may expect from other connectors, with advice on klog's option."""
 _NEAR = 0.9
 
 

@@ -85,7 +85,7 @@ class WholeNumber(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Some of ``known`` in the order of the option, given in any case and separated by commas."""
+    """Some words of ``known``, separated by commas, in any case; their order is kept."""
 
     known: tuple[str, ...]
 

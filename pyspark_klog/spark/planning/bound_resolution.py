@@ -48,8 +48,9 @@ def resolve_start(
 ) -> Offsets:
     """The offset at which reading begins in each partition of ``read`` (None: all ``partitions``).
 
-    :raises OffsetError: for an option that names other partitions than ``partitions``, and, with
-        the strategy error, if no record is as young as a starting timestamp
+    :raises OffsetError: for an option that names other partitions than ``partitions``, and, unless
+        startingOffsetsByTimestampStrategy is latest, if a partition has no record at or after its
+        starting timestamp
     """
     read = partitions if read is None else read
     starting = options.starting

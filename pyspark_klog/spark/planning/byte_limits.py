@@ -1,4 +1,4 @@
-"""maxBytesPerTrigger: estimates bytes per offset from samples, and ends by these rates. Pure.
+"""maxBytesPerTrigger: ends micro-batches by bytes per offset, estimated from samples. Pure.
 
 Bytes are counted as in the log and on the wire, where batches may be compressed.
 """

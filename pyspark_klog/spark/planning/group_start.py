@@ -51,7 +51,7 @@ def committed_start(
 ) -> Offsets:
     """The offset at which a query begins in each partition of ``earliest``, from a group's offsets.
 
-    ``latest`` are the ends that a reader sees, ``high_watermarks`` those of all records.
+    ``latest`` are the ends that a reader sees, ``high_watermarks`` the ends of all records.
 
     :raises OffsetError: if a partition has no group offset and committedOffsetsMissing is error
     :raises DataLost: if a partition lacks the group's offset and failOnDataLoss is true

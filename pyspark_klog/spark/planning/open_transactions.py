@@ -31,14 +31,16 @@ class EndLookup(Protocol):
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, str]:
-        """`open_transaction` for each partition that ends before its start because of one."""
+        """The sentence of `open_transaction` for each partition whose end is before its start
+        because of an open transaction."""
 
 
 def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:
-    """`open_transaction` for each partition to read from ``start`` to ``end`` whose end is before
-    its start, because an open transaction holds back the last stable offset.
+    """The sentence of `open_transaction` for each partition whose ``end`` is before its ``start``
+    because an open transaction holds back the last stable offset.
 
-    Partitions are left out if their end was given, or is not the last stable offset any more.
+    Partitions are left out if their end is not the last stable offset now: an option gave the end,
+    or the transaction has ended since.
     """
     behind = [p for p, offset in end.items() if offset < start[p]]
     latest = lookup.latest(behind, {})
@@ -58,7 +60,8 @@ def describe_early_ends(
 ) -> str:
     """Say which partitions would end before they begin, and what to do.
 
-    ``transactions`` has `open_transaction` for each partition that ends early because of one.
+    ``transactions`` has the sentence of `open_transaction` for each partition that ends early
+    because of an open transaction.
     """
     early = [p for p in sorted(start) if end[p] < start[p]]
     texts = ["a batch would end before it begins: "]
@@ -75,7 +78,8 @@ def describe_early_ends(
 def open_transactions(
     client: "BlockingClient", first_offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, str]:
-    """`open_transaction` for partitions of a cluster, by the offsets where transactions begin.
+    """The sentences of `open_transaction` for the partitions of ``first_offsets``, which has the
+    offset at which each partition's transaction begins.
 
     Reads one batch of each partition; if that fails, the text says that the time is not known.
     """

@@ -15,8 +15,8 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
-"""In a micro-batch a plan that is older counts as the plan of an earlier micro-batch, if the host
-has not seen it before: Spark does not give a task the time of its micro-batch."""
+"""A plan older than this counts as the plan of an earlier micro-batch, if a task of a micro-batch
+is the first on its host to use it: Spark does not tell a task when its micro-batch began."""
 LONGEST_BEFORE_QUERY_MS = 60_000
 """The bound in place of `OLDEST_IN_A_STREAM_MS` for queries with a time of creation: a foreachBatch
 function may work for this long before it starts the query. All other queries of a micro-batch are
@@ -28,7 +28,7 @@ _NAMED = 3
 
 
 class PlanIdentity(NamedTuple):
-    """The source's response when Spark asked for its partitions."""
+    """Identifies a plan: the partitions that the source has returned to Spark once."""
 
     plan_id: bytes
     """8 random bytes."""
@@ -134,7 +134,8 @@ def describe_changes(
 def _describe_change(
     before: tuple[int, int] | None, after: tuple[int, int] | None, *, fail_on_data_loss: bool
 ) -> str:
-    """Describe one partition's change; before and after are its first offset and its end."""
+    """Describe one partition's change from ``before`` to ``after``, each its first offset and end,
+    or None if the partition is not read; empty without a change."""
     if before == after or (_is_empty(before) and _is_empty(after)):
         return ""
     if before is None:

@@ -1,4 +1,4 @@
-"""The offsets that a micro-batch or a batch reads. Pure: numbers in, numbers and findings out."""
+"""The offsets that a micro-batch or a batch reads. Pure: asks no broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -88,7 +88,7 @@ def parse_sample(data: memoryview, position: int) -> Sample | None:
     else:
         behind = INT64.unpack_from(data, last)[0] + 1
     if data[MAGIC_AT] < MAGIC_V2:
-        # The offset of a compressed v1 entry is that of its last record; the first is unknown.
+        # A compressed v1 message has the offset of its last record; the first one is unknown.
         return Sample(at, max(behind - position, 1), None)
     offsets = max(behind - BatchView(data).base_offset, 1)
     return Sample(at, offsets, next(_first_times(data, at), None))

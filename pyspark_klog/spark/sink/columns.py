@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def first_of_each_name(rows: "RecordBatch", names: Sequence[str]) -> "RecordBatch":
-    """The rows without the later ones of columns with the same name; ``names`` are those of the
-    DataFrame. Spark's own connector uses the first column, too.
+    """The rows with only the first of the columns that have the same name; ``names`` are the column
+    names of the DataFrame. Spark's own connector uses the first column, too.
 
     Only Spark 4.0 passes such rows to a Python sink, with numbered columns (`x_0`, `x_1`).
     """

@@ -1,4 +1,5 @@
-"""Writes rows that cannot be written to another topic, with the reason in headers.
+"""Writes dead letters: rows that their topic cannot take go to another topic, with the reason in
+headers.
 
 A letter has its row's key, value and headers, and after these the headers of `LetterHeader`, with a
 null for an unknown value. Letters are written before their task succeeds; if they cannot be
@@ -106,8 +107,8 @@ class DeadLetters:
         """The number of letters by reason."""
 
     def receive(self, record: "RefusedRecord") -> None:
-        """Keep a record that its topic refused until `write_waiting`; for
-        `Producer.on_refused_record`.
+        """Keep a record that its topic refused until `write_waiting` writes it as a letter; the
+        receiver for `Producer.on_refused_record`.
 
         :raises DeadLettersFailed: if the record is a letter itself
         """

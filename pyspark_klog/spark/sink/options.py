@@ -15,7 +15,7 @@ already logged what is logged once for a query."""
 def check_sink(
     options: Options, given: Mapping[str, str], *, is_batch_writer: bool = False
 ) -> None:
-    """Refuse options that a sink cannot have; ``given`` has them as text.
+    """Refuse options that a sink cannot have; ``given`` has the options as the user wrote them.
 
     ``is_batch_writer`` is true for the options given to `batch_writer`; the batch writes that it
     makes are checked as batch writes.

@@ -75,9 +75,10 @@ class SinkRows:
             raise
         return count - self.letter_count
 
-    # --- steps, for callers with a producer ------------------------------------------------------
+    # --- writing in steps with a caller's producer -----------------------------------------------
     def begin(self, producer: "Producer") -> None:
-        """Prepare a producer for rows: direct refused rows to the dead letters, or let it fail."""
+        """Prepare a producer for rows: rows that a topic refuses become dead letters, or fail the
+        task if there is no option deadLetterTopic."""
         producer.on_refused_record(None if self._letters is None else self._letters.receive)
 
     def add(self, producer: "Producer", batch: "RecordBatch") -> None:

@@ -23,7 +23,7 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def check_sink_schema(schema: StructType, options: Options) -> None:
-    """Refuse rows that cannot be written.
+    """Refuse a schema whose rows cannot be written.
 
     :raises SchemaError: for a column that is missing or of a wrong type
     :raises OptionError: if no topic is named

@@ -39,16 +39,15 @@ class TaskWritten(WriterCommitMessage):
     attempt_number: int
     task_attempt_id: int
     row_count: int
-    """The number of rows on their topics, with exactlyOnce perhaps only after the commit."""
+    """The number of rows that are on their topics, or with exactlyOnce will be after the commit."""
     dead_letters: tuple[tuple[str, int], ...] = ()
-    """The number of rows on the topic of dead letters instead, by reason."""
+    """The number of rows that became dead letters, by reason."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None
     """The data with which the driver ends the batch; None if the sink writes at least once."""
     run: str | None = None
-    """The run of the streaming query that wrote, which a restart of the query ends; None in a
-    batch."""
+    """The id of the streaming query's run, which changes with each restart; None in a batch."""
 
 
 def write_task(

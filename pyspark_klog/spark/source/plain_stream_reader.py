@@ -44,7 +44,8 @@ class PlainStreamReader(StreamReaderBase):
         return to_json_dict(self._position)
 
     def commit(self, end: JsonOffsets) -> None:
-        """Called for a batch once the next one is planned, so never for the last one of a run.
+        """Report the end of a batch to the consumer group of commitGroupId. Spark calls this method
+        once the next batch is planned, so never for the last batch of a run.
 
         Spark before 4.2 reports its position nowhere else, so the group follows one batch late.
         """

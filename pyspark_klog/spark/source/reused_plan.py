@@ -64,7 +64,7 @@ def may_be_outdated(options: Options) -> bool:
 def check_plan(
     mark: PlanMark, options: Options, find_offsets: Callable[[], tuple[Offsets, Offsets]]
 ) -> None:
-    """Refuse to return old rows, in a task of the plan.
+    """Called in a task: refuse to read the old ranges of a plan that Spark has reused.
 
     ``find_offsets`` plans again: it returns the start and end of each partition at this moment.
 

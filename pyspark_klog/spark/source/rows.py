@@ -71,7 +71,8 @@ def check_user_schema(given: StructType, expected: StructType) -> None:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any topic)."""
+    """Reads ranges of offsets in tasks. ``topic_id`` refuses another topic of the same name; all
+    zero accepts any."""
 
     options: Options
     topic_id: UUID = NO_TOPIC_ID
@@ -113,7 +114,7 @@ class RangeReader:
         rest = decoder.flush()
         if rest is not None:
             yield rest
-        # Only now: Spark loads some 30,000 more objects when it takes the first Arrow batch.
+        # Freeze only here: Spark loads 30,000 more objects when it takes the first Arrow batch.
         freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":

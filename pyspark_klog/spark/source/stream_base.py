@@ -100,8 +100,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._existing(until.keys())
         self._leave_out_new_topics(begin, until)
         for partition in (begin.keys() - until.keys()) & self._existing():
-            # A first batch is planned again, with its start resolved again. Partitions that were
-            # added since its end was written belong to the next batch.
+            # A first batch that is planned again after a restart has its start resolved again.
+            # Partitions that were added since the batch's end was written belong to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
             text = f"it was to be read up to offset {until[partition]}"

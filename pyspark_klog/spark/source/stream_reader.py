@@ -40,7 +40,8 @@ if HAS_LIMITS:
     class LimitedStreamReader(StreamReaderBase, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later.
 
-        Spark has no limit that is both a minimum and a maximum, so this class has the minimum.
+        Spark has no limit that is both a minimum and a maximum, so Spark gets the maximum, and this
+        class applies minOffsetsPerTrigger.
         """
 
         def __init__(self, options: Options, refusal: KlogError | None) -> None:
@@ -144,11 +145,11 @@ if HAS_LIMITS:
             return self._rates.cut(limit_bytes, position, ends)
 
         def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
-            """Take a sample at each of ``places``. Returns the log's first offset for each
-            partition whose records there are deleted.
+            """Take a sample at each offset of ``places``. Returns the log's first offset for each
+            partition whose records at that offset are deleted.
 
-            Deleted offsets count no bytes: a query that fell behind would else go over them in
-            small steps.
+            Deleted offsets must not count as bytes: otherwise a query that fell behind retention
+            would pass them in small micro-batches.
             """
             from pyspark_klog.spark.planning.samples import SAMPLE_BYTES, take_samples
 

@@ -85,7 +85,7 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
             try:
                 end_transaction(client, each, commit=False, timeout_ms=left_ms)
             except ProducerUnusable:
-                continue  # it has ended, or a newer attempt has the id
+                continue  # the transaction has ended, or a newer attempt has its id
     except Exception as error:
         # An exception would hide why the batch failed.
         _log.warning(
@@ -156,8 +156,8 @@ def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
 def _look(
     client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: MicroBatchResults
 ) -> Seen:
-    """Fence the indices that belong to no task, then read all rows: from then on only this driver
-    and newer attempts can change them."""
+    """Fence the transactional ids whose index belongs to no task, then read all progress rows: from
+    then on only this driver and newer attempts can change these rows."""
     listed = groups.listed()
     others = (listed.ids | listed.groups) - batch.tasks.keys()
     others |= _unlisted(groups, others, len(batch.tasks))

@@ -39,9 +39,9 @@ class Write(NamedTuple):
     """Write the rows and the progress row in a transaction."""
 
     ends_itself: bool
-    """Whether the task commits, provided that no other producer had its transactional id since the
-    row before. If not, the driver commits, after it has compared all rows, since the batch may
-    be the repetition of one that was split into other tasks."""
+    """Whether the task commits its transaction, provided that no other producer has had its id
+    since the previous progress row. If false, the driver commits, after it has compared all
+    progress rows, since the batch may repeat one that was split into other tasks."""
 
 
 class Wait(NamedTuple):
@@ -59,16 +59,16 @@ def decide_task(
     """Decide what a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
 
     =====================  =====================================================  =================
-    row of                 why it may be there                                    decision
+    row found              why it may be there                                    decision
     =====================  =====================================================  =================
     a later batch          a copy of the query; a checkpoint set back; a zombie   fail
     this batch, this run   another attempt of the task was quicker                verify
     this batch, other run  the batch is repeated after a restart                  verify
-    this batch, other run  a copy of the query runs: see `foreign`                fail
-    an earlier one, ours   this run is past its first batch: nothing is repeated  write, end itself
-    an earlier one, other  the first batch of a run; it may be a repeated one     write, leave open
-    none                   the same, or the first batch with so many tasks        write, leave open
-    none, batch write      nobody can repeat it                                   write, end itself
+    this batch, other run  a copy of the query: see `explain_foreign_row`         fail
+    earlier batch, ours    this run is past its first batch: nothing is repeated  write, end itself
+    earlier, other run     the first batch of a run; it may be a repeated one     write, leave open
+    no row                 a first batch, or the first one with so many tasks     write, leave open
+    no row, batch write    no run can repeat a batch write                        write, end itself
     =====================  =====================================================  =================
     """
     if row is None:
@@ -85,10 +85,10 @@ def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | W
     """Decide what an attempt does that has lost its transactional id.
 
     ===================  ===================================================  ====================
-    row of               holder of the id                                     decision
+    row found            holder of the id                                     decision
     ===================  ===================================================  ====================
     this batch, our run  another attempt of the task, and it has committed    take over its result
-    none, an earlier     another attempt that still writes, or an older one   wait
+    none, or earlier     another attempt that still writes, or an older one   wait
     anything else        a newer run of the query                             fail
     ===================  ===================================================  ====================
 
@@ -147,10 +147,10 @@ def refuse_row_elsewhere(
 def difference(
     found: ProgressRow, made: ProgressRow, now: CurrentTask, *, keep: bool
 ) -> str | None:
-    """Why a repeated task does not count as done: its rows (``made``) differ from the committed
-    ones (``found``). With ``keep`` (exactlyOnceMismatch) only the numbers of rows are compared:
-    another number most likely means that the batch was split into other tasks, and keeping the
-    committed rows would lose rows."""
+    """Why a repeated task fails: its rows (``made``) differ from the rows that an earlier attempt
+    has committed (``found``); None if they do not. With ``keep`` (exactlyOnceMismatch) only the
+    numbers of rows are compared: another number most likely means that the batch was split into
+    other tasks, and keeping the committed rows would lose rows."""
     if (found.row_count, found.row_hash) == (made.row_count, made.row_hash):
         return None
     if keep and found.row_count == made.row_count:

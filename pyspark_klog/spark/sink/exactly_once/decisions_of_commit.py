@@ -11,7 +11,7 @@ progress rows of the sink. The driver refuses a batch in these cases, checked in
 | a row of this batch at an index that is no task's | the batch was split into more tasks before |
 | another row than the task returned | another program writes or deletes rows of the sink now |
 | another run's row of a later batch than that of this run's mark | a copy of the checkpoint runs |
-| another run's mark, with this run among those before | the same, seen from the other side |
+| another run's mark that lists this run as an earlier one | a newer run, or a copy, has begun |
 | a task without a row, which may have expired | rows expire (exactlyOnceMissing=continue goes on) |
 | a transaction that was handed over and is not open | it was fenced, or took too long |
 
@@ -76,8 +76,8 @@ class Seen(NamedTuple):
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
-    """Whether every task has ended its own transaction, knowing that nothing is repeated: then
-    there is nothing to compare, and the driver sends no request."""
+    """Whether every task has ended its own transaction, because no run can repeat the batch: then
+    the driver has nothing to compare and sends no request."""
     return all(
         task.opened is None
         and task.row.run_id == task.run_id
@@ -122,7 +122,7 @@ def _new_mark(batch: MicroBatchResults, seen: Seen) -> RunMark | None:
     return RunMark.next_mark(last, batch.batch_id, batch.run_id, time_ms)
 
 
-# --- the rows of the table -----------------------------------------------------------------------
+# --- a check for each row of the table -----------------------------------------------------------
 def _under_another_topic(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, (topic, row) in sorted(seen.elsewhere.items()):
         if row.batch_id >= batch.batch_id:
@@ -223,12 +223,12 @@ def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Every row of this batch is as young: it was written after the row of task 0, or with it.
+        # Every row of this batch is as recent as the row of task 0: written with it, or later.
         return True
     if batch.batch_id == 0:
-        # Only drivers end the first batch, after a mark; a repetition keeps the first mark's time.
+        # Only the driver commits batch 0, after it has stored a mark; repetitions keep its time.
         return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
-    # No run before this one came so far, and this run does not repeat the batch.
+    # No earlier run has reached this batch, and this run does not repeat it.
     return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
 
 
@@ -245,7 +245,7 @@ def _not_open(batch: MicroBatchResults, seen: Seen) -> str | None:
     return None
 
 
-# --- texts ---------------------------------------------------------------------------------------
+# --- texts of refusals ---------------------------------------------------------------------------
 _NEW_NAME = "give this query an exactlyOnceName that was not used before"
 _TWO_RUNS = (
     "two queries run with one checkpoint, or with copies of it; stop one, or give the copy a topic "

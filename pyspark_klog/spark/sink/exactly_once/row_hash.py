@@ -108,7 +108,7 @@ def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
 def _timestamps_us(
     column: pa.Array | None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
-    """The timestamps in microseconds, the unit of Spark's timestamps, and which are not null."""
+    """The timestamps in microseconds (Spark's unit), their validity bitmap and its first bit."""
     if column is None or pa.types.is_null(column.type):
         return np.empty(0, np.int64), NO_BYTES, 0
     if not pa.types.is_timestamp(column.type):

@@ -17,7 +17,7 @@ from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline, kerne
 from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 from pyspark_klog.records.kernels.partition import is_set
 
-# The settings that row_hash.py passes besides the columns.
+# Indices into ``settings``: where the first row's bit is in the validity bitmap of each column.
 VALUES_VALID_FROM = 0
 KEYS_VALID_FROM = 1
 TOPICS_VALID_FROM = 2
@@ -28,8 +28,8 @@ TIMESTAMPS_VALID_FROM = 6
 PARTITIONS_VALID_FROM = 7
 SETTING_FIELDS = 8
 
-# The sums: the four quarters of the hashes, lowest first, which 2^31 rows do not overflow, and the
-# bytes of values, keys and headers.
+# Indices into ``sums``: 0 to 3 are the sums of the hashes' quarters of 32 bits, lowest first, which
+# 2^31 rows do not overflow; SUM_BYTES is the size of all values, keys and headers.
 SUM_BYTES = 4
 SUM_FIELDS = 5
 
@@ -71,14 +71,14 @@ def _rotated(word: int, bits: int) -> int:
 
 @hot
 def _round_1(first: int, second: int, word: int) -> int:
-    """The first half of the state after the first word of a block."""
+    """Murmur3's first half of the state (``first``) after the first ``word`` of a block."""
     word = wrap(_rotated(wrap(word * _FACTOR_1), 31) * _FACTOR_2)
     return wrap(wrap(_rotated(first ^ word, 27) + second) * 5 + _ADDED_1)
 
 
 @hot
 def _round_2(first: int, second: int, word: int) -> int:
-    """The second half after the second word; ``first`` is the result of _round_1."""
+    """The second half of the state after a block's second ``word``; ``first`` is from _round_1."""
     word = wrap(_rotated(wrap(word * _FACTOR_2), 33) * _FACTOR_1)
     return wrap(wrap(_rotated(second ^ word, 31) + first) * 5 + _ADDED_2)
 
@@ -133,7 +133,7 @@ def _blocks(count: int) -> int:
 
 @hot
 def _length(ends: Array, valid: Array, valid_from: int, row: int) -> int:
-    """A field's bytes, or a list's headers; -1 for null, or without such a column."""
+    """The number of a field's bytes, or of a row's headers; -1 for null or a missing column."""
     if len(ends) > 0 and is_set(valid, valid_from + row):
         return int(ends[row + 1]) - int(ends[row])
     return -1
@@ -141,7 +141,7 @@ def _length(ends: Array, valid: Array, valid_from: int, row: int) -> int:
 
 @hot
 def _at(ends: Array, row: int) -> int:
-    """Where a field begins; 0 without such a column."""
+    """The position at which a row's field begins in its column; 0 for a missing column."""
     return int(ends[row]) if len(ends) > 0 else 0
 
 
@@ -179,8 +179,9 @@ def add_row_hashes(
 ) -> int:
     """Add the rows' hashes, and their bytes, to ``sums``; return the number of rows.
 
-    A missing column has no ends, or no numbers. A bitmap's first row is bit ``*_VALID_FROM``
-    of ``settings``; an empty bitmap has all bits set.
+    The arrays of a missing column are empty: its ``*_ends``, or ``timestamps_us`` or
+    ``partitions``. The first row's bit in a ``*_valid`` bitmap is the ``*_VALID_FROM`` of
+    ``settings``; an empty bitmap means that no row is null.
     """
     values_from = int(settings[VALUES_VALID_FROM])
     keys_from = int(settings[KEYS_VALID_FROM])
@@ -239,7 +240,7 @@ def add_row_hashes(
         if flags:
             blocks += 1
             state = _with_block(state, timestamp_us, flags << 32 | partition)
-        # The end of MurmurHash3.
+        # The finalization of MurmurHash3.
         first = state[0] ^ blocks * BLOCK_BYTES
         second = state[1] ^ blocks * BLOCK_BYTES
         first = wrap(first + second)

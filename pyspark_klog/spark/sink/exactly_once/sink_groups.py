@@ -88,7 +88,7 @@ class SinkGroups:
         group = self._sink.task(index)
         found = committed_offsets(self._client, group)
         if stable:
-            # A request without partitions does not wait for a partition without a position.
+            # OffsetFetch for all partitions does not wait for a partition without a position.
             own = [self._partition]
             found |= committed_offsets(self._client, group, own, require_stable=True)
         try:
@@ -111,7 +111,8 @@ class SinkGroups:
         commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
 
     def retention_ms(self) -> int:
-        """How long brokers keep rows, in ms; Kafka's default if this user may not read theirs."""
+        """How long brokers keep rows, in ms; Kafka's default if this user may not read the brokers'
+        settings."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:

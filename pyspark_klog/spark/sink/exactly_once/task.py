@@ -189,7 +189,7 @@ class _Attempt:
         return ProgressRow.from_offset(held.committed)
 
     def _has_waited(self) -> bool:
-        """Wait for the attempt before this one, if it is still at work; return whether it was.
+        """Wait for the attempt before this one if it is still writing; return whether it was.
 
         If a copy took the id at once, it could fence an attempt that has just left its transaction
         to the driver. Spark ends the copies of a finished task well within these times, and an
@@ -231,9 +231,9 @@ class _Attempt:
     def _check_id(self) -> None:
         """Check that this producer still has its transactional id.
 
-        The wait is for a transaction that brokers are ending. But an attempt that has taken the id
-        since may have left a transaction to the driver, which may take longer than this attempt
-        waits.
+        Called while OffsetFetch waits for a transaction that brokers are ending. But an attempt
+        that has taken the id since may have left a transaction to the driver, which may take longer
+        than this attempt waits.
 
         :raises ProducerFenced: if another producer has the id
         """
@@ -304,7 +304,8 @@ class _Attempt:
         """The progress row of the hashed rows. Without a transaction its identity is unused."""
         hashed, now = self._hash, self._task.now
         identity, version = self._producer.identity, self._producer.version
-        # The next producer's InitProducerId raises the epoch; from version 2 on this commit, too.
+        # The next producer's InitProducerId raises the epoch; so does, from transaction.version 2
+        # on, the commit of this transaction.
         raised = 2 if version >= ADDS_IMPLICITLY else 1
         return ProgressRow(
             *(now.batch_id, now.run_id, hashed.row_count, hashed.byte_count, hashed.value),
@@ -317,7 +318,7 @@ class _Attempt:
         task = self._task
         return TaskProgress(task.transactional_id, task.topic, row, before, opened, task.now.run_id)
 
-    # --- committed before ------------------------------------------------------------------------
+    # --- rows committed before -------------------------------------------------------------------
     def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> TaskResult:
         former_hash = self._hash.add_repeated(batches)
         made, task = self._made(), self._task
@@ -338,7 +339,8 @@ class _Attempt:
     def _failed(
         self, error: KlogError, batches: "Iterator[RecordBatch]", before: ProgressRow | None
     ) -> TaskResult:
-        """Handle a failed transaction: find out whether another attempt has the id."""
+        """Handle a failed transaction: take over the result of another attempt, if one has the
+        transactional id, or raise."""
         if isinstance(error, TimedOut):
             raise error  # an abort would not be answered either
         lost = self._abort() or (error if isinstance(error, ProducerUnusable) else None)
@@ -374,8 +376,8 @@ class _Attempt:
     def _result_of_another(
         self, batches: "Iterator[RecordBatch]", timeout_ms: int
     ) -> ProgressRow | None:
-        """The row that another attempt of this task commits within the time; None without one, or
-        once no attempt has been at work for a while.
+        """Wait for another attempt of this task to commit, and return its row. Returns None
+        after ``timeout_ms``, or once no attempt has had an open transaction for `_IDLE_MS`.
 
         :raises ExactlyOnceRefused: if the row is not from an attempt of this run
         """

@@ -43,7 +43,7 @@ class TaskGroup:
             client, group, require_stable=stable, while_unstable=while_unstable
         )
         if stable and self.partition not in positions:
-            # A request without partitions waits only for partitions that have a position.
+            # OffsetFetch for all partitions waits only for partitions that have a position.
             positions |= committed_offsets(
                 client,
                 group,
