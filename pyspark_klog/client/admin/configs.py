@@ -106,7 +106,7 @@ class ConfigEntry:
     @property
     def is_default(self) -> bool:
         """Whether no command set the value: it comes from a broker's file or is Kafka's default. A
-        value that was set for all brokers while they ran is no default, for a topic either."""
+        dynamic setting of all brokers is no default, also where a topic inherits its value."""
         return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
 
 

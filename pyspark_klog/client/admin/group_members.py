@@ -52,8 +52,8 @@ class DescribedGroup:
     members: tuple[GroupMember, ...] = ()
     epoch: int | None = None
     assignment_epoch: int | None = None
-    """In the newer protocol the group's epoch, and the epoch of the target assignment. Both are
-    None in the classic protocol."""
+    """``epoch`` is the group's, ``assignment_epoch`` that of the target assignment (KIP-848); both
+    are None in the classic protocol."""
 
     @property
     def knows_members(self) -> bool:
@@ -62,7 +62,7 @@ class DescribedGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the group has no members, so that offsets can be committed from outside."""
+        """Whether the group has no members, so that its coordinator accepts commits of others."""
         return not self.members and self.state in ("Empty", _DEAD)
 
 

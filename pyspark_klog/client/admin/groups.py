@@ -1,6 +1,7 @@
-"""Consumer groups seen from outside: listed, described, deleted; their offsets read and written.
+"""Lists, describes and deletes consumer groups, and reads and commits their offsets.
 
-This module never joins a group. Coordinators accept outside commits while a group is empty.
+This module never joins a group. Coordinators accept commits of clients that are no members only
+while a group is empty.
 """
 
 from collections import defaultdict
@@ -81,7 +82,7 @@ def commit_offsets(
     *,
     retention_ms: int | None = None,
 ) -> None:
-    """Set the offsets at which a group without members goes on.
+    """Commit offsets for a group without members: the next members begin to read there.
 
     The offsets are kept for ``retention_ms`` from now on, even if the group stays empty; without
     it the brokers' offsets.retention.minutes holds. (The versions of OffsetCommit with a

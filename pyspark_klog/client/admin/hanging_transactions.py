@@ -133,7 +133,7 @@ def abort_in_partition(
     The client's user needs permission to alter the cluster.
 
     :raises KlogError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, if a newer
-        producer or coordinator has written there
+        producer or coordinator has written to the partition
     """
 
     def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, bool | ErrorCode]:

@@ -28,8 +28,8 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A directory of a broker. The sizes are -1 for brokers before Kafka 3.3, which do not send
-    them. The error is KAFKA_STORAGE_ERROR if the directory is offline."""
+    """A data directory of a broker. ``total_bytes`` and ``usable_bytes`` are -1 for brokers before
+    Kafka 3.3; ``error`` is KAFKA_STORAGE_ERROR if the directory is offline."""
 
     broker_id: int
     path: str

@@ -1,4 +1,4 @@
-"""Transactional ids seen from outside: lists them with their states, and fences their producers.
+"""Lists the transactional ids of a cluster with their states, and fences their producers.
 
 This module never writes in a transaction.
 """

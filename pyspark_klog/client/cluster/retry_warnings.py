@@ -17,8 +17,8 @@ FIRST_PAUSE_MS = 5_000
 """The pause between the first two warnings; it doubles each time, up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 60_000
 PATIENCE_MS = 5_000
-"""Error codes from brokers cause no warning before that time: a partition without a leader
-usually gets one within seconds."""
+"""Error codes from brokers cause no warning for this time after the first failure: a partition
+without a leader usually gets one within seconds."""
 
 
 class OperationFailures:
@@ -95,7 +95,8 @@ class Retries:
         self._is_muted = True
 
     def failures_of(self, what: str, bound: str | None = None) -> OperationFailures:
-        """The trouble of the operation ``what``, whose time the setting ``bound`` limits."""
+        """A new record of the failures of operation ``what``, whose time the setting ``bound``
+        limits."""
         return OperationFailures(what, None if bound is None else self._prefix + bound)
 
     @contextmanager

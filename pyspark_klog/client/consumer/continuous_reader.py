@@ -109,7 +109,8 @@ class ContinuousReader:
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
         self._partition_bytes = settings.number("max.partition.fetch.bytes")
-        # The default of 0 is for ranges that exist: at a log's end it would ask without a pause.
+        # The default of 0 suits ranges of existing records. At a log's end brokers would answer
+        # such requests at once, and this reader would ask without a pause.
         self._min_bytes = max(settings.number("fetch.min.bytes"), 1)
         self._calls: dict[int, tuple[Call[FetchResponse], list[TopicPartition]]] = {}
         """The request under way to each leader, and its partitions."""

@@ -296,7 +296,7 @@ class RangeFetcher:
                 return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
-            # The leader had the range when it was planned; the replica may be cut off from it.
+            # The leader had the range when it was planned; the replica may have lost the leader.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._visible_offsets = (max(row.log_start_offset, 0), visible_end)

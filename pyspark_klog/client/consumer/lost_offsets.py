@@ -11,7 +11,7 @@ _ALSO_PASSING = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
-        # Brokers answer so while a log's remote tier cannot be read.
+        # Brokers answer with this code while a log's remote tier cannot be read.
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )

@@ -122,7 +122,7 @@ class BatchOrder:
 
     # --- sending ---------------------------------------------------------------------------------
     def take_identity(self, identity: Identity) -> None:
-        """Go on under an identity without any batches: each partition's sequence begins at 0."""
+        """Send under a new identity from now on: each partition's sequence begins at 0."""
         self.identity = identity
         self._wants_identity = False
         for queue in self._queues.values():
@@ -215,8 +215,8 @@ class BatchOrder:
         if self.leaves_refused_out and code in _ONE_RECORDS_FAULT:
             if batch.record_count > 1:
                 return Verdict.SPLIT
-            # If this batch were in the log after all, the broker would take the next batch, which
-            # gets its sequence, for a repetition.
+            # In a transaction the next batch gets this batch's sequence. If an earlier attempt has
+            # written this batch, the broker would take the next one for a repetition.
             is_unsure = self._transactional and batch.may_be_written
             return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
@@ -226,7 +226,8 @@ class BatchOrder:
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # After a failed batch a gap is expected; at the head the broker has lost the state.
+            # A sequence gap is expected behind a failed batch. A gap at the queue's head means that
+            # the broker has lost the producer's state.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
         # A topic that was just created is not yet known to every broker.

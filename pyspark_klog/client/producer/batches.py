@@ -65,8 +65,8 @@ class PartitionQueue:
     is_known: bool = False
     """Whether the broker has written a batch of this identity."""
     renumber_from: int = NO_SEQUENCE
-    """The missing sequence. Once nothing is in flight, the first batch with ``needs_new_sequence``
-    gets it."""
+    """The sequence of a batch that was dropped. Once nothing is in flight, the first batch with
+    ``needs_new_sequence`` gets this sequence."""
 
     @property
     def is_unsettled(self) -> bool:

@@ -207,12 +207,12 @@ class Producer:
         self._left_ms = self._client.now_ms()
 
     def _exclude_absence(self) -> None:
-        """Add the time that the caller spent elsewhere to the time during which no batch ages."""
+        """Add the time since the last call of this producer to the time in which no batch ages."""
         if self._left_ms is not None:
             self._absence_ms += self._client.now_ms() - self._left_ms
 
     def _active_time_ms(self) -> int:
-        """The time in ms of a clock that stands still while the caller is elsewhere."""
+        """The time in ms of a clock that stands still between the calls of this producer."""
         return self._client.now_ms() - self._absence_ms
 
     def _check(self) -> None:

@@ -37,7 +37,8 @@ def send_batches(
     is_idempotent: bool,
     transaction: InTransaction | None = None,
 ) -> Call[ProduceResponse]:
-    """Send one request with these batches, each of a different partition, in a version for all.
+    """Send one Produce request with these batches, each of a different partition, in a version
+    that supports all of them.
 
     Sets the ``topic_id`` of each batch to the id by which the request names its topic.
 
@@ -75,7 +76,7 @@ def pair_responses(
 
     :raises ReplyUnreadable: if the response lacks a batch
     """
-    # By now the topic may have another id (deleted and created again), or none (deleted).
+    # Use the ids that the request named: by now the topic may be deleted, or have another id.
     names = {batch.topic_id: batch.partition.topic for batch in batches}
     rows: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in reply.responses:

@@ -43,8 +43,8 @@ class RowEncoder:
     ) -> "EncodedRows":
         """Encode the rows as batches of at most batch.size bytes times the topic's `size_factor`.
 
-        If a row is larger, all rows are encoded again with max.request.size times this share as the
-        limit, and if need be with max.request.size.
+        If a row is larger, all rows are encoded again with max.request.size times that factor as
+        the limit, and if a row is larger still, with max.request.size.
 
         ``rows`` has a column value, and may have key and partition.
         """

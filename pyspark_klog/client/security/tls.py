@@ -136,7 +136,7 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 def _trust(context: ssl.SSLContext, store: Store) -> None:
     # Java trusts every certificate of a truststore by itself, also one of a broker or of an
-    # authority in the middle of a chain. OpenSSL needs this flag for the same.
+    # authority in the middle of a chain. OpenSSL does so only with this flag.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=trusted_certificates(store))

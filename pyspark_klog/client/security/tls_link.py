@@ -35,7 +35,8 @@ class TlsLink(Link):
         self._receiving_waits_for_room = False
 
     def send_pending(self) -> None:
-        """Send what the socket accepts now; with more to send wait for space, or for bytes."""
+        """Send the bytes that the socket accepts now. For the rest the selector waits until the
+        socket has space, or until it has received the bytes that TLS needs first."""
         connection = self.connection
         self._sending_waits_for_bytes = False
         try:

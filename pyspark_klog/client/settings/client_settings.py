@@ -1,4 +1,4 @@
-"""The settings of one client: Kafka's names with typed values; others raise clear errors."""
+"""The settings of one client: Kafka's names, with checked and typed values."""
 
 import logging
 from collections.abc import Callable, Mapping

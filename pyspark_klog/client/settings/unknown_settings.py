@@ -45,7 +45,7 @@ RENAMED: dict[str, str] = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.location",
     "ssl.key.pem": "ssl.keystore.key",
-    # Plausible guesses
+    # Names that users may guess
     "ssl.cafile": "ssl.truststore.location",
     "ssl.keystore.path": "ssl.keystore.location",
     "ssl.truststore.path": "ssl.truststore.location",
@@ -108,7 +108,7 @@ _SHORTEST_FOR_TWO = 10
 def find_similar_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
     """The setting among ``known`` that a name stands for; None if the meaning is unclear.
 
-    Recognizes other clients' names, a side in front (``consumer.``), a missing end, words in
+    Recognizes other clients' names, a prefix such as ``consumer.``, a missing end, words in
     another order, and at most two wrong letters. A name that belongs to brokers or another program
     is never matched by its letters.
     """
@@ -210,7 +210,8 @@ def _owner(name: str) -> str | None:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters to insert, remove, replace or swap with the next; inexact above ``most``."""
+    """The number of letters to insert, remove, replace or swap with the next letter to turn ``one``
+    into ``other``; inexact above ``most``."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

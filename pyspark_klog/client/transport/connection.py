@@ -132,7 +132,8 @@ class Connection:
 
     # --- events ----------------------------------------------------------------------------------
     def connected(self, now_ms: int) -> None:
-        """Ask for the versions over the connected socket, with the newest version (KIP-511)."""
+        """Ask for the broker's versions over the connected socket, with the newest version of
+        ApiVersions (KIP-511)."""
         self.state = ClientConnectionState.NEGOTIATING
         self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
@@ -354,7 +355,8 @@ class Connection:
             self._continue_authentication(reply)
 
     def _continue_authentication(self, reply: Response) -> None:
-        """Handle one reply of the SASL exchange. Its requests share the time of one request."""
+        """Handle one reply of the SASL exchange. All requests of the exchange together have the
+        timeout of one request."""
         exchange = self._exchange
         assert exchange is not None
         request: SaslAuthenticateRequest | None

@@ -332,7 +332,7 @@ class EventedConnection:
             isinstance(error, ConnectionResetError)
             and connection.state is ClientConnectionState.NEGOTIATING
         ):
-            connection.received(0)  # its error explains a close at this point
+            connection.received(0)  # fails with the likely reason of such a close
             return
         text = error.strerror or str(error)
         connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
@@ -344,7 +344,7 @@ class EventedConnection:
     # --- ends and time ---------------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
         """Close a failed connection. The next one has to wait, longer after each failure in a row.
-        A row ends with the reply to a request, not with a new connection."""
+        The reply to a request resets the number of failures; a new connection does not."""
         self._failures += 1
         wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
         self._connect_at_ms = self._loop.now_ms() + wait_ms
