@@ -314,7 +314,7 @@ def split_batches(
 
 
 def is_cut_off(buffer: Buffer, position: int, end: int) -> bool:
-    """Whether an entry of any format starts at ``position`` but does not end by ``end``."""
+    """Whether a batch or message starts at ``position`` but does not end by ``end``."""
     available = end - position
     if available < at.UP_TO_MAGIC_BYTES:
         return True

@@ -1,8 +1,9 @@
 """Down-conversion of records to format v1 or v0, with the same results as Kafka 3.9.
 
 Clients that fetch with versions before 4, and brokers before 0.11, read only these formats. The
-kernels in kernels/down_conversion.py write the records; Python code handles compressed entries one
-by one. Nearly all work runs without the GIL, so that a broker can convert in a helper thread.
+kernels in kernels/down_conversion.py write the records; Python code handles compressed entries
+(batches and wrappers) one by one. Nearly all work runs without the GIL, so that a broker can
+convert in a helper thread.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
-# Fixed cost of a compressed entry: the time in which so many bytes could be written instead.
+# Fixed cost of a compressed entry, as the number of bytes that could be written in the same time.
 _ENTRY_WORK_BYTES = 8 * 1024
 # Bound on the messages of one entry, as a multiple of the bound on its inflated size.
 _MOST_GROWTH = 2
@@ -65,7 +66,8 @@ def down_convert(
     allow_partial: bool = False,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> DownConverted:
-    """Convert the entries of ``buffer[start:end]`` to formats no newer than ``magic`` (0 or 1).
+    """Convert the batches and messages (the entries) of ``buffer[start:end]`` to formats no newer
+    than ``magic`` (0 or 1).
 
     Entries in an old enough format are copied. For each newer entry the CRC is checked. Control
     batches are left out. Offsets, codec and timestamps stay (v0 has no timestamps), while headers

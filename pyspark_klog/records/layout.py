@@ -1,6 +1,7 @@
 """Positions, sizes and attribute bits of the fields in batches (v2) and messages (v0, v1).
 
-All numbers are big-endian. A constant ``*_AT`` is a position from the start of the entry. Offset,
+All numbers are big-endian. A constant ``*_AT`` is a position from the start of the entry,
+which is a v2 batch or a v0 or v1 message. Offset,
 size and magic have the same positions in v0, v1 and v2, so a reader can distinguish the formats.
 """
 

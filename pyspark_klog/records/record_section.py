@@ -92,7 +92,7 @@ def _read_records(
 
 
 def _read_nullable(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length and so many bytes; return (bytes, position after them).
+    """Read a length and that many bytes; return (bytes, position after them).
 
     Like in Kafka, any negative length means null.
     """
@@ -135,7 +135,7 @@ def append_record(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
-    """Append one record, with its length first."""
+    """Append one record to ``out``, with its length first."""
     body = bytearray(1)  # attributes
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)

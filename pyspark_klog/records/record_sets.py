@@ -13,7 +13,7 @@ Entry: TypeAlias = BatchView | LegacyView
 
 
 class EntryHead(NamedTuple):
-    """The fields in the first 17 bytes of an entry of any format.
+    """The fields in the first 17 bytes of an entry: of a v2 batch, or of a v0 or v1 message.
 
     ``offset`` is the base offset of a v2 batch, the offset of a v0 or v1 message, or the last
     offset in a v0 or v1 wrapper. ``size_bytes`` counts the whole entry.
@@ -25,7 +25,7 @@ class EntryHead(NamedTuple):
 
 
 def read_entry_head(buffer: Buffer, position: int = 0) -> EntryHead:
-    """Read the head of the entry at ``position``; only the first 17 bytes need to be in the buffer.
+    """Read the head of the batch or message at ``position``; the buffer needs only its 17 bytes.
 
     Raises CorruptRecords if fewer than 17 bytes are left, for an unknown magic, and for a size
     below the minimum of the format.
@@ -67,7 +67,8 @@ def entries(
 
 
 def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry:
-    """Return a view of the entry at ``position``; CorruptRecords unless it ends before ``end``."""
+    """Return a view of the batch or message at ``position``; CorruptRecords if ``end`` cuts it
+    off."""
     if read_entry_head(buffer, position).magic == at.MAGIC_V2:
         return BatchView(buffer, position, end)
     return LegacyView(buffer, position, end)

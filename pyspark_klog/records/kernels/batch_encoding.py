@@ -49,7 +49,7 @@ BATCH_COLUMNS = 8
 RECORD_OVERHEAD_BYTES = 36
 HEADER_OVERHEAD_BYTES = 10
 
-# The first 256 bytes of a value are prefetched so many rows before the value is copied.
+# The first 256 bytes of a value are prefetched this many rows before the value is copied.
 _ROWS_AHEAD = 6
 
 # Indexes of the array ``settings``.
@@ -169,13 +169,13 @@ def encode_rows(
     (ROW_TOO_LARGE), have a null header key (ROW_NULL_HEADER_KEY) or a negative timestamp
     (ROW_BAD_TIMESTAMP). ``order`` is compacted: the rows of a batch begin at its BATCH_FIRST.
 
-    An absent column has no ends. ``timestamps_ms`` are at most 2^61; a single one holds for all
-    rows. ``sequences`` has the next sequence number of each partition, and is advanced; an empty
-    array means that batches have no sequence numbers. ``out`` must be long enough for the bytes of
-    all columns, RECORD_OVERHEAD_BYTES + 61 bytes per row, and HEADER_OVERHEAD_BYTES per header;
-    ``batches`` must have space for as many batches as there are rows. With SETTING_WRITE_HEADER the
-    batch headers are written, otherwise their 61 bytes are left free. Returns the number of
-    batches.
+    An absent column has an empty array of ends. ``timestamps_ms`` are at most 2^61; a single one
+    holds for all rows. ``sequences`` has the next sequence number of each partition, and is
+    advanced; an empty array means that batches have no sequence numbers. ``out`` must be long
+    enough for the bytes of all columns, RECORD_OVERHEAD_BYTES + 61 bytes per row, and
+    HEADER_OVERHEAD_BYTES per header; ``batches`` must have space for as many batches as there are
+    rows. With SETTING_WRITE_HEADER the batch headers are written, otherwise their 61 bytes are left
+    free. Returns the number of batches.
     """
     max_batch_bytes = int(settings[SETTING_MAX_BATCH_BYTES])
     write_header = int(settings[SETTING_WRITE_HEADER])

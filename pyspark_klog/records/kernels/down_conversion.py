@@ -65,7 +65,7 @@ MOST_GROWTH = 6
 """Upper bound on the growth of converted records: at most 34 bytes replace at least 7 bytes."""
 
 # Indexes of the output array ``state``, which the caller sets to 0 before the first call.
-POSITION = 0  # position of the entry with the error, or of the next entry to convert
+POSITION = 0  # position of the batch or message with the error, or to convert next
 OUT_END = 1  # end of the bytes written to ``out``
 MESSAGES = 2  # number of converted records, without messages that were copied
 LAST_OFFSET = 3  # of one batch or wrapper: offset of its last record
@@ -401,7 +401,8 @@ def convert_entries(
     out: Array,
     state: Array,
 ) -> int:
-    """Convert the entries of ``buf[start:end]`` to formats no newer than ``magic``.
+    """Convert the batches and messages (the entries) of ``buf[start:end]`` to formats no newer than
+    ``magic``.
 
     Entries in an old enough format are copied, and only their length is checked. For newer entries
     the CRC is checked; records below ``first_offset`` and control batches are left out. Returns

@@ -66,7 +66,7 @@ def _body_size(
 
 @inline
 def write_field(out: Array, position: int, buf: Array, start: int, count: int) -> int:
-    """Write ``count`` as a varint, then so many bytes; return the position after them.
+    """Write ``count`` as a varint, then ``count`` bytes of ``buf``; return the position after them.
 
     A null field has the count -1 and no bytes.
     """
