@@ -15,7 +15,7 @@ _SETTINGS = {"default.api.timeout.ms": str(_WITHIN_MS), "request.timeout.ms": st
 def check_brokers(servers: str, settings: Mapping[str, str]) -> Iterator[Item]:
     """Connect to the given addresses, then to the brokers that the cluster names.
 
-    ``settings`` are Kafka's.
+    ``settings`` are settings of Kafka's clients.
     """
     try:
         client = BlockingClient({**_SETTINGS, **settings, "bootstrap.servers": servers})

@@ -33,7 +33,7 @@ class _Role(NamedTuple):
     path: str | None
 
     def advice(self) -> str:
-        """Advice to let the role run the Python that runs here."""
+        """Advice to the user: how Spark runs the present Python for this role."""
         return f"set {self.python.setting}={sys.executable} before the session begins"
 
 
@@ -94,7 +94,7 @@ def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[I
 
 
 def _contents(role: _Role, probes: Mapping[str, Probe]) -> Contents | Item:
-    """The contents of the role's Python, or its only line if it can't run or is the driver's."""
+    """The packages of the role's Python; if it can't run or is the driver's, the line about it."""
     name, python, path = role.name, role.python, role.path
     if " " in python.command:
         return fail(

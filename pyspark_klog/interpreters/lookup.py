@@ -54,7 +54,7 @@ def lookup_interpreter(environ: Mapping[str, str]) -> Interpreter:
 
 @dataclass(frozen=True)
 class Contents:
-    """The packages of a Python; a value is None if it is missing or was not requested."""
+    """The packages of a Python; None for a package that is missing or was not requested."""
 
     version: tuple[int, int, int]
     klog: str | None = None
@@ -83,7 +83,8 @@ class NoPython(Exception):
 
 
 class Probe:
-    """A Python that is being asked. Several can run at the same time: create them first."""
+    """A Python that runs probe.py. Probes run at the same time if all are created before the first
+    `result`."""
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
         """``asked`` may have "klog" and "packages"."""

@@ -128,7 +128,7 @@ class _DecoderSource:
         first = " yield from ()\n" if self.in_steps else ""
         return f"def decode({arguments}):\n{first} end = len(buf)\n{left}{view}{body}\n", self.names
 
-    # -- lines
+    # -- lines of the generated source
 
     def line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
@@ -164,7 +164,7 @@ class _DecoderSource:
             self.line(text)
         self.after = []
 
-    # -- values
+    # -- code that reads values
 
     def struct(self, cls: type[Struct], where: str) -> str:
         """Add the code that reads a struct into a new variable; return the variable's name."""

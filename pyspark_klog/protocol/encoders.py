@@ -73,7 +73,7 @@ class _EncoderSource:
         first = " yield from ()\n" if self.in_steps else ""
         return f"def encode(m, out):\n{first}{body}\n return None\n", self.names
 
-    # -- lines
+    # -- lines of the generated source
 
     def line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
@@ -95,7 +95,7 @@ class _EncoderSource:
             self.line(f"{self.out} += {self.bind('pack', layout.pack)}({values})")
             self.pending = []
 
-    # -- values
+    # -- code that writes values
 
     def struct(self, cls: type[Struct], source: str, where: str) -> None:
         tagged: list[tuple[int, str, Field]] = []

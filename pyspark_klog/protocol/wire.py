@@ -32,7 +32,7 @@ arrays of a request together (``MAX_REQUEST_ELEMENTS``).
 class SegmentedBuffer(bytearray):
     """A bytearray for encoded messages that leaves out large record sets.
 
-    ``left_out`` lists what was left out as (position in the bytearray, buffer or file region), in
+    ``left_out`` lists these record sets as (position in the bytearray, buffer or file region), in
     rising order. So codecs neither read file regions nor copy large buffers.
     """
 

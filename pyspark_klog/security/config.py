@@ -1,8 +1,8 @@
 """Read the settings of TLS and SASL together into one checked value, `SecurityConfig`.
 
-No file is read and no connection is made here: tls.py reports a faulty file when the client
-connects. `ClientSettings` keeps the value as ``security``. ``prefix`` is put before the names of
-settings in messages (``kafka.`` for Spark's options).
+No file is read and no connection is made here: client/security/tls.py reports a faulty file when
+the client connects. `ClientSettings` keeps the value as ``security``. ``prefix`` is put before the
+names of settings in messages (``kafka.`` for Spark's options).
 """
 
 from dataclasses import dataclass

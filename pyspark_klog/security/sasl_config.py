@@ -1,7 +1,8 @@
 """Read the settings ``sasl.*`` into a checked value, `SaslConfig`. No I/O.
 
-driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. The names of Kafka's
-Java classes select klog's own implementations; ``module:callable`` names a user's Python function.
+In client/security, driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. The
+names of Kafka's Java classes select klog's own implementations; ``module:callable`` names a user's
+Python function.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Read the settings ``ssl.*`` into a checked value, `TlsConfig`. No I/O.
 
-tls.py reads the files that the value names, and creates OpenSSL's context.
+client/security/tls.py reads the files that the value names, and creates OpenSSL's context.
 """
 
 from collections.abc import Mapping

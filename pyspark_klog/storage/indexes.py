@@ -14,8 +14,8 @@ from pyspark_klog.ids import Offset
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.errors import StorageFormatError
 
-OFFSET_INDEX_ENTRY = Struct(">ii")  # last offset of a batch less the base offset, its position
-TIME_INDEX_ENTRY = Struct(">qi")  # largest timestamp so far, last offset of its batch less the base
+OFFSET_INDEX_ENTRY = Struct(">ii")  # last offset of a batch less the base offset, its byte position
+TIME_INDEX_ENTRY = Struct(">qi")  # largest timestamp so far, its batch's last offset less the base
 assert OFFSET_INDEX_ENTRY.size == 8
 assert TIME_INDEX_ENTRY.size == 12
 OFFSET_INDEX_ENTRY_BYTES = 8
@@ -109,12 +109,13 @@ class OffsetIndexView:
         return low
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base offset, 0) if no row is."""
+        """Return the last row whose offset is <= ``offset``; (base offset, 0) without one."""
         rows = self.rows_at_or_below(offset)
         return self[rows - 1] if rows else OffsetIndexEntry(Offset(self.base_offset), 0)
 
     def check(self, log_bytes: int | None = None) -> None:
-        """Raise StorageFormatError unless offsets and positions rise strictly (and fit the log)."""
+        """Raise StorageFormatError unless offsets and positions rise strictly, and positions are
+        below ``log_bytes`` if it is given."""
         last_relative = last_position = 0
         for row in range(self.entries):
             relative, position = OFFSET_INDEX_ENTRY.unpack_from(
@@ -167,8 +168,8 @@ class TimeIndexView:
         return (self[row] for row in range(self.entries))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if no row
-        is."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) without
+        one."""
         rows = rows_at_or_below(
             self.entries,
             lambda row: int(

@@ -120,7 +120,7 @@ class Listing(NamedTuple):
         return self.bases[row - 1] if row else None
 
     def after(self, base: int) -> int | None:
-        """Return the base offset of the first segment above ``base``; None if no segment is."""
+        """Return the base offset of the first segment above ``base``; None without one."""
         row = bisect_right(self.bases, base)
         return self.bases[row] if row < len(self.bases) else None
 
@@ -198,7 +198,7 @@ class IndexSearch:
         return rows_at_or_below(self._count, key_at, offset)
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base, 0) if no row is."""
+        """Return the last row whose offset is <= ``offset``; (base, 0) without one."""
         rows = self._rows_at_or_below(offset)
         found = self._row(rows - 1) if rows else None
         return found or OffsetIndexEntry(Offset(self._base), 0)
@@ -233,7 +233,7 @@ class TimeIndexSearch:
         return TimeIndexEntry(timestamp_ms, Offset(self._base + relative))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) if no row is."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) without one."""
 
         def key_at(row: int) -> int:
             entry = self._row(row)

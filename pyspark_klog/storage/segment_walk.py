@@ -122,7 +122,7 @@ def _row_of_header(window: bytearray, position: int) -> Table:
     return row
 
 
-# --- where to begin and to end --------------------------------------------------------------------
+# --- the byte range of some offsets ---------------------------------------------------------------
 def place_of(
     files: PartitionFiles, file: ReadOnlyFile, base: int, start: int, end: int
 ) -> tuple[int, int | None]:
@@ -371,7 +371,7 @@ def whole_end(files: PartitionFiles, listing: Listing, recovery_point: int | Non
     Batches are checked from the segment with the recovery point on, because those before it have
     been synced to disk; with the recovery point None, in the last segment only. The log ends before
     the first batch that is cut off, has a wrong CRC, or has an offset that does not rise. When a
-    broker starts, it drops the batches and segments after that place.
+    broker starts, it drops the batches and segments after that end.
     """
     first = listing.bases[-1] if recovery_point is None else listing.segment_of(recovery_point)
     end = listing.bases[0]

@@ -1,4 +1,4 @@
-"""Runs a cluster to try: ``python -m pyspark_klog.testing.run_cluster``; Ctrl-C ends all of it."""
+"""Runs ZooKeeper and brokers until Ctrl-C: ``python -m pyspark_klog.testing.run_cluster``."""
 
 import argparse
 import signal

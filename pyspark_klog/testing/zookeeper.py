@@ -27,7 +27,7 @@ _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dlog4j2.level=INFO",
-    # Only the process ends, never the machine, so written data survive without a sync.
+    # Tests end the process, never the machine, so written data survive without a sync.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=1024",
 )

@@ -20,8 +20,8 @@ MAX_ZNODE_BYTES = 1 << 20
 MAX_EPOCH = (1 << 31) - (1 << 20)
 """Largest accepted epoch of a controller or leader.
 
-Counting never reaches a larger epoch, so the znode is damaged. From such an epoch on, later epochs
-could soon exceed 32 bits.
+No cluster has so many elections that its epoch gets larger, so a znode with a larger epoch is
+damaged; epochs that count on from there could soon exceed 32 bits.
 """
 
 _INT16 = (1 << 15) - 1
@@ -168,7 +168,7 @@ def shorten_repr(value: object) -> str:
 def read_object(path: str, data: bytes | None) -> JsonObject:
     """Parse the data of the znode ``path`` as a JSON object.
 
-    :raises ZnodeError: for anything else
+    :raises ZnodeError: if ``data`` is no JSON object, or is too large
     """
     expected = "a JSON object in UTF-8"
     if data is None or len(data) > MAX_ZNODE_BYTES:
@@ -190,7 +190,7 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
 def read_epoch(path: str, data: bytes | None) -> int:
     """Read an epoch, 0 to MAX_EPOCH, that is the whole text of the znode ``path``.
 
-    :raises ZnodeError: for anything else
+    :raises ZnodeError: if ``data`` is no such number
     """
     epoch = read_number(path, data, minimum=0, bits=32)
     if epoch > MAX_EPOCH:
@@ -203,7 +203,7 @@ def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
 
     The number must be at least ``minimum`` and fit a signed number of ``bits`` bits.
 
-    :raises ZnodeError: for anything else
+    :raises ZnodeError: if ``data`` is no such number
     """
     text = (data or b"")[:100].decode("ascii", "replace")
     number = _int64(text)
