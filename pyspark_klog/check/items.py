@@ -9,7 +9,7 @@ class ItemVerdict(Enum):
 
     OK = "ok"
     NOTE = "note"
-    """The check passed, and there is something to know."""
+    """The check passed, but its text says something that the user should know."""
     FAIL = "FAIL"
 
 
@@ -29,7 +29,7 @@ def ok(text: str) -> Item:
 
 
 def note(text: str) -> Item:
-    """A line for a check that passed, with something to know."""
+    """A line for a check that passed, with a text that the user should know."""
     return Item(ItemVerdict.NOTE, text)
 
 

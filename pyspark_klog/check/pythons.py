@@ -26,7 +26,7 @@ _ALL = ("klog", "packages")
 
 
 class _Role(NamedTuple):
-    """A purpose for which Spark runs a Python, with that Python."""
+    """A role, such as ``workers``, and the Python that Spark runs for the role."""
 
     name: str
     python: Interpreter

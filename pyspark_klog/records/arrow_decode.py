@@ -166,7 +166,7 @@ class ArrowDecoder:
             return None
         return self._finish()
 
-    # --- v2 --------------------------------------------------------------------------------------
+    # --- batches of format v2 --------------------------------------------------------------------
     def _decode_rows(
         self,
         buffer: Buffer,
@@ -302,7 +302,7 @@ class ArrowDecoder:
             self._constants[name] = longest
         return longest.slice(0, rows)
 
-    # --- v0 and v1 -------------------------------------------------------------------------------
+    # --- messages of formats v0 and v1 -----------------------------------------------------------
     def _append_legacy(self, buffer: Buffer, rows: Table) -> Iterator[pa.RecordBatch]:
         if self._buffers is not None and self._state[batch_decoding.ROWS]:
             yield self._finish()
@@ -323,7 +323,7 @@ class ArrowDecoder:
         count = len(self._legacy.records)
         return self._assemble(self._legacy.finish(), count)
 
-    # --- errors ----------------------------------------------------------------------------------
+    # --- errors of scanning and decoding ---------------------------------------------------------
     def _scan_error(self, buffer: Buffer, position: int, status: int) -> Exception:
         where = f"{self._topic}-{self._partition}, batch at byte {position}"
         if len(buffer) - position >= at.LOG_OVERHEAD_BYTES:

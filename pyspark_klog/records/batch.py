@@ -190,7 +190,7 @@ class BatchView:
                 f"CRC {self.crc:#010x}, its bytes give {computed:#010x}"
             )
 
-    # --- patches in place ------------------------------------------------------------------------
+    # --- changes of the header in place ----------------------------------------------------------
     def set_base_offset(self, base_offset: int) -> None:
         """Set the base offset, which the CRC does not cover."""
         at.INT64.pack_into(self._writable(), self.position + at.BASE_OFFSET_AT, base_offset)
@@ -247,7 +247,7 @@ class BatchView:
         """Return the buffer, typed as writable; struct raises TypeError if it is read-only."""
         return cast(bytearray | memoryview, self._buffer)
 
-    # --- the contents ----------------------------------------------------------------------------
+    # --- bytes and records of the batch ----------------------------------------------------------
     def to_bytes(self) -> bytes:
         """A copy of the whole batch."""
         with memoryview(self._buffer) as view:

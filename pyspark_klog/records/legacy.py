@@ -109,7 +109,7 @@ class LegacyView:
         with memoryview(self._buffer) as view:
             return bytes(view[start:end])
 
-    # --- the header ------------------------------------------------------------------------------
+    # --- the message header ----------------------------------------------------------------------
     @property
     def codec(self) -> Codec:
         """The codec of a wrapper; UnsupportedCodec for zstd and for an unknown number."""

@@ -226,7 +226,7 @@ def _function(
     return function
 
 
-# --- user and password ---------------------------------------------------------------------------
+# --- logins with user and password ---------------------------------------------------------------
 def _password_login(
     settings: Lookup, mechanism: str, module: LoginModule | None, prefix: str
 ) -> PasswordLogin | PasswordFunction:
@@ -274,7 +274,7 @@ def _wrong_module(module: LoginModule, mechanism: str, wanted: str, prefix: str)
     )
 
 
-# --- tokens --------------------------------------------------------------------------------------
+# --- logins with tokens --------------------------------------------------------------------------
 def _token_login(settings: Lookup, module: LoginModule | None, prefix: str) -> TokenLogin:
     if module is not None and module.class_name != OAUTH_MODULE:
         raise _wrong_module(module, OAUTHBEARER, f"{OAUTH_MODULE} required ...;", prefix)

@@ -27,7 +27,7 @@ def check_session(spark: "SparkSession") -> None:
     try:
         command = spark.sparkContext.pythonExec
     except Exception:
-        return  # Spark Connect, and vendors that hide the context
+        return  # Spark Connect and some vendors give no sparkContext
     check_python(command)
 
 

@@ -179,7 +179,7 @@ def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
     return position
 
 
-# --- transactions ---------------------------------------------------------------------------------
+# --- open and aborted transactions ----------------------------------------------------------------
 def last_stable_offset(
     files: PartitionFiles,
     listing: Listing,

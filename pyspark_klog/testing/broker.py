@@ -63,7 +63,7 @@ class Broker:
         self._host = "127.0.0.1"
         self._process: subprocess.Popen[bytes] | None = None
 
-    # --- state -----------------------------------------------------------------------------------
+    # --- state of the broker ---------------------------------------------------------------------
     @property
     def bootstrap_servers(self) -> str:
         """``host:port``, as clients take it."""
@@ -97,7 +97,7 @@ class Broker:
             return ""
         return path.read_text(encoding="utf-8", errors="replace")
 
-    # --- lifecycle -------------------------------------------------------------------------------
+    # --- start, stop and kill --------------------------------------------------------------------
     def __enter__(self) -> "Broker":
         self.start()
         return self
@@ -156,7 +156,7 @@ class Broker:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     def _home(self) -> Path:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="klog-broker-"))

@@ -72,7 +72,7 @@ class ZooKeeper:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._suspended_pid: int | None = None
 
-    # --- state -----------------------------------------------------------------------------------
+    # --- state of the server ---------------------------------------------------------------------
     @property
     def address(self) -> str:
         """``host:port``, for ``zookeeper.connect``."""
@@ -99,7 +99,7 @@ class ZooKeeper:
             return ""
         return path.read_text(encoding="utf-8", errors="replace")
 
-    # --- lifecycle -------------------------------------------------------------------------------
+    # --- start, stop and pause -------------------------------------------------------------------
     def __enter__(self) -> "ZooKeeper":
         self.start()
         return self
@@ -157,7 +157,7 @@ class ZooKeeper:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     def _start(self, port: int) -> None:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="klog-zookeeper-"))
@@ -205,7 +205,7 @@ class ZooKeeper:
                     f"ZooKeeper did not serve within {self._start_timeout_s:g} s: {self._tail()}"
                 )
             time.sleep(_PAUSE_S)
-        if process.poll() is not None:  # another process's server answers at this port
+        if process.poll() is not None:  # a server of another process answers
             raise _EndedEarly(f"ZooKeeper ended at its start: {self._tail()}")
 
     def _end(self, how: signal.Signals) -> None:

@@ -42,7 +42,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with Kafka's numbers."""
+    """The place from which a setting's value comes, with Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -77,7 +77,7 @@ class Resource(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one setting; the value is None for DELETE."""
+    """One change of one setting; ``value`` is None for DELETE."""
 
     name: str
     operation: ConfigOperation

@@ -45,7 +45,7 @@ class ActiveProducer(NamedTuple):
 
 
 class PartitionTransaction(NamedTuple):
-    """A producer's transaction in a partition."""
+    """A transaction that a producer has open in a partition."""
 
     partition: TopicPartition
     producer: ActiveProducer

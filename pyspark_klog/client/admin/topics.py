@@ -62,7 +62,7 @@ class Admin:
         *,
         client: BlockingClient | None = None,
     ) -> None:
-        """Give the address, or a client, which `close` then leaves open."""
+        """Pass ``bootstrap_servers``, or a ``client``, which `close` then leaves open."""
         self._owns_client = client is None
         given = dict(settings or {})
         if bootstrap_servers is not None:
@@ -80,7 +80,7 @@ class Admin:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- topics ----------------------------------------------------------------------------------
+    # --- topics, the cluster and settings --------------------------------------------------------
     def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -193,7 +193,7 @@ class Admin:
         )
         return describe_configs(self._client, resource)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     def _timeout_ms(self, given: int | None) -> int:
         return self._client.settings.number("default.api.timeout.ms") if given is None else given
 

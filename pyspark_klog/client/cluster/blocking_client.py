@@ -97,7 +97,7 @@ class BlockingClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- time ------------------------------------------------------------------------------------
+    # --- deadlines and retries -------------------------------------------------------------------
     def deadline(self, timeout_ms: int | None = None) -> int:
         """When an operation that starts now must end; default.api.timeout.ms unless given."""
         if timeout_ms is None:
@@ -185,7 +185,7 @@ class BlockingClient:
         perhaps because the broker has lost the controller. `link_to_any` then prefers another."""
         self._doubted = self._last_address
 
-    # --- calls -----------------------------------------------------------------------------------
+    # --- requests and their replies --------------------------------------------------------------
     def send(
         self,
         link: Link,
@@ -254,7 +254,7 @@ class BlockingClient:
 
         return self.run_with_retries(of_all, deadline, what)
 
-    # --- metadata --------------------------------------------------------------------------------
+    # --- the cluster's metadata ------------------------------------------------------------------
     def refresh(
         self,
         topics: Iterable[str] | None,

@@ -40,7 +40,7 @@ _GONE_AFTER = 5
 
 
 class Fetched(NamedTuple):
-    """One reply's records of a partition."""
+    """The records of one partition in a Fetch response."""
 
     partition: TopicPartition
     start: int
@@ -150,7 +150,7 @@ class ContinuousReader:
         else:
             self._client.sleep_ms(deadline_ms - now_ms)
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- sending Fetch requests ------------------------------------------------------------------
     def _send_requests(self) -> None:
         now_ms = self._client.now_ms()
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -207,7 +207,7 @@ class ContinuousReader:
         )
         return client.send(link, request, FetchResponse, version, timeout_ms=self._max_wait_ms)
 
-    # --- responses -------------------------------------------------------------------------------
+    # --- handling Fetch responses ----------------------------------------------------------------
     def _take_responses(self) -> list[Fetched]:
         found: list[Fetched] = []
         for leader, (call, partitions) in list(self._calls.items()):
@@ -275,7 +275,7 @@ class ContinuousReader:
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         return Fetched(partition, start, data, aborted if self._read_committed else [], next_offset)
 
-    # --- failures --------------------------------------------------------------------------------
+    # --- failed partitions and offsets out of range ----------------------------------------------
     def _out_of_range(self, partition: TopicPartition) -> None:
         reading = self._partitions[partition]
         # A leader that was replaced and does not know it lacks records that its successor has.

@@ -57,7 +57,7 @@ _PATIENCE_WITH_REPLICA = 5
 
 
 class FetchedData(NamedTuple):
-    """The data of one reply."""
+    """The records of the partition in one Fetch response."""
 
     data: memoryview
     """A record set as the broker sent it: its batches may begin before the requested offset and go
@@ -254,7 +254,7 @@ class RangeFetcher:
         self._empty_replies = 0
         return self._take_records(row, deadline_ms)
 
-    # --- replicas --------------------------------------------------------------------------------
+    # --- read replicas (KIP-392) and replies without records -------------------------------------
     def _go_to_replica(self, broker: int) -> None:
         """Read from the replica that the leader named, without records, for the reader's rack.
 
@@ -301,7 +301,7 @@ class RangeFetcher:
         elif visible_end <= self.position and not self._is_at_replica:
             self._visible_offsets = (max(row.log_start_offset, 0), visible_end)
             self._is_held_back = visible_end < row.high_watermark
-            self._client.forget_topic(self.partition.topic)  # another broker may lead by now
+            self._client.forget_topic(self.partition.topic)  # there may be a new leader
 
     def _is_in_remote_tier(self) -> bool:
         """Whether the position, for which the leader sent no records, is only in a remote tier."""

@@ -77,7 +77,7 @@ class BatchOrder:
         self._in_flight = 0
         self._wants_identity = idempotent and not transactional
 
-    # --- the queues ------------------------------------------------------------------------------
+    # --- state of the queues ---------------------------------------------------------------------
     def add(self, batch: Batch) -> None:
         """Queue a batch after the others of its partition."""
         self._queues.setdefault(batch.partition, PartitionQueue()).batches.append(batch)
@@ -120,7 +120,7 @@ class BatchOrder:
         ]
         return min(times, default=None)
 
-    # --- sending ---------------------------------------------------------------------------------
+    # --- choosing batches to send ----------------------------------------------------------------
     def take_identity(self, identity: Identity) -> None:
         """Send under a new identity from now on: each partition's sequence begins at 0."""
         self.identity = identity
@@ -205,7 +205,7 @@ class BatchOrder:
             taken.append(batch)
         return taken
 
-    # --- responses -------------------------------------------------------------------------------
+    # --- handling responses ----------------------------------------------------------------------
     def verdict(self, batch: Batch, code: ErrorCode) -> Verdict:
         """How to handle a broker's response, ``code``, to a batch in flight."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):

@@ -89,7 +89,7 @@ class Producer:
         self._unheard: dict[int, Link] = {}
         """With acks=0: the connection on which records were last sent, by leader."""
         self._troubled: set[TopicPartition] = set()
-        """Partitions whose last attempt failed."""
+        """Partitions to which the last attempt to send a batch failed."""
 
     def on_refused_record(self, receiver: Callable[[RefusedRecord], None] | None) -> None:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
@@ -122,7 +122,7 @@ class Producer:
         """Whether brokers recognise repeated batches."""
         return self._core.idempotent
 
-    # --- topics ----------------------------------------------------------------------------------
+    # --- partitions of topics --------------------------------------------------------------------
     def partition_count(self, topic: str) -> int:
         """A topic's number of partitions; waits for the topic (`wait_for_topic`) if it is unknown.
 
@@ -139,7 +139,7 @@ class Producer:
         self._client.forget_topic(topic)
         return self.partition_count(topic)
 
-    # --- writing ---------------------------------------------------------------------------------
+    # --- queueing and flushing batches -----------------------------------------------------------
     def expected_sequences(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
         """The identity, and for each partition the sequence, to encode the next batches with.
 
@@ -269,7 +269,7 @@ class Producer:
                 "(delivery.timeout.ms)"
             )
 
-    # --- identity --------------------------------------------------------------------------------
+    # --- producer id and epoch -------------------------------------------------------------------
     def _find_identity(self) -> None:
         identity = request_producer_id(self._client, self._delivery_timeout_ms)
         if identity != NO_IDENTITY:
@@ -280,7 +280,7 @@ class Producer:
         _log.warning("the broker is older than Kafka 0.11: retries may write records twice")
         self._core.disable_idempotence()
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- sending Produce requests ----------------------------------------------------------------
     def _send_ready(self) -> None:
         client = self._client
         now_ms = client.now_ms()
@@ -335,7 +335,7 @@ class Producer:
                 return
             self._calls.append((call, batches))
 
-    # --- responses -------------------------------------------------------------------------------
+    # --- handling Produce responses --------------------------------------------------------------
     def _take_responses(self) -> None:
         waiting: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         for call, batches in self._calls:

@@ -183,7 +183,7 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "reason", None) or type(error).__name__
 
 
-# --- errors --------------------------------------------------------------------------------------
+# --- errors of the handshake ---------------------------------------------------------------------
 def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -> ClientError:
     """The error for a failed TLS handshake with ``peer``, in one line with advice."""
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -85,7 +85,7 @@ class TransactionManager:
         self._is_taken_over = False
         self._partitions: set[TopicPartition] = set()
 
-    # --- the user's calls ------------------------------------------------------------------------
+    # --- calls of the producer's user ------------------------------------------------------------
     def initialize(self) -> None:
         """Ask for a producer id and epoch, which fences all older producers."""
         is_repeated = self.state is TransactionalProducerState.INITIALIZING
@@ -246,7 +246,7 @@ class TransactionManager:
         else:
             self._fail(TransactionMustAbort(str(error), code, _ADVICE))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     @property
     def _of_owner(self) -> str:
         return f" (transactional id {self._owner.key})"

@@ -131,7 +131,7 @@ class TransactionalProducer(Producer):
         self._manager.leave_open()
         return OpenTransaction(self.transactional_id, *self.identity, self._manager.version)
 
-    # --- writing ---------------------------------------------------------------------------------
+    # --- writing in a transaction ----------------------------------------------------------------
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:

@@ -21,7 +21,7 @@ class TransactionalProducerState(Enum):
 
 
 class TransactionEvent(Enum):
-    """The user's calls, then the results of responses."""
+    """The events of a producer: the calls of its user, then the results of responses."""
 
     INITIALIZE = "init_transactions"
     BEGIN = "begin_transaction"

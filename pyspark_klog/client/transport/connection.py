@@ -130,7 +130,7 @@ class Connection:
         self._exchange_began_ms = 0
         self._authentication_due_ms: int | None = None
 
-    # --- events ----------------------------------------------------------------------------------
+    # --- events that the driver reports ----------------------------------------------------------
     def connected(self, now_ms: int) -> None:
         """Ask for the broker's versions over the connected socket, with the newest version of
         ApiVersions (KIP-511)."""
@@ -266,7 +266,7 @@ class Connection:
             expects_reply=expects_reply,
         )
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     def _queue(
         self,
         message: Request,

@@ -189,7 +189,7 @@ class EventedConnection:
         if not self._is_answering:
             self._run_turn()
 
-    # --- turns -----------------------------------------------------------------------------------
+    # --- event-loop turns ------------------------------------------------------------------------
     def _run_turn(self) -> None:
         """Call back for finished requests, then start queued ones. Every event ends here."""
         self._answer()
@@ -250,7 +250,7 @@ class EventedConnection:
         self._is_called_soon = False
         self._run_turn()
 
-    # --- the stream ------------------------------------------------------------------------------
+    # --- connecting, receiving and sending -------------------------------------------------------
     def _connect_if_due(self) -> None:
         now_ms = self._loop.now_ms()
         if not self._waiting:
@@ -332,7 +332,7 @@ class EventedConnection:
             isinstance(error, ConnectionResetError)
             and connection.state is ClientConnectionState.NEGOTIATING
         ):
-            connection.received(0)  # fails with the likely reason of such a close
+            connection.received(0)  # its error names the likely cause of the reset
             return
         text = error.strerror or str(error)
         connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
@@ -341,7 +341,7 @@ class EventedConnection:
         text = getattr(error, "strerror", None) or str(error)
         return ConnectionFailed(f"could not connect to {self.address}: {text}")
 
-    # --- ends and time ---------------------------------------------------------------------------
+    # --- closing and timeouts --------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
         """Close a failed connection. The next one has to wait, longer after each failure in a row.
         The reply to a request resets the number of failures; a new connection does not."""

@@ -72,7 +72,7 @@ class Link:
             isinstance(error, ConnectionResetError)
             and self.connection.state is ClientConnectionState.NEGOTIATING
         ):
-            self.connection.received(0)  # fails with the likely reason of such a close
+            self.connection.received(0)  # its error names the likely cause of the reset
             return
         text = error.strerror or str(error)
         self.connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))

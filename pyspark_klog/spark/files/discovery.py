@@ -74,7 +74,7 @@ class SegmentDiscovery:
         """The number of bytes that were read for planning, without checkpoints."""
         return self._counter.total_bytes
 
-    # --- partitions ------------------------------------------------------------------------------
+    # --- finding partitions ----------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions to read; none if a pattern matches no topic.
 
@@ -117,7 +117,7 @@ class SegmentDiscovery:
             )
         return frozenset(self._options.topics)
 
-    # --- offsets ---------------------------------------------------------------------------------
+    # --- looking up offsets ----------------------------------------------------------------------
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offset of each partition."""
         return {p: self._settled(p, partial(self._start_of, p)) for p in partitions}

@@ -116,7 +116,7 @@ class SegmentRange:
             self._position = min(start, self._end)
             decoder.skip_to(self._position)
 
-    # --- segments --------------------------------------------------------------------------------
+    # --- opening and reading segments ------------------------------------------------------------
     def _open(self, before: _Open | None, listing: Listing) -> _Open | None:
         """Open the segment that has the current position, or else the next segment. If no segment
         has records up to the range's end, report the loss and return None.

@@ -41,7 +41,7 @@ class Discovery:
             "asking for topics and offsets", "default.api.timeout.ms, fetchOffset.numRetries times"
         )
 
-    # --- partitions ------------------------------------------------------------------------------
+    # --- finding partitions ----------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions to read; none if a pattern matches no topic.
 
@@ -223,7 +223,7 @@ class Discovery:
             client.sleep_ms(interval_ms)
         raise AssertionError("there is at least one attempt")
 
-    # --- offsets ---------------------------------------------------------------------------------
+    # --- looking up offsets ----------------------------------------------------------------------
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offset of each partition."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST_TIME))

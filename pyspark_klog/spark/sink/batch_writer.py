@@ -54,7 +54,7 @@ class BatchWriter:
         self._has_written = True
 
     def __repr__(self) -> str:
-        # Some options are secret.
+        # Show only the names of options, because some values are secret.
         return f"batch_writer({', '.join(sorted(self._options))})"
 
 

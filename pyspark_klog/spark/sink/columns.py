@@ -28,7 +28,7 @@ def first_of_each_name(rows: "RecordBatch", names: Sequence[str]) -> "RecordBatc
 
 
 def column(rows: "RecordBatch", name: str) -> "Array | None":
-    """A column, if the rows have it."""
+    """The column ``name`` of the rows; None if the rows lack it."""
     return rows.column(name) if name in rows.schema.names else None
 
 

@@ -273,7 +273,7 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
 
 
 def _as_text(value: "str | int | Array | None", rows: int) -> "Array":
-    """A binary column with ``rows`` values."""
+    """A text column as binary, or a binary column that repeats one value ``rows`` times."""
     import pyarrow as pa
 
     if isinstance(value, pa.Array):

@@ -146,7 +146,7 @@ class SinkRows:
         except (TopicMissing, BrokerError) as error:
             reason = _topics_fault(error)
             if reason is None or self._letters is None or self._options.topic is not None:
-                # A topic from an option is the job's fault, not a row's.
+                # Fail if the topic comes from an option: the job is wrong then, not a row.
                 raise
             self._unwritable[topic] = Refusal(reason, str(error), topic)
         self._refuse(producer, rows, self._unwritable[topic])

@@ -43,7 +43,7 @@ ROWS_A_BATCH = 5_000
 
 
 class _StreamWriter(Prompt):
-    """The base of both classes: commit and abort."""
+    """The base of RowStreamWriter and ArrowStreamWriter: commit and abort."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -111,7 +111,7 @@ def _column(values: list[Any], kind: DataType) -> "Array":
     import pyarrow as pa
 
     if isinstance(kind, TimestampType):
-        # A row has local time without a zone.
+        # Spark gives timestamps in rows as local time without a zone.
         micros = [kind.toInternal(value) for value in values]
         return pa.array(micros, pa.int64()).cast(pa.timestamp("us", "UTC"))
     if isinstance(kind, ArrayType):

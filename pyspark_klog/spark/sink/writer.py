@@ -90,7 +90,7 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
-        """``names`` are those of the DataFrame's columns."""
+        """``names`` are the names of the DataFrame's columns."""
         self._options = _with_id(options)
         self._names = tuple(names)
 

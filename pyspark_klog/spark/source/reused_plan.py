@@ -35,7 +35,7 @@ class PlanMark(NamedTuple):
 
     plan: PlanIdentity
     offsets: PlannedOffsets | None
-    """The whole plan; only in the first partition."""
+    """The offsets of the whole plan in its first partition; None in the others."""
 
 
 class EmptyPartition(InputPartition):

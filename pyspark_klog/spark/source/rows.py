@@ -159,7 +159,7 @@ class RangeReader:
 def _with_keys(
     batches: "Iterator[RecordBatch]", keys: frozenset[bytes], columns: list[str]
 ) -> "Iterator[RecordBatch]":
-    """The rows whose key is one of ``keys``, with these columns."""
+    """The rows whose key is one of ``keys``, with only the given ``columns``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

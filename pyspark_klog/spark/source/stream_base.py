@@ -73,7 +73,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._options, self._refusal), {}
 
-    # --- calls of Spark --------------------------------------------------------------------------
+    # --- methods that Spark calls ----------------------------------------------------------------
     @one_line
     def initialOffset(self) -> JsonOffsets:  # noqa: N802
         """The start of a new query; `{}` if it could move until the first batch is durable."""
@@ -95,7 +95,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._first_until = until.copy()
         self._is_durable = True
         if is_first and self._options.start_can_move:
-            # This batch only makes the start durable.
+            # The first batch is empty: it only makes the start durable.
             return []
         self._existing(until.keys())
         self._leave_out_new_topics(begin, until)
@@ -129,7 +129,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._client.close()
             self._client = self._discovery = None
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- private helpers -------------------------------------------------------------------------
     def _begin(self) -> "Discovery":
         if self._refusal is not None:
             raise self._refusal
@@ -233,7 +233,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._report(text)
         return found.ranges
 
-    # --- topics that were deleted and made again -------------------------------------------------
+    # --- topics that were deleted and created again ----------------------------------------------
     def _recreated_topics(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
         """The topics of these partitions that were created again, with their new ids."""
         topics = {p.topic for p in partitions} & self._topic_ids.keys()

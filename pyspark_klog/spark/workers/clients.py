@@ -68,7 +68,7 @@ def producer_for(settings: ClientSettings) -> "Producer":
 
 @dataclass
 class ReusedProducer:
-    """A transactional id whose producer is in this process."""
+    """The producer of a transactional id in this process, and the last position it committed."""
 
     producer: "TransactionalProducer"
     committed: "CommittedOffset | None" = None

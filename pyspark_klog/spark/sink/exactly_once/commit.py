@@ -123,11 +123,11 @@ def end_batch_write(
 
 
 def parse_index(task: TaskProgress) -> int:
-    """The index of a task, which ends its transactional id."""
+    """The index of a task: the last part of its transactional id."""
     return _parsed(task)[1]
 
 
-# --- steps ---------------------------------------------------------------------------------------
+# --- steps of a commit ---------------------------------------------------------------------------
 def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchResults, SinkId, str]:
     sinks = {_parsed(task)[0] for task in written}
     tasks = {_parsed(task)[1]: task for task in written}

@@ -68,7 +68,7 @@ class Seen(NamedTuple):
     """By index, a row under another topic than the sink's, with that topic."""
     mark: RunMark | None
     open_ids: frozenset[int]
-    """The indices whose transaction is open."""
+    """The indices of the tasks whose transaction is open."""
     now_ms: int
     """The wall clock's time in ms."""
     retention_ms: int

@@ -153,7 +153,7 @@ class _Attempt:
             raise
         return self._verify(decision.row, rest)
 
-    # --- before the first row --------------------------------------------------------------------
+    # --- before the first row is written ---------------------------------------------------------
     def _check_topic(self) -> None:
         """Check that the topic exists, since offsets cannot be committed without it."""
         topic = self._task.topic
@@ -273,7 +273,7 @@ class _Attempt:
         """Whether no other producer has had the transactional id between the row's and this one."""
         return (row.producer_id, row.next_epoch) == self._producer.identity
 
-    # --- a transaction ---------------------------------------------------------------------------
+    # --- writing in a transaction ----------------------------------------------------------------
     def _write(
         self, batches: "Iterator[RecordBatch]", before: ProgressRow | None, *, ends_itself: bool
     ) -> TaskResult:
@@ -318,7 +318,7 @@ class _Attempt:
         task = self._task
         return TaskProgress(task.transactional_id, task.topic, row, before, opened, task.now.run_id)
 
-    # --- rows committed before -------------------------------------------------------------------
+    # --- comparing with rows that were committed before ------------------------------------------
     def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> TaskResult:
         former_hash = self._hash.add_repeated(batches)
         made, task = self._made(), self._task
@@ -335,7 +335,7 @@ class _Attempt:
             )
         return TaskResult(self._progress(found, found, None), found.row_count)
 
-    # --- failures --------------------------------------------------------------------------------
+    # --- failed transactions ---------------------------------------------------------------------
     def _failed(
         self, error: KlogError, batches: "Iterator[RecordBatch]", before: ProgressRow | None
     ) -> TaskResult:
