@@ -3,7 +3,7 @@
 A task's transactional id is also the id of its group: ``<prefix>.<query id>.<name>.<index>``. The
 id names the task, not the worker: a repeated attempt of a task must fence the earlier attempt, and
 may run in another worker. Each task has a group of its own: a group for all tasks would fail with
-more tasks than partitions, and each task's row could not be committed in the task's transaction.
+more tasks than partitions, and a task could not commit its progress row in its own transaction.
 
 All positions are in partition 0 of one of the sink's topics: the offset is the number of a
 micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once` writes them. Tools use
@@ -57,7 +57,7 @@ class SinkId(NamedTuple):
 
 def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
     """The sink and the task of a transactional id or group id. The task is None for the group of
-    marks; the result is None for an id that no sink can have.
+    run marks; the result is None for an id that no sink can have.
 
     Another program's id that also ends in ``.<text>.<text>.<number>`` is parsed as a sink's id;
     only the metadata of the group's position shows that the group is not a sink's.
@@ -83,21 +83,21 @@ class ProgressRow(NamedTuple):
 
     batch_id: int
     run_id: str
-    """The id of the query's run that wrote the rows; without spaces."""
+    """The id of the query's run that wrote the task's rows; without spaces."""
     row_count: int
     """The number of rows that the task received, dead letters included."""
     byte_count: int
     row_hash: int
     """`RowHash.value`: 128 bits."""
     time_ms: int
-    """When the row was made, by the clock of the task's host."""
+    """When the progress row was made, by the clock of the task's host."""
     producer_id: int = -1
     next_epoch: int = -1
     """``producer_id`` and ``next_epoch``: the identity that the next producer with the
     transactional id gets, unless yet another producer takes the id in between."""
 
     def to_offset(self) -> CommittedOffset:
-        """The row as a position that its task's group commits."""
+        """The progress row as a position that its task's group commits."""
         _check_run(self.run_id)
         digits = f"{self.row_hash:0{_HASH_DIGITS}x}"
         text = f"{self.run_id} {self.row_count} {self.byte_count} {digits} {self.time_ms}"
@@ -106,9 +106,9 @@ class ProgressRow(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "ProgressRow":
-        """Parse a position's metadata as a row.
+        """Parse a position's metadata as a progress row.
 
-        :raises ForeignProgress: if the metadata is not a row of this version
+        :raises ForeignProgress: if the metadata is not a progress row of this version
         """
         text = position.metadata
         words = text.removeprefix(_ROW).split(" ")
@@ -137,20 +137,20 @@ class RunMark(NamedTuple):
     """Records that a run of the query has passed its first batch. The driver stores one mark a run,
     after the first batch in which a task left its transaction open or verified another run's row.
 
-    From then on a row of a later batch that another run wrote can only come from another copy of
-    the query, not from an earlier run that was stopped.
+    From then on a progress row of a later batch that another run wrote can only come from another
+    copy of the query, not from an earlier run that was stopped.
     """
 
     batch_id: int
     """The first micro-batch that the run committed."""
     run_id: str
     time_ms: int
-    """When the mark was made, by the clock of the driver's host."""
+    """When the run mark was made, by the clock of the driver's host."""
     earlier_run_ids: tuple[str, ...] = ()
     """The ids of earlier runs, newest first. If one of them still writes, it is a copy, too."""
 
     def to_offset(self) -> CommittedOffset:
-        """The mark as a position that the group `SinkId.mark` commits."""
+        """The run mark as a position that the group `SinkId.mark` commits."""
         runs = (self.run_id, *self.earlier_run_ids)
         for run_id in runs:
             _check_run(run_id)
@@ -158,9 +158,9 @@ class RunMark(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "RunMark":
-        """Parse a position's metadata as a mark.
+        """Parse a position's metadata as a run mark.
 
-        :raises ForeignProgress: if the metadata is not a mark of this version
+        :raises ForeignProgress: if the metadata is not a run mark of this version
         """
         time_ms, *runs = position.metadata.removeprefix(_MARK).split(" ")
         try:
@@ -174,7 +174,7 @@ class RunMark(NamedTuple):
     def next_mark(
         cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int
     ) -> "RunMark":
-        """The mark of the run after ``last``'s run; it keeps the ids of 20 earlier runs."""
+        """The mark of the run after that of ``last``; it keeps the ids of 20 earlier runs."""
         past = () if last is None else (last.run_id, *last.earlier_run_ids)
         return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
 
@@ -185,9 +185,9 @@ class SinkGroup(NamedTuple):
     group_id: str
     sink: SinkId
     task: int | None
-    """The task's index; None for the group of marks."""
+    """The task's index; None for the group of run marks."""
     rows: Mapping[TopicPartition, ProgressRow]
-    """Empty for the group of marks, and until a task's first transaction is committed."""
+    """Empty for the group of run marks, and until a task's first transaction is committed."""
     marks: Mapping[TopicPartition, RunMark]
 
 
@@ -196,7 +196,7 @@ def parse_sink_group(
 ) -> SinkGroup | None:
     """Recognize a sink's group by its id and positions; None if it is another program's group.
 
-    The id alone is not enough: every position has to be a sink's row or mark as well.
+    The id alone is not enough: every position has to be a progress row or a run mark as well.
     """
     known = parse_sink_id(group_id)
     if known is None:

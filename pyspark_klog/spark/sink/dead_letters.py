@@ -1,9 +1,9 @@
 """Writes dead letters: rows that their topic cannot take go to another topic, with the reason in
 headers.
 
-A letter has its row's key, value and headers, and after these the headers of `LetterHeader`, with a
-null for an unknown value. Letters are written before their task succeeds; if they cannot be
-written, the task fails.
+A dead letter has its row's key, value and headers, and after these the headers of `LetterHeader`,
+with a null for an unknown value. Dead letters are written before their task succeeds; if they
+cannot be written, the task fails.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LetterHeader(Enum):
-    """The headers that a letter adds: text in UTF-8."""
+    """The headers that a dead letter adds to those of its row: text in UTF-8."""
 
     REASON = "klog.deadLetter.reason"
     """The name of a `Reason`."""
@@ -47,7 +47,7 @@ class LetterHeader(Enum):
 
 
 class Reason(Enum):
-    """Why a row was not written."""
+    """Why a row was not written to its topic."""
 
     NULL_TOPIC = "NULL_TOPIC"
     INVALID_TOPIC = "INVALID_TOPIC"
@@ -83,17 +83,17 @@ class TaskIds(NamedTuple):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why some rows are refused, for the headers of their letters."""
+    """Why some rows are refused, for the headers of their dead letters."""
 
     reason: Reason
     error: str
     topic: str | None = None
     partition: int | None = None
-    """The partition that refused the rows; None stands for the one that the rows' column names."""
+    """The partition that refused the rows; None stands for the partition in the rows' column."""
 
 
 class DeadLetters:
-    """Writes the letters of one task through its producer."""
+    """Writes the dead letters of one task through its producer."""
 
     def __init__(self, options: "Options", ids: TaskIds) -> None:
         assert options.dead_letter_topic is not None
@@ -104,13 +104,13 @@ class DeadLetters:
         self._waiting: list[RefusedRecord] = []
         self._sticky = 0
         self.counts: Counter[str] = Counter()
-        """The number of letters by reason."""
+        """The number of dead letters by reason."""
 
     def receive(self, record: "RefusedRecord") -> None:
-        """Keep a record that its topic refused until `write_waiting` writes it as a letter; the
-        receiver for `Producer.on_refused_record`.
+        """Keep a record that its topic refused until `write_waiting` writes it as a dead letter;
+        the receiver for `Producer.on_refused_record`.
 
-        :raises DeadLettersFailed: if the record is a letter itself
+        :raises DeadLettersFailed: if the record is a dead letter itself
         """
         if record.partition.topic == self._topic:
             raise DeadLettersFailed(
@@ -119,8 +119,8 @@ class DeadLetters:
         self._waiting.append(record)
 
     def write_waiting(self, producer: "Producer", now_ms: int) -> bool:
-        """Write letters for the records that were received since the last call; return whether
-        there were any."""
+        """Write dead letters for the records that were received since the last call; return whether
+        there were any records."""
         from pyspark_klog.records.batch import BatchView
 
         waiting, self._waiting = self._waiting, []
@@ -144,8 +144,8 @@ class DeadLetters:
         refusal: Refusal,
         now_ms: int,
     ) -> None:
-        """Write letters for rows (the sink's columns) with the same refusal. ``times`` are
-        their records' timestamps, None for records that get the time of writing.
+        """Write dead letters for rows (the sink's columns) with the same refusal. ``times`` are
+        the timestamps of their records, None for records that get the time of writing.
 
         :raises DeadLettersFailed: if letters cannot be written, or there are more than
             deadLetterMax
@@ -196,8 +196,8 @@ class DeadLetters:
         encoded = encode(0, rows.num_rows, max(self._batch_bytes, 1_024))
         batches = encoded.batches
         for row, _ in encoded.rejected:
-            # A row that is too large for its own topic may fit the letters' topic. Each such
-            # letter is a batch of its own, since brokers limit requests, too.
+            # A row that is too large for its own topic may fit the dead letters' topic. Each such
+            # dead letter is a batch of its own, since brokers limit requests, too.
             alone = encode(row, 1, INT32_MAX)
             if alone.rejected:
                 raise DeliveryFailed(f"it is larger than {INT32_MAX} bytes")
@@ -226,7 +226,7 @@ class DeadLetters:
 
 
 def check_count(count: int, most: int | None, why: str) -> None:
-    """Check the number of letters against ``most``, which is deadLetterMax.
+    """Check the number of dead letters against ``most``, which is deadLetterMax.
 
     :raises DeadLettersFailed: if ``count`` is more than ``most``
     """

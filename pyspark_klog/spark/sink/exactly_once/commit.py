@@ -1,4 +1,4 @@
-"""The driver's side of the exactly-once sink: compares all tasks' rows, then ends the transactions.
+"""The driver's side of the exactly-once sink: compares all progress rows, then ends transactions.
 
 `decisions_of_commit` has the rules; this module sends the requests. If all tasks have ended their
 transactions themselves, the driver sends no request.
@@ -48,7 +48,7 @@ def commit_batch(
 
     :raises ExactlyOnceRefused: before any of its rows is visible
     :raises KlogError: after some of its transactions were committed, or may have been: the batch
-        fails, and its repetition finds their rows
+        fails, and its repetition finds the progress rows of these transactions
     """
     if ended_by_themselves(written):
         return
@@ -98,8 +98,8 @@ def end_batch_write(
 ) -> None:
     """Delete the groups of a batch write that succeeded or failed. Never raises.
 
-    A copy of a task may begin later and must not write again because it finds no row. The copy
-    finds the mark instead, which is stored before the ids are fenced and the groups deleted.
+    A copy of a task may begin later, find no progress row, and must not write again. The copy finds
+    the run mark instead, which is stored before the ids are fenced and the groups deleted.
     """
     micro_batch = exactly_once.micro_batch
     assert micro_batch is not None and exactly_once.topic is not None
@@ -166,7 +166,7 @@ def _look(
     rows: dict[int, ProgressRow] = {}
     elsewhere: dict[int, tuple[str, ProgressRow]] = {}
     for index in sorted(others | batch.tasks.keys()):
-        # A transaction that was handed over has an uncommitted row: do not wait for its end.
+        # A transaction that was handed over has an uncommitted progress row: do not wait for it.
         task = batch.tasks.get(index)
         found = groups.rows(index, stable=task is None or task.opened is None)
         row = found.pop(groups.topic, None)
@@ -184,11 +184,11 @@ def _look(
 
 
 def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
-    """The indices from ``first`` on that have a row and are not listed.
+    """The task indices from ``first`` on that have a progress row and are not in ``listed``.
 
     While the coordinator of a group changes, neither the old one nor the new one may list the
-    group, but reading the group's row waits for a coordinator. Indices with rows have no gaps: the
-    first row of each comes from a driver, which ends transactions in the order of tasks."""
+    group, but reading its progress row waits for a coordinator. Indices with rows have no gaps: the
+    first progress row of each comes from a driver, which ends transactions in order of tasks."""
     found: set[int] = set()
     index = first
     while index in listed or groups.rows(index, stable=False):

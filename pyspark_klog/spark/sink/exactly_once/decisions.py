@@ -1,7 +1,8 @@
-"""Decides what a task of an exactly-once sink does, from the rows that it finds. Pure.
+"""Decides what a task of an exactly-once sink does, from the progress row it finds. Pure.
 
-`decide_task` is called twice: with the row that exists when the task begins, and with the row that
-exists once the task has the transactional id, since an older attempt may have committed in between.
+`decide_task` is called twice: with the progress row that exists when the task begins, and with the
+one that exists once the task has the transactional id, since an older attempt may have committed in
+between.
 `after_fenced` is for an attempt that lost the id to another one.
 """
 
@@ -30,13 +31,13 @@ class Fail(NamedTuple):
 
 
 class Verify(NamedTuple):
-    """The batch was committed before: only compare the rows."""
+    """The batch was committed before: only compare the task's rows with the progress row."""
 
     row: ProgressRow
 
 
 class Write(NamedTuple):
-    """Write the rows and the progress row in a transaction."""
+    """Write the task's rows and its progress row in a transaction."""
 
     ends_itself: bool
     """Whether the task commits its transaction, provided that no other producer has had its id
@@ -45,18 +46,18 @@ class Write(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Read the row again later."""
+    """Read the progress row again later."""
 
 
 def needs_mark(row: ProgressRow | None, now: CurrentTask) -> bool:
-    """Whether `decide_task` needs the run's mark."""
+    """Whether `decide_task` needs the `RunMark`."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
 def decide_task(
     row: ProgressRow | None, now: CurrentTask, mark: RunMark | None
 ) -> Fail | Verify | Write:
-    """Decide what a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
+    """Decide what a task does with the progress row of its group; ``mark`` counts if `needs_mark`.
 
     =====================  =====================================================  =================
     row found              why it may be there                                    decision
@@ -82,7 +83,7 @@ def decide_task(
 
 
 def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | Wait:
-    """Decide what an attempt does that has lost its transactional id.
+    """Decide what an attempt does after another one has taken its transactional id.
 
     ===================  ===================================================  ====================
     row found            holder of the id                                     decision
@@ -106,8 +107,8 @@ def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | W
 
 
 def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None) -> str | None:
-    """Why another run's row of this batch comes from another copy of the query, for example with a
-    copied checkpoint; None if it may come from a run that was stopped.
+    """Why another run's progress row of this batch comes from another copy of the query, for
+    example with a copied checkpoint; None if it may come from a run that was stopped.
 
     ====================================  =========================================================
     mark                                  another run's row of this batch is a copy's
@@ -132,8 +133,8 @@ def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None
 def refuse_row_elsewhere(
     rows: Mapping[str, ProgressRow], topic: str, now: CurrentTask
 ) -> Fail | None:
-    """Fail if the task's group has a row of this batch, or of a later one, under another topic
-    than the sink's; ``rows`` are those of all topics."""
+    """Fail if the task's group has a progress row of this batch, or of a later one, under another
+    topic than the sink's; ``rows`` are the group's progress rows by topic."""
     for other, row in sorted(rows.items()):
         if other != topic and row.batch_id >= now.batch_id:
             return Fail(

@@ -1,8 +1,9 @@
 """Decides what the driver does once all tasks of a micro-batch have returned. Pure.
 
 A task ends its own transaction only if no run can repeat the batch (`decisions.py`). Other tasks
-hand their transactions over, and none of these rows is visible before the driver has compared all
-progress rows of the sink. The driver refuses a batch in these cases, checked in this order:
+hand their transactions over, and none of their rows is visible before the driver has compared all
+progress rows of the sink. The driver refuses a batch in these cases, checked in this order (here a
+row is a progress row, and a mark is a `RunMark`):
 
 | found | why the batch is refused |
 |---|---|
@@ -42,7 +43,7 @@ class CommitSteps(NamedTuple):
     """The driver's steps, in this order."""
 
     mark: RunMark | None
-    """The mark to store before any transaction ends; None if this run has its mark."""
+    """The run mark to store before any transaction ends; None if this run has its mark."""
     end: "tuple[OpenTransaction, ...]"
     """The transactions to commit, one after the other, up to the first failure."""
 
@@ -62,17 +63,17 @@ class Seen(NamedTuple):
     """The driver's findings after it has fenced the indices that belong to no task."""
 
     rows: Mapping[int, ProgressRow]
-    """The rows of all groups of the sink, by index; for a task with an open transaction the row
-    before it."""
+    """The progress rows of all groups of the sink, by index; for a task with an open transaction
+    the last committed one."""
     elsewhere: Mapping[int, tuple[str, ProgressRow]]
-    """By index, a row under another topic than the sink's, with that topic."""
+    """By index, a progress row under another topic than the sink's, with that topic."""
     mark: RunMark | None
     open_ids: frozenset[int]
     """The indices of the tasks whose transaction is open."""
     now_ms: int
     """The wall clock's time in ms."""
     retention_ms: int
-    """How long brokers keep a row of a group without members, in ms."""
+    """How long brokers keep the position of a group without members, in ms."""
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
@@ -109,7 +110,7 @@ def decide_commit(
 
 
 def needs_retention(batch: MicroBatchResults) -> bool:
-    """Whether `decide_commit` uses the retention, because some task found no row."""
+    """Whether `decide_commit` uses the retention, because a task found no progress row."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 
@@ -219,11 +220,11 @@ def _missing(batch: MicroBatchResults, seen: Seen) -> str | None:
 
 
 def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
-    """Whether missing rows of this batch certainly never existed."""
+    """Whether it is certain that missing progress rows never existed, and did not expire."""
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Every row of this batch is as recent as the row of task 0: written with it, or later.
+        # Every progress row of this batch is as recent: written with or after that of task 0.
         return True
     if batch.batch_id == 0:
         # Only the driver commits batch 0, after it has stored a mark; repetitions keep its time.

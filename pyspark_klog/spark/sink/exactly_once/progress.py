@@ -19,13 +19,13 @@ class TaskProgress:
     transactional_id: str
     """The task's transactional id, which is also the id of its group."""
     topic: str
-    """The topic whose partition 0 the row names."""
+    """The topic whose partition 0 the progress row names."""
     row: ProgressRow
-    """The task's own row. A task that only verified returns the row that it found, which an earlier
-    attempt of this batch committed."""
+    """The task's progress row. A task that only verified returns the one that it found, which an
+    earlier attempt of this batch committed."""
     before: ProgressRow | None
-    """The row that existed when the task began to write; None if there was none. A task that only
-    verified returns the row that it found here, too."""
+    """The progress row that existed when the task began to write; None if there was none. A task
+    that only verified returns the one that it found here, too."""
     opened: "OpenTransaction | None"
     """The task's transaction, for the driver to end; None if it is committed."""
     run_id: str

@@ -1,4 +1,4 @@
-"""A sink's data on brokers: its groups, transactional ids, rows, and the mark of its run."""
+"""A sink's data on brokers: its groups, transactional ids, progress rows and `RunMark`."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse_sink_id
 
 _YEAR_MS = 365 * 86_400_000
 MARK_KEPT_MS = 10 * _YEAR_MS
-"""The retention of a mark in ms, which is longer than the life of a checkpoint."""
+"""The retention of a run mark in ms, which is longer than the life of a checkpoint."""
 DEFAULT_RETENTION_MS = 7 * 86_400_000
 """The default of Kafka's offsets.retention.minutes, in ms."""
 _RETENTION = "offsets.retention.minutes"
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 
 class SinkGroups:
-    """The groups of one sink. Its rows are positions in partition 0 of ``topic``."""
+    """The groups of one sink. Its progress rows are positions in partition 0 of ``topic``."""
 
     def __init__(self, client: BlockingClient, sink: SinkId, topic: str) -> None:
         self.topic = topic
@@ -80,8 +80,8 @@ class SinkGroups:
             return False
 
     def rows(self, index: int, *, stable: bool) -> dict[str, ProgressRow]:
-        """The rows of a task, by the topic of their positions. With ``stable`` the call waits for a
-        transaction that is being ended.
+        """The progress rows of a task, by the topic of their positions. With ``stable`` the call
+        waits for a transaction that is being ended.
 
         :raises ExactlyOnceRefused: for a position that no sink of klog wrote
         """
@@ -97,7 +97,7 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def mark(self) -> RunMark | None:
-        """The mark of the run that was the last to pass its first batch."""
+        """The `RunMark` of the run that was the last to pass its first batch."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:
@@ -106,13 +106,13 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {self._sink.mark}: {error}") from None
 
     def store(self, mark: RunMark, kept_ms: int = MARK_KEPT_MS) -> None:
-        """Store a mark for ``kept_ms``."""
+        """Commit a `RunMark` that brokers keep for ``kept_ms``."""
         position: dict[TopicPartition, CommittedOffset] = {self._partition: mark.to_offset()}
         commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
 
     def retention_ms(self) -> int:
-        """How long brokers keep rows, in ms; Kafka's default if this user may not read the brokers'
-        settings."""
+        """How long brokers keep progress rows, in ms; Kafka's default if this user may not read the
+        brokers' settings."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:

@@ -1,8 +1,8 @@
 """The task's side of the exactly-once sink: its rows and its progress row in one transaction.
 
-`decisions.py` has the rules; this module sends the requests. A task reads its row, takes its
-transactional id, reads the row again, writes, commits its row, and then commits the transaction or
-leaves it to the driver.
+`decisions.py` has the rules; this module sends the requests. A task reads its progress row,
+takes its transactional id, reads the progress row again, writes its rows and a new progress row,
+and then commits the transaction or leaves it to the driver.
 """
 
 import logging
@@ -124,8 +124,8 @@ class _Attempt:
 
     def run(self, batches: "Iterable[RecordBatch]") -> TaskResult:
         rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
-        # An attempt waits for its first row before it takes the id from another attempt. So an
-        # attempt that takes the id has rows to write, or has none at all.
+        # An attempt waits for its first input row before it takes the id from another attempt. So
+        # an attempt that takes the id has rows to write now, or its input is empty.
         rest = chain([each for each in [next(rest, None)] if each is not None], rest)
         self._check_topic()
         found = self._group.row(stable=False)
@@ -168,11 +168,12 @@ class _Attempt:
             ) from error
 
     def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
-        """The row that this worker's producer has committed last, if the producer may go on without
-        asking for a new epoch; ``found`` is the group's row.
+        """The progress row that this worker's producer has committed last, if the producer may go
+        on without asking for a new epoch; ``found`` is the group's progress row.
 
         Only a first attempt may: an attempt that failed may have taken the id without leaving a
-        row. Below transaction.version 2 a late EndTxn of the last batch could end this batch.
+        progress row. Below transaction.version 2 a late EndTxn of the last batch could end this
+        batch's transaction.
         """
         held = self._held
         if held.committed is None or self._task.attempt_number:
@@ -217,7 +218,8 @@ class _Attempt:
         return transaction_version(self._client)[1]
 
     def _take_id(self) -> tuple[ProgressRow | None, Verify | Write]:
-        """Fence all other attempts, and read the row again: an older one may have committed."""
+        """Fence all other attempts, and read the progress row again: an older attempt may have
+        committed."""
         self._held.committed = None
         self._producer.init_transactions()
         found = self._group.row(stable=True, while_unstable=self._check_id)
@@ -270,7 +272,8 @@ class _Attempt:
             raise refusals.left_open(self._task, topic, *min(found.items()))
 
     def _follows(self, row: ProgressRow) -> bool:
-        """Whether no other producer has had the transactional id between the row's and this one."""
+        """Whether no other producer has had the transactional id between the producer that wrote
+        the progress row and this one."""
         return (row.producer_id, row.next_epoch) == self._producer.identity
 
     # --- writing in a transaction ----------------------------------------------------------------
@@ -376,10 +379,10 @@ class _Attempt:
     def _result_of_another(
         self, batches: "Iterator[RecordBatch]", timeout_ms: int
     ) -> ProgressRow | None:
-        """Wait for another attempt of this task to commit, and return its row. Returns None
-        after ``timeout_ms``, or once no attempt has had an open transaction for `_IDLE_MS`.
+        """Wait for another attempt of this task to commit, and return its progress row. Returns
+        None after ``timeout_ms``, or once no attempt has had an open transaction for `_IDLE_MS`.
 
-        :raises ExactlyOnceRefused: if the row is not from an attempt of this run
+        :raises ExactlyOnceRefused: if the progress row is not from an attempt of this run
         """
         client = self._client
         for _ in batches:

@@ -1,4 +1,4 @@
-"""The group of one task: reads its progress row, and the mark of the query's run."""
+"""The group of one task: reads its progress row, and the sink's `RunMark`."""
 
 from collections.abc import Callable
 
@@ -29,14 +29,15 @@ class TaskGroup:
     def row(
         self, *, stable: bool, while_unstable: Callable[[], None] | None = None
     ) -> ProgressRow | None:
-        """The task's row. With ``stable`` the call waits for a transaction that is being ended.
+        """The task's progress row. With ``stable`` the call waits for a transaction that brokers
+        are ending.
 
         Only an attempt that has the transactional id may wait. The wait of any other attempt could
         be for a dead attempt's transaction, or for one that was left to the driver.
         ``while_unstable`` is called before each wait, and may raise.
 
-        :raises ExactlyOnceRefused: for a row under another topic that this batch must not ignore,
-            and for a position that no sink of klog wrote
+        :raises ExactlyOnceRefused: for a progress row of this batch or a later one under another
+            topic, and for a position that no sink of klog wrote
         """
         client, group = self._client, self._task.transactional_id
         positions = committed_offsets(
@@ -61,7 +62,7 @@ class TaskGroup:
         return rows.get(self._task.topic)
 
     def mark(self) -> RunMark | None:
-        """The mark of the run that was the last to pass its first batch."""
+        """The `RunMark` of the run that was the last to pass its first batch."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
@@ -70,7 +71,7 @@ class TaskGroup:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def decide(self, row: ProgressRow | None) -> Verify | Write:
-        """Decide what the task does that finds this row.
+        """Decide what the task does that has found this progress row (None: no progress row).
 
         :raises ExactlyOnceRefused: if the task has to fail
         """
