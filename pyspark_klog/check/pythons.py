@@ -79,8 +79,8 @@ def _roles(environ: Mapping[str, str], home: Path | None) -> Iterator[_Role]:
 
 
 def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[Interpreter]:
-    """The Python of spark.pyspark.python. Only spark-submit reads this setting; there it precedes
-    the environment."""
+    """The Python of spark.pyspark.python. Only spark-submit reads this setting, and prefers it
+    to the environment variables."""
     folder = environ.get("SPARK_CONF_DIR") or (home and home / "conf")
     if not folder:
         return

@@ -44,7 +44,7 @@ _MOST_INFLATED_BYTES = 1024
 """Bound on inflating a compressed control batch.
 
 No broker writes such a batch, and a control record has only some bytes. The bound protects the
-event loop against a small batch from elsewhere that inflates to many bytes.
+event loop against a small batch of another program that inflates to many bytes.
 """
 _MARKER_BATCH_BYTES = RECORDS_AT + _MARKER_RECORD.size
 assert _MARKER_RECORD.size == 17

@@ -20,7 +20,7 @@ def check_session(spark: "SparkSession") -> None:
     """Refuse a Python in which no registered source can run; warn of one that seems to lack klog.
 
     Spark plans a registered source on the driver's host in the Python of its workers. A Connect
-    client does not know that Python, so nothing is checked there.
+    client does not know that Python, so this function checks nothing under Spark Connect.
 
     :raises PythonUnfit: if that Python does not exist, or is not of the driver's version
     """

@@ -289,7 +289,7 @@ def offset_at_time(
 ) -> int | None:
     """Return the offset of the first record whose timestamp is at least ``timestamp_ms``.
 
-    Only offsets from ``start`` to ``end`` (exclusive) count; None if no such record is there.
+    Only offsets from ``start`` to ``end`` (exclusive) count; None without such a record.
 
     :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
@@ -319,7 +319,7 @@ def offset_at_time(
 def first_time_from(files: PartitionFiles, listing: Listing, start: int, end: int) -> int | None:
     """Return the timestamp in ms of the first record with an offset from ``start`` to ``end``.
 
-    ``end`` is exclusive. The result is None if no such record is there.
+    ``end`` is exclusive. The result is None without such a record.
 
     :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """

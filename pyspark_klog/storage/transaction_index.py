@@ -28,7 +28,7 @@ class AbortedEntry(NamedTuple):
     """The offset of the abort marker."""
     last_stable_offset: int
     """The last stable offset right after the transaction ended. Transactions that end later have
-    their first offset at or above this one."""
+    their first offset at or above this offset."""
 
 
 def encode_transaction_index(entries: Iterable[AbortedEntry]) -> bytes:

@@ -82,7 +82,7 @@ def commit_offsets(
     *,
     retention_ms: int | None = None,
 ) -> None:
-    """Commit offsets for a group without members: the next members begin to read there.
+    """Commit offsets for a group without members: members that join later begin at them.
 
     The offsets are kept for ``retention_ms`` from now on, even if the group stays empty; without
     it the brokers' offsets.retention.minutes holds. (The versions of OffsetCommit with a

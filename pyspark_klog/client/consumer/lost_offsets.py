@@ -25,10 +25,12 @@ def is_passing_error(error: KlogError) -> bool:
 
 
 class OffsetsLost(ClientError):
-    """Offsets from ``start`` on do not exist; ``available`` are those that do, end exclusive.
+    """Offsets from ``start`` on do not exist; ``available`` is the range of existing offsets, with
+    an exclusive end.
 
     ``is_recreated`` says that another topic has the name now. ``stable_end`` is where an open
-    transaction begins, if only the transaction hides the rest from a reader of committed records.
+    transaction begins, if only this transaction hides later offsets from a reader of committed
+    records.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ _FIRST_WITH_LOCAL = 8
 
 
 class OffsetAt(NamedTuple):
-    """An offset, and the timestamp of the record there (-1 for earliest and latest)."""
+    """An offset, and the timestamp of its record (-1 for earliest and latest)."""
 
     offset: int
     timestamp_ms: int = -1
@@ -128,7 +128,7 @@ def _ask_leaders(
     absent: set[TopicPartition],
 ) -> dict[TopicPartition, KlogError]:
     """Ask all leaders at the same time and put the offsets into ``found``. Return the retriable
-    errors, raise the others. ``absent`` collects the partitions that fresh metadata lacked."""
+    errors, raise other errors. ``absent`` collects the partitions that fresh metadata lacked."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)

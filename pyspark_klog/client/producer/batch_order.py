@@ -137,7 +137,7 @@ class BatchOrder:
     ) -> tuple[Identity, list[int]]:
         """The identity and the sequence that the next batch of each partition is likely to get.
 
-        Without an identity there are no sequences. A failure may change both.
+        Without an identity there are no sequences. A failure may change identity and sequences.
         """
         if not self.idempotent or self._wants_identity:
             return NO_IDENTITY, []

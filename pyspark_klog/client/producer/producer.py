@@ -153,14 +153,14 @@ class Producer:
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
     ) -> None:
-        """Queue one v2 batch, then send what can be sent, as `add_all` does for several."""
+        """Queue one v2 batch, then send the batches that may be sent now; see `add_all`."""
         self.add_all([(partition, data, record_count)])
 
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
-        """Queue v2 batches with their numbers of records, then send what can be sent, several in
-        a request; waits while buffer.memory is full.
+        """Queue v2 batches with their numbers of records, then send the batches that may be
+        sent now, several in a request; waits while buffer.memory is full.
 
         A writable buffer is not copied: it belongs to the producer until `flush` returns.
 
@@ -220,8 +220,8 @@ class Producer:
             raise DeliveryFailed(f"this producer failed before: {self._failure}")
 
     def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
-        """Send what may be sent, then handle the responses that came. With ``wait``, wait for a
-        response if there is none yet, but not beyond ``until_ms``."""
+        """Send the batches that may be sent, then handle the responses that came. With ``wait``,
+        wait for a response if there is none yet, but not beyond ``until_ms``."""
         client = self._client
         try:
             with client.retries.attribute_to(self._trouble, self._gives_up_at_ms):

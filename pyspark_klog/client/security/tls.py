@@ -163,7 +163,7 @@ def _load_own_certificate(context: ssl.SSLContext, store: Store, prefix: str) ->
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
     """Yield the path of a file with the key, because OpenSSL reads keys only from files. The file
-    is in memory if the system can do so."""
+    is in memory on systems with memfd_create (Linux)."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("key")
         try:

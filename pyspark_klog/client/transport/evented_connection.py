@@ -292,7 +292,7 @@ class EventedConnection:
         self._run_turn()
 
     def _receive(self, connection: Connection, stream: LoopStream) -> None:
-        """Receive what has come, up to `RECEIVE_BYTES`."""
+        """Receive the bytes that have come, up to `RECEIVE_BYTES`."""
         left = RECEIVE_BYTES
         try:
             while left > 0 and connection.state is not ClientConnectionState.CLOSED:
@@ -311,7 +311,7 @@ class EventedConnection:
             self._lost(connection.error)
 
     def _send_pending(self, connection: Connection, stream: LoopStream) -> None:
-        """Send what the stream accepts now; with more to send, wait until it is writable."""
+        """Send the bytes that the stream accepts now, and the rest once it is writable again."""
         try:
             while (data := connection.to_send()) is not None:
                 connection.sent(stream.send([data]))

@@ -16,7 +16,8 @@ _TLS_ALERT = 0x1503
 """The first two bytes of the TLS alert with which a TLS listener refuses plaintext."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
-"""A large frame's memory grows in steps, so that a false size costs no more than what was sent."""
+"""A large frame's memory grows in steps as bytes arrive, so that a false size in a frame does not
+allocate memory for bytes that never come."""
 KEPT_FRAMES = 3
 """How many large frames of a connection are kept for reuse: one that is being used, one that is
 being received, and one whose last rows are still in use."""

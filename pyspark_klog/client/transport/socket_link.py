@@ -32,7 +32,7 @@ class Link:
         return self.connection.state is not ClientConnectionState.CLOSED
 
     def send_pending(self) -> None:
-        """Send what the socket accepts now; with more to send, wait until it is writable."""
+        """Send the bytes that the socket accepts now; the selector reports when to go on."""
         connection = self.connection
         try:
             while (data := connection.to_send()) is not None:

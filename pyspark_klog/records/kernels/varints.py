@@ -73,7 +73,7 @@ def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
     while at < stop:
         byte = byte_at(buf, at)
         at += 1
-        if shift == 62:  # the tenth byte has one bit of the magnitude; Kafka drops the others
+        if shift == 62:  # the tenth byte has one bit of the magnitude; Kafka drops its other bits
             magnitude |= (byte & 1) << shift
         else:
             magnitude |= (byte & 0x7F) << shift  # shift is at most 55, so this stays below 2^62

@@ -40,7 +40,7 @@ class _Open(NamedTuple):
     file: ReadOnlyFile
     base: int
     next_base: int | None
-    """The base offset of the next segment when this one was opened; None for the last segment."""
+    """The base offset of the following segment, as of opening; None for the last segment."""
 
 
 class SegmentRange:

@@ -28,7 +28,7 @@ class MicroBatch(NamedTuple):
         return self.query_id == self.run_id
 
     def as_options(self) -> dict[str, str]:
-        """The micro-batch as options of the batch write; users never set these."""
+        """The micro-batch as options of the batch write; users never set these options."""
         return {_QUERY: self.query_id, _BATCH: str(self.batch_id), _RUN: self.run_id}
 
 
@@ -40,7 +40,7 @@ class ExactlyOnce(NamedTuple):
     topic: str | None = None
     """The topic whose partition 0 the progress rows name; None only before `check_sink`."""
     keep_on_mismatch: bool = False
-    """Whether a repeated task whose rows differ from its committed rows keeps the latter."""
+    """Whether a repeated task keeps its committed rows although its rows differ from them."""
     continue_on_missing: bool = False
     """Whether a query goes on although progress rows are missing, or too old to be trusted."""
     query: str | None = None

@@ -39,8 +39,8 @@ def note_on_unknown(name: str, prefix: str) -> str | None:
 def meant_option(name: str, cutoff: float) -> str | None:
     """Return the option that an unknown one resembles, in lower case, or None.
 
-    Other sources limit a micro-batch by files, rows, records, messages or events; klog counts
-    offsets for all of these.
+    Other sources limit a micro-batch by files, rows, records, messages or events; klog's
+    limit counts offsets: such names resemble max- or minOffsetsPerTrigger.
     """
     near = get_close_matches(name, list(BY_KEY), n=1, cutoff=cutoff)
     if near:

@@ -33,8 +33,8 @@ class ByteRates:
         self._last[partition] = rate
 
     def rate(self, partition: TopicPartition) -> float | None:
-        """Bytes per offset. A partition without samples gets the average of the others; the result
-        is None without any sample."""
+        """Bytes per offset. A partition without samples gets the average of the partitions with
+        samples; the result is None without any sample."""
         if partition in self._average:
             return max(self._average[partition], self._last[partition])
         if not self._average:

@@ -130,7 +130,7 @@ class Discovery:
         )
 
     def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
-        """The option that selects what to read, and whether it selects the partition."""
+        """The option that selects topics or partitions, and whether it selects this partition."""
         if self._options.assigned is not None:
             return "assign", partition in self._options.assigned
         option = "subscribe" if self._pattern is None else "subscribePattern"
@@ -142,7 +142,7 @@ class Discovery:
         return {name: len(topics[name].partitions) for name in self._topics() if name in topics}
 
     def _topics(self) -> tuple[str, ...]:
-        """The topics to read; those of a pattern as of the last `_refresh`.
+        """The topics to read; with a pattern the topics that matched it at the last `_refresh`.
 
         A pattern may match anywhere in a name, as in Spark's connector (findFirstIn).
         """

@@ -87,7 +87,7 @@ def _time_of(query_id: str) -> int | None:
 
 
 def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: int) -> bool:
-    """Whether the plan was made for an earlier query than the one that now uses it.
+    """Whether the plan was made for an earlier query than the query that uses it now.
 
     ``known_key`` says whether this host has seen the plan with this query's key (True), with
     another one (False), or not at all (None).

@@ -31,9 +31,9 @@ def size(offsets: OffsetRange) -> int:
 
 
 def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int]) -> list[int]:
-    """The number of pieces of each range, if ``parts`` of each are too few.
+    """The number of pieces of each range, if ``parts`` pieces are fewer than ``min_tasks`` tasks.
 
-    Pieces too small to be cut again take one task each; the others share what is left of the tasks
+    Pieces too small to be cut again take one task each; the other pieces share the remaining tasks
     by their sizes.
     """
     total = sum(size(r) for r in ranges)

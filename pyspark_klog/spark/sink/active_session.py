@@ -1,7 +1,7 @@
 """Sets the session in which Spark looks up a Python source, for the calling thread.
 
 Spark searches the data sources of the session that is active in the JVM thread. Each Python thread
-has its own JVM thread, and a new one has no active session: ``df.write.format("klog")`` fails there
+has its own JVM thread, and a new one has no active session: ``df.write.format("klog")`` fails in it
 with DATA_SOURCE_NOT_FOUND until a session is set, as ``spark.createDataFrame`` does.
 """
 

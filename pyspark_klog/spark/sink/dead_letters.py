@@ -35,7 +35,7 @@ class LetterHeader(Enum):
     TOPIC = "klog.deadLetter.topic"
     """The topic for which the row was meant; null if the row named none."""
     PARTITION = "klog.deadLetter.partition"
-    """The partition that the row named, or the one that refused the row; else null."""
+    """The partition that the row named, or that refused the row; null without one."""
     TIMESTAMP = "klog.deadLetter.timestamp"
     """The timestamp in ms since 1970; null for a row without one that no broker has received."""
     QUERY = "klog.deadLetter.query"

@@ -9,7 +9,7 @@ from pyspark_klog.spark.options.rows import REFUSED_BY_SINK
 
 LATER_MICRO_BATCH = "klog.microbatch.later"
 """An option that `batch_writer`, and no user, gives its writes after the first one: the driver has
-already logged what is logged once for a query."""
+already logged the notices that it logs once for a query."""
 
 
 def check_sink(

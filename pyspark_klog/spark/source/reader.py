@@ -72,8 +72,8 @@ class BatchReader(Prompt, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One range for each partition that has anything to read.
 
-        :raises OffsetError: if a partition's end lies before its start, naming both, and the open
-            transaction if there is one
+        :raises OffsetError: if a partition's end is before its start, naming start, end, and an open
+            transaction that causes it
         """
         start, end = self._find_offsets()
         if any(end[p] < start[p] for p in start):

@@ -39,7 +39,7 @@ class PlanMark(NamedTuple):
 
 
 class EmptyPartition(InputPartition):
-    """The one partition of a plan without anything to read."""
+    """The only partition of a plan without a range to read: it carries the plan's mark."""
 
     def __init__(self, mark: PlanMark) -> None:
         super().__init__(None)

@@ -57,7 +57,7 @@ if HAS_LIMITS:
 
         @one_line
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            """maxOffsetsPerTrigger as one of Spark's limits; `latestOffset` applies the others."""
+            """maxOffsetsPerTrigger as one of Spark's limits; `latestOffset` applies klog's own."""
             self._begin()
             options = self._options
             limit = options.max_offsets_per_trigger

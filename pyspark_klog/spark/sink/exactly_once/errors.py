@@ -4,4 +4,4 @@ from pyspark_klog.errors import KlogError
 
 
 class ExactlyOnceRefused(KlogError):
-    """Going on could double or lose rows; the text says what was found and what to do."""
+    """The sink stops, since it could double or lose rows; the text says why and what to do."""

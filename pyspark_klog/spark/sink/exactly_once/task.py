@@ -193,8 +193,8 @@ class _Attempt:
         """Wait for the attempt before this one if it is still writing; return whether it was.
 
         If a copy took the id at once, it could fence an attempt that has just left its transaction
-        to the driver. Spark ends the copies of a finished task well within these times, and an
-        attempt that died delays the next one no longer than that.
+        to the driver. Spark ends the copies of a finished task well within `_PATIENCE_AT_END_MS`.
+        An attempt that died delays the next one by `_PATIENCE_MS` and `_PATIENCE_AT_END_MS` at most.
         """
         if not self._task.attempt_number:
             return False
@@ -255,7 +255,8 @@ class _Attempt:
 
         The coordinator has ended the id's earlier transaction, and no attempt has committed this
         batch. But Kafka forgets markers of partitions without a leader (docs/exactly-once.md), and
-        the next commit would commit those rows, too. Topics that rows name are not known yet."""
+        the next commit would commit the rows of that transaction, too. Only the topic of option
+        topic is checked: the topics that rows name are not known yet."""
         topic = self._options.topic
         if topic is None:
             return
