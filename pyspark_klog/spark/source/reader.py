@@ -72,8 +72,8 @@ class BatchReader(Prompt, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One range for each partition that has anything to read.
 
-        :raises OffsetError: if a partition's end is before its start, naming start, end, and an open
-            transaction that causes it
+        :raises OffsetError: if a partition's end is before its start; the text names start, end and
+            an open transaction that causes it
         """
         start, end = self._find_offsets()
         if any(end[p] < start[p] for p in start):

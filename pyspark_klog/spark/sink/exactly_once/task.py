@@ -194,7 +194,7 @@ class _Attempt:
 
         If a copy took the id at once, it could fence an attempt that has just left its transaction
         to the driver. Spark ends the copies of a finished task well within `_PATIENCE_AT_END_MS`.
-        An attempt that died delays the next one by `_PATIENCE_MS` and `_PATIENCE_AT_END_MS` at most.
+        A dead attempt delays the next one by `_PATIENCE_MS` and `_PATIENCE_AT_END_MS` at most.
         """
         if not self._task.attempt_number:
             return False
