@@ -87,7 +87,7 @@ class Probe:
     `result`."""
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
-        """``asked`` may have "klog" and "packages"."""
+        """``asked`` are the arguments of probe.py: "klog", "packages" or both."""
         source = resources.files(__package__).joinpath("probe.py").read_text("utf-8")
         self._error: OSError | None = None
         try:

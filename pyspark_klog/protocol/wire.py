@@ -44,7 +44,7 @@ class SegmentedBuffer(bytearray):
         self.left_out: list[tuple[int, FileRegion | Buffer]] = []
 
     def segments(self) -> list[Buffer | FileRegion]:
-        """Return the non-empty parts to send, in order; the left out ones without a copy."""
+        """Return the non-empty parts to send, in order; left out record sets are not copied."""
         if not self.left_out:
             return [self] if self else []
         whole = memoryview(self)

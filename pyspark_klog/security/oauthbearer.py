@@ -87,8 +87,8 @@ def _refusal(challenge: bytes) -> str:
 def check_token(text: str) -> Secret:
     """Return the token ``text`` as a secret.
 
-    :raises AuthenticationFailed: if a bearer token cannot have these characters; the text does not
-        show the token
+    :raises AuthenticationFailed: if ``text`` has characters that a bearer token cannot have; the
+        message does not show the token
     """
     if not _TOKEN.fullmatch(text):
         raise AuthenticationFailed(

@@ -53,7 +53,7 @@ _GONE_AFTER = 5
 """A partition counts as deleted when fresh metadata has lacked it, or has named another topic id,
 this many times in a row."""
 _PATIENCE_WITH_REPLICA = 5
-"""After this many replies in a row without records the leader is read again."""
+"""After this many replies in a row without records from a read replica, read the leader again."""
 
 
 class FetchedData(NamedTuple):

@@ -94,7 +94,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         try:
             made = function(dict(config.given))
         except Exception as error:
-            # The error's text may hold a secret: name only its type. The function can log it.
+            # The error's text may hold a secret: name only its type. The function can log the text.
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
                 "must give an ssl.SSLContext"

@@ -146,7 +146,7 @@ class Links:
         for link in list(self._links.values()):
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
-                continue  # `link_to` authenticates it again, if chosen below
+                continue  # if it is chosen below, `link_to` authenticates it again
             if connection.state is ClientConnectionState.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link

@@ -186,8 +186,8 @@ class SegmentRange:
             self._position = min(max(self._position, segment.next_base), self._end)
 
     def _make_room(self, file: ReadOnlyFile, position: int) -> bool:
-        """Grow the buffer to the size of the batch at its start; False if the file ends before the
-        batch does."""
+        """Grow the buffer to the size of the batch at the buffer's start; False if the file ends
+        before the batch does."""
         size = at.LOG_OVERHEAD_BYTES + at.INT32.unpack_from(self._buffer, at.SIZE_AT)[0]
         if size > file.size() - position:
             return False

@@ -103,7 +103,7 @@ class _Translation:
             else:
                 self._at += 1
 
-    # --- groups ----------------------------------------------------------------------------------
+    # --- alternatives and groups -----------------------------------------------------------------
     def _alternatives(self) -> str:
         """Translate up to the end of the group; flags that are set in the group hold until then."""
         flags = set(self._flags)
@@ -308,7 +308,7 @@ class _Translation:
         self._at += len(digits)
         return chr(int(digits, base))
 
-    # --- classes ---------------------------------------------------------------------------------
+    # --- character classes -----------------------------------------------------------------------
     def _class(self) -> frozenset[str]:
         """The set of ``[...]``, after its opening bracket; consumes the closing bracket."""
         negated = self._take("^")

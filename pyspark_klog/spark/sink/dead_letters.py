@@ -31,7 +31,7 @@ class LetterHeader(Enum):
     REASON = "klog.deadLetter.reason"
     """The name of a `Reason`."""
     ERROR = "klog.deadLetter.error"
-    """The sentence with which the task would have failed."""
+    """The sentence with which the task would fail without dead letters."""
     TOPIC = "klog.deadLetter.topic"
     """The topic for which the row was meant; null if the row named none."""
     PARTITION = "klog.deadLetter.partition"
@@ -239,7 +239,7 @@ def check_count(count: int, most: int | None, why: str) -> None:
 def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") -> "Array":
     """A column of headers: each row's own headers, then one header of each ``extra`` column.
 
-    A header without a key gets an empty one.
+    A header without a key gets an empty key.
     """
     import numpy as np
     import pyarrow as pa

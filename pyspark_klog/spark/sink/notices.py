@@ -25,7 +25,7 @@ _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
 """The retention in ms, by run of a streaming query and topic; None if no warning is to be logged
-(again). Spark usually commits all micro-batches of a run in one process, as long as this lasts."""
+(again). Spark usually commits all micro-batches of a run in one process, so one run logs once."""
 
 
 def log_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:

@@ -89,7 +89,7 @@ class SinkRows:
             self._letters.write_waiting(producer, epoch_ms())
 
     def end(self, producer: "Producer") -> None:
-        """Finish the task: when this returns, all added rows are on their topics."""
+        """Finish the task: when this method returns, all added rows are on their topics."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()

@@ -25,7 +25,8 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def latestOffset(self) -> JsonOffsets:  # type: ignore[override]  # noqa: N802
-        """The present ends. For a new query Spark calls this method before initialOffset."""
+        """The present ends of all partitions. For a new query Spark calls this method before
+        initialOffset."""
         self._begin()
         if self._position is None:
             if self._initial is None and self._options.start_can_move:

@@ -14,7 +14,7 @@ _PLANNERS = (
     "pyspark.sql.worker.data_source_pushdown_filters",
     "pyspark.sql.streaming.python_streaming_source_runner",
 )
-"""Spark's programs that unpickle a data source and read this number next, by ``read_int``."""
+"""Spark's programs that unpickle a data source, then read maxRecordsPerBatch by ``read_int``."""
 _ASSERTION = "assert max_arrow_batch_size > 0"
 _NO_LIMIT = 2**31 - 1
 _READ = "read_int"

@@ -29,4 +29,4 @@ class TaskProgress:
     opened: "OpenTransaction | None"
     """The task's transaction, for the driver to end; None if it is committed."""
     run_id: str
-    """The run of the query that writes now."""
+    """The id of the query's run that writes now."""

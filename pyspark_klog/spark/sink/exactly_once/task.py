@@ -305,7 +305,8 @@ class _Attempt:
         return TaskResult(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
-        """The progress row of the hashed rows. Without a transaction its identity is unused."""
+        """The progress row for the rows that were hashed. Its producer identity has no meaning if
+        the task only verifies, without a transaction."""
         hashed, now = self._hash, self._task.now
         identity, version = self._producer.identity, self._producer.version
         # The next producer's InitProducerId raises the epoch; so does, from transaction.version 2
