@@ -45,7 +45,7 @@ that it is unknown whether the broker has carried out the request."""
 class RequestPart(NamedTuple, Generic[Q]):
     """One transaction's part of a request to a broker.
 
-    Responses identify it only by ``key``, so one request never has two parts of one key.
+    Responses identify a part only by ``key``, so one request never has two parts of one key.
     ``on_result`` is called once, later, with the broker's result.
     """
 
@@ -63,7 +63,8 @@ class BatchedApi(Protocol, Generic[Q, R]):
 
     @property
     def versions(self) -> tuple[int, int | None]:
-        """The lowest and the highest version to use; None for the highest that both sides know."""
+        """The lowest and the highest version to use; None for the highest that both brokers
+        know."""
 
     def build(self, contents: list[Q]) -> Request: ...
 
@@ -112,7 +113,7 @@ class BrokerRequestSender(Generic[Q, R]):
         return self._address(broker_id) is not None
 
     def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:
-        """Put the part into the broker's next request, which leaves once no other is in flight.
+        """Put the part into the broker's next request, sent once no other request is in flight.
 
         After `close`, and for a broker that is not in the metadata image, ``on_result`` is called
         soon with NETWORK_EXCEPTION.

@@ -61,7 +61,8 @@ class Machine(Protocol[K, V]):
         """Called when the records of the machine's last decision are appended and applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
-        """Called when the append of the last decision's records failed: none has an effect."""
+        """Called when the append of the last decision's records failed, so none of them took
+        effect."""
 
     def reloaded(self, now_ms: int) -> None:
         """Called when the shard's log is replayed and this broker starts to serve the key."""

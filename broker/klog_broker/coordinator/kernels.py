@@ -1,7 +1,8 @@
 """Loads the compiled kernels that speed up the loading of shards.
 
-Helper threads load them, and only once there is much to read. Kernels that are not in the cache on
-disk are not compiled: no shard waits for a compiler, because Python code can load it as well.
+Helper threads load the kernels, and only once more than KERNEL_WORTHWHILE_BYTES are to be read.
+Kernels that are not in the cache on disk are not compiled: no shard waits for a compiler, because
+Python code can load a shard, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PlainReads:
 
 
 def records_kernels_loaded() -> bool:
-    """Load the kernels of records, if the cache has them; return whether they are compiled.
+    """Load the kernels that check records if the cache has them; return whether they are compiled.
 
     Call in a helper thread: the first call blocks for 0.3 s.
     """

@@ -43,7 +43,7 @@ _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
-    """The bytes that were read from a log, or only the first of them, after the check.
+    """The bytes that were read from a log, or only their first part, with the check's results.
 
     The batches before ``checked_bytes`` are whole and have the right CRC. ``inflated`` has the
     decompressed record sections of compressed batches, by the batch's position. ``table`` has one
@@ -121,8 +121,7 @@ class BulkLoading(Protocol):
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Return the runs among the checked batches, by position. Called in a helper thread.
 
-        Records before ``from_offset`` are skipped. So are records that the previous batch's
-        offsets have passed.
+        Records below ``from_offset``, or below the end offset of an earlier batch, are skipped.
         """
 
     def apply(self, run: BatchRun) -> Steps:

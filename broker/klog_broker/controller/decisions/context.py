@@ -159,7 +159,7 @@ class ControllerContext:
         self._failed[partition] = self.failed_brokers(partition) | {broker_id}
 
     def mark_replica_working(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """Record that a broker has given its replica of a partition a role."""
+        """Record that a broker can use its log of a partition again."""
         if partition in self._failed:
             self._put_failed(partition, self._failed[partition] - {broker_id})
 
@@ -227,7 +227,7 @@ class ControllerContext:
         return tuple(self._partitions_on.get(broker_id, ()))
 
     def remove_partition(self, partition: TopicPartition) -> None:
-        """Remove a partition and everything about it, before its topic is removed."""
+        """Remove a partition, its leader and ISR, and its replicas' states; the topic stays."""
         topic = self._topics[partition.topic]
         for broker_id in topic.assignments.pop(partition.partition):
             topic.replicas -= 1
@@ -271,7 +271,7 @@ class ControllerContext:
         return self._leaderships.get(partition)
 
     def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:
-        """Set a partition's state, which was just read or written."""
+        """Set a partition's leader and ISR, which were just read from or written to ZooKeeper."""
         before = self._leaderships.get(partition)
         if before is not None and before.state.leader != NO_BROKER:
             del self._led_by[before.state.leader][partition]
@@ -281,7 +281,8 @@ class ControllerContext:
 
     @property
     def led_count(self) -> int:
-        """The number of partitions that have a `leadership`."""
+        """The number of partitions whose leader and ISR were ever read or written
+        (`leadership`)."""
         return len(self._leaderships)
 
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
@@ -312,7 +313,8 @@ class ControllerContext:
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def set_initial_state(self, partition: TopicPartition) -> PartitionState:
-        """Set and return a partition's initial state in a new controller, as `FOUND` describes."""
+        """Set and return the state that a new controller gives a partition
+        (partition_states.FOUND)."""
         known = self._leaderships.get(partition)
         if known is None:
             state = PartitionState.NEW
@@ -324,7 +326,8 @@ class ControllerContext:
         return state
 
     def change_state(self, partition: TopicPartition, after: PartitionState) -> None:
-        """Change a partition's state; raise InvariantViolation if the table forbids the step."""
+        """Change a partition's state; raise InvariantViolation if partition_states.STEPS forbids
+        it."""
         check_partition_step(partition, self.state(partition), after)
         self._put_state(partition, after)
 
@@ -351,7 +354,7 @@ class ControllerContext:
     def set_initial_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId
     ) -> ReplicaState:
-        """Set and return a replica's initial state in a new controller, as `FOUND` describes."""
+        """Set and return the state that a new controller gives a replica (replica_states.FOUND)."""
         is_online = broker_id in self._online
         state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
         self._replica_states[partition, broker_id] = state
@@ -360,7 +363,7 @@ class ControllerContext:
     def change_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId, after: ReplicaState
     ) -> None:
-        """Change a replica's state; raise InvariantViolation if the table forbids the step."""
+        """Change a replica's state; raise InvariantViolation if replica_states.STEPS forbids it."""
         before = self.replica_state(partition, broker_id)
         check_replica_step(partition, broker_id, before, after)
         deleted = ReplicaState.DELETION_SUCCESSFUL

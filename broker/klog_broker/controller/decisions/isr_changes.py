@@ -79,7 +79,7 @@ def split_request(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequ
 
 
 def decide_isr_changes(context: ControllerContext, request: AlterPartitionRequest) -> IsrDecision:
-    """Decide for each partition of the request. The caller has checked the broker epoch.
+    """Decide for each partition which state to write. The caller has checked the broker epoch.
 
     A partition that already has the requested state, and whose request names an older partition
     epoch, is in neither part of the IsrDecision: its response is the present state.
@@ -127,7 +127,7 @@ def alter_partition_response(
 
 
 def append_response(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
-    """Append the response `part` to the response `to`; parts come in the order of `parts`."""
+    """Append `part`, the response to one part of a request, in the order of `split_request`."""
     for topic in part.topics:
         if to.topics and to.topics[-1].topic_id == topic.topic_id:
             to.topics[-1].partitions += topic.partitions

@@ -49,7 +49,7 @@ def place_replicas(
 
 
 def start_of_more(racks: Mapping[BrokerId, str | None], first_leader: BrokerId) -> int:
-    """The start, also used as the shift, for partitions that are added to an existing topic.
+    """The `start` and `shift` of `place_replicas` for partitions that are added to a topic.
 
     `first_leader` is the preferred leader of the topic's partition 0. The new partitions continue
     the topic's pattern only if the topic was created with a shift equal to its start.

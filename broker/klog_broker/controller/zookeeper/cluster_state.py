@@ -21,9 +21,9 @@ MIN_QUEUE_SIZE = 20_000
 brokers, which take about 20 MB."""
 
 FULL_UPDATE_FACTOR = 4
-"""The limit also allows this many times the number of partitions that ever had a leader, because
-sending everything to a broker takes at most one LeaderAndIsr, UpdateMetadata and StopReplica entry
-for each of them."""
+"""The limit of a broker's queue is MIN_QUEUE_SIZE plus this factor times the number of partitions
+that ever had a leader: sending everything to a broker takes at most one LeaderAndIsr,
+UpdateMetadata and StopReplica entry for each of these partitions."""
 
 
 class ControllerState:
@@ -266,7 +266,7 @@ class ControllerState:
         self.awaiting_full_metadata[broker_id] = None
 
     def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
-        """Whether a StopReplica request that was answered was made from this state.
+        """Whether this ControllerState made a StopReplica request whose response has come.
 
         False if its broker has deregistered since, or if the request was dropped. Each request
         yields True only once.

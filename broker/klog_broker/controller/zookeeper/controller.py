@@ -7,7 +7,7 @@ four ways:
 
 - The connection to ZooKeeper breaks. The outcome of the last write is unknown, and the watches are
   lost. At the next connection the controller reads everything again, as a new controller does, and
-  repeats the requests.
+  carries out all unanswered requests again.
 - A broker has registered meanwhile. The controller reads its registration, then repeats the event.
 - ZooKeeper has other data than the controller expects. The controller reads everything again after
   RETRY_MS; a request that fails repeatedly is given up (`event_queue.py`).
@@ -133,11 +133,13 @@ class Controller:
         self._start_reading()
 
     def expired(self) -> None:
-        """Drop the expired session. `resigned` is called by the election, which also gets this."""
+        """Drop the expired session. The election learns of the expiry, too, and calls
+        `resigned`."""
         self._session = None
 
     def elected(self, writes: FencedWrites) -> None:
-        """Start work as the controller; `writes` are the writes of its epoch."""
+        """Start work as the controller; `writes` writes to ZooKeeper in the new controller
+        epoch."""
         self._writes = writes
         self._leaving = {}
         self._start_reading()
@@ -329,7 +331,8 @@ class Controller:
                 was_known = work.controller_state.context.topic_id(name) is not None
                 yield from topic_events.take_topic(work, name, self._new_topic_id)
                 if not was_known:
-                    # The topic could not be read before; its deletion may be waiting for that.
+                    # The topic could not be read before; its deletion may have waited for this
+                    # reading.
                     yield from deletions.take_deletions(work, self._new_topic_id)
             case ZnodeChange(Subject.DELETIONS):
                 yield from deletions.take_deletions(work, self._new_topic_id)
@@ -392,7 +395,7 @@ class Controller:
             self._discard_state(work)
             raise
         except ControllerMoved:
-            return  # `resigned` follows
+            return  # The election calls `resigned` next.
         except ControllerStateOutdated as error:
             self._events.count_failure(error)
             self._events.requeue_current()

@@ -81,7 +81,7 @@ class Election:
         """Called when this broker stops being the controller, before it looks for the next one."""
         self.on_controller: list[Callable[[BrokerId], None]] = []
         """Called with the controller's id whenever it changes; NO_BROKER means that there is no
-        controller, or that this broker does not know which broker it is."""
+        controller, or that this broker does not know the controller."""
         self.state = ElectionState.AWAY
         self.writes: FencedWrites | None = None
         """The controller's fenced writes; None while this broker is not the controller."""
@@ -98,7 +98,7 @@ class Election:
     def connected(self, session: Session) -> None:
         """Use a new connection: read which broker is the controller.
 
-        The controller reads this, too, because its znode may have been deleted meanwhile.
+        The controller reads the znode /controller, too, which may have been deleted meanwhile.
         """
         self._session = session
         self._read_controller()
@@ -124,8 +124,8 @@ class Election:
 
     def _steps(self, session: Session) -> Steps[None]:
         while True:
-            # The epoch must be read before the znode: if the znode is of this session, the epoch
-            # belongs to it.
+            # Read /controller_epoch before /controller: if /controller is of this session, the
+            # epoch that was read is this broker's own.
             epoch = yield from self._epoch(session)
             if epoch is None:
                 return

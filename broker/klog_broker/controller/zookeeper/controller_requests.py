@@ -2,9 +2,9 @@
 
 Brokers request ControlledShutdown, ElectLeaders and AllocateProducerIds, and the creation,
 extension and deletion of topics. Each may be carried out again after a response of ZooKeeper was
-lost, and then returns the same result: a change that is already in ZooKeeper counts as its own. (A
-block of producer ids may remain unused.) A write that an access list forbids raises WriteDenied,
-and writes nothing.
+lost, and then returns the same result: a change that is already in ZooKeeper counts as the
+request's own. (A block of producer ids may remain unused.) A write that an access list forbids
+raises WriteDenied, and writes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,7 +149,7 @@ def elect_leaders(
 def allocate_producer_ids(
     work: EventContext, request: AllocateProducerIdsRequest
 ) -> Steps[AllocateProducerIdsResponse]:
-    """Carry out AllocateProducerIds: return the next block, which no broker has ever had."""
+    """Carry out AllocateProducerIds: return a block of ids that no broker has ever had."""
     unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
     context = work.controller_state.context
     fault = broker_epoch_error(context, request.broker_id, request.broker_epoch, unknown)
@@ -270,7 +270,8 @@ def delete_topic(work: EventContext, name: str, topic_id: TopicId) -> Steps[Erro
     """Request a topic's deletion by creating the znode /admin/delete_topics/NAME.
 
     Clients stop seeing the topic soon after. Its logs disappear as each broker with a replica is
-    available. The znode names only the topic, so it is written only if the name still has this id.
+    available. The znode names only the topic, so it is written only if the topic of this name still
+    has this id.
     """
     if work.controller_state.context.topic_id(name) != topic_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -179,7 +179,7 @@ def _erase(work: EventContext, topic: str) -> Steps[bool]:
 def _delete(work: EventContext, paths: list[str]) -> Steps[bool]:
     """Delete these znodes in one multi, after deleting everything below them.
 
-    Returns False if an access list forbids a part, which the log then names.
+    Returns False if an access list forbids a read or a deletion; the log then names the znode.
     """
     try:
         yield from _delete_all(work, paths)

@@ -80,7 +80,7 @@ def _mark_working(
     controller_state.mark_replica_online(partition, broker_id)
     controller_state.batch.add_update_metadata(context.brokers, (partition,))
     # Send LeaderAndIsr once more: the response may be to a request of an older leader epoch, or a
-    # StopReplica request may have followed that one.
+    # StopReplica request may have followed the LeaderAndIsr request.
     controller_state.mark_unsettled((partition,), notified=(broker_id,))
 
 
@@ -92,7 +92,7 @@ def _mark_failed(
         return
     context.mark_replica_failed(partition, broker_id)
     if context.is_to_be_deleted(partition.topic):
-        return  # The response to the StopReplica request with the deletion decides.
+        return  # The broker's StopReplica response decides the replica's next state.
     _log.warning(
         "broker_id=%d cannot use its log of %s: the replica is offline", broker_id, partition
     )

@@ -276,7 +276,7 @@ class RequestBatch:
         for broker_id in self._update_recipients:
             is_new = broker_id in self._awaiting_full_metadata and not is_full
             if is_new and topics and not entire:
-                continue  # The full request follows.
+                continue  # The full UpdateMetadata request follows.
             request = UpdateMetadataRequest(
                 type=FULL if is_full else 0,
                 controller_id=self._controller_id,
@@ -341,7 +341,7 @@ class RequestBatch:
         )
 
     def _leaderless_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
-        """The state of a partition without a leader; its epochs are below all that follow.
+        """The state of a partition without a leader; its epochs are lower than in any later state.
 
         A partition with an unreadable state znode is described like this, too, even if brokers got
         its real state before.

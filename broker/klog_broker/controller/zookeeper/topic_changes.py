@@ -176,8 +176,8 @@ class ControllerTopicChanges:
     ) -> None:
         """Elect leaders as `Controller.elect_leaders` does.
 
-        Calls `done` once the metadata image shows the leaders; partitions that it does not show in
-        time get REQUEST_TIMED_OUT.
+        Calls `done` once the metadata image shows the leaders; partitions whose leaders the image
+        does not show in time get REQUEST_TIMED_OUT.
         """
         unseen: deque[TopicPartition] = deque()
         outcome: ElectionErrors | ErrorCode = ErrorCode.REQUEST_TIMED_OUT

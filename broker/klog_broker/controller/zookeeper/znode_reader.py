@@ -78,7 +78,8 @@ class ZnodeChange(NamedTuple):
 
 
 class ReadBrokers(NamedTuple):
-    """All broker registrations, and the version of /brokers/ids, which each later one raises."""
+    """All broker registrations, and the version of /brokers/ids, which each later registration
+    raises."""
 
     version: int
     brokers: Mapping[BrokerId, RegisteredBroker]

@@ -133,7 +133,7 @@ class Writer:
         """Carry out all of these operations; only the controller may write their znodes.
 
         :raises WriteDenied: if an access list forbids one of them; nothing was written
-        :raises ControllerStateOutdated: if another one fails; nothing was written
+        :raises ControllerStateOutdated: if another operation fails; nothing was written
         """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)

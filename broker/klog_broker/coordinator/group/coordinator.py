@@ -267,7 +267,7 @@ class GroupCoordinator:
 
     # --- groups for administrators and metrics ---------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
-        """Return NONE and the group, None if there is no such group (DescribeGroups shows Dead)."""
+        """Return NONE and the group (None if no such group exists), or an error and None."""
         error, shard = self._runtime.find(group_id)
         entry = None if shard is None else shard.state.groups.get(group_id)
         return error, None if entry is None else entry.group

@@ -26,7 +26,8 @@ _log = logging.getLogger("klog.group")
 TOMBSTONES_AT_ONCE = 500
 """Largest number of a group's offsets deleted in one batch; the log may allow fewer records."""
 
-# How many offsets can be examined in the time of one element (runtime/event_loop/slices.py).
+# How many offsets can be examined at the cost of one element, the unit of cost in
+# runtime/event_loop/slices.py.
 _SEEN_AN_ELEMENT = 20
 
 

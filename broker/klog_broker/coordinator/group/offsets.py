@@ -74,7 +74,7 @@ class GroupOffsets:
     def rows_in(self, topic: str) -> TopicRows:
         """The topic's rows, to pass to put_adjacent and put_outside_block.
 
-        The rows belong to the book as long as they are not empty.
+        The rows belong to this GroupOffsets as long as they are not empty.
         """
         found = self._by_topic.get(topic)
         if found is None:
@@ -106,9 +106,9 @@ class GroupOffsets:
         return topic in self._by_topic
 
     def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
-        """All partitions in lists of ``size``. The book may change between two lists.
+        """All partitions in lists of ``size``. Offsets may be put and removed between two lists.
 
-        An offset that stays in the book the whole time is in one of the lists.
+        An offset that is present the whole time is in one of the lists.
         """
         part: list[TopicPartition] = []
         for topic in self.topics():
@@ -132,7 +132,7 @@ class GroupOffsets:
     def expired(
         self, among: Iterable[TopicPartition], expiry: Expiry, now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """The partitions ``among`` the given ones whose offset has expired."""
+        """The partitions of ``among`` whose offset has expired."""
         over = []
         by_topic, since_ms = self._by_topic, expiry.since_ms
         for partition in among:

@@ -159,7 +159,8 @@ class GroupShardState:
             dead.group.move_to(GroupState.DEAD)
 
     def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
-        """Take the transaction's offsets into effect, or drop them.
+        """Make the offsets of the producer's transaction take effect, or drop them if it was
+        aborted.
 
         Between two commits of one partition the one with the later record wins, regardless of the
         order of their markers, as in Kafka's OffsetMetadataManager.
@@ -187,7 +188,7 @@ class GroupShardState:
             self.timeline.note_replaced_value(group_id, TopicPartition(topic, partition), before)
 
     def rows_for(self, group_id: str, topic: str) -> tuple[GroupOffsets, TopicRows]:
-        """Return the book and rows in which to store a group's loaded offsets in a topic.
+        """Return the objects in which to store the offsets of a group in a topic during loading.
 
         The caller puts offsets there instead of calling ``store_offset`` for each. The caller must
         put at least one offset at once, and may use the rows later as long as they are not empty.
@@ -202,7 +203,7 @@ class GroupShardState:
     def remove_offset(self, place: OffsetKey) -> None:
         """Remove the committed offset, and the pending offsets of open transactions.
 
-        Markers that come later find no pending offset, so they cannot bring it back.
+        Markers that come later find no pending offset, so they cannot restore the removed offset.
         """
         group_id, topic, partition = place
         entry = self.groups.get(group_id)
@@ -263,7 +264,8 @@ class VisibleOffsets:
         self._timeline = timeline
         self._instead = timeline.replaced_values(group_id)
         self._instead_in: dict[str, list[int]] | None = None
-        """The partitions of ``_instead`` by topic; made on first use."""
+        """The partitions of ``_instead`` (the values that newer, not yet visible commits replaced)
+        by topic; made on first use."""
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:

@@ -181,7 +181,7 @@ class ClassicGroup:
         return not self.pending and self.joining_count == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member, which is how long all members may take."""
+        """The longest rebalance timeout of any member: how long a rebalance waits for members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(

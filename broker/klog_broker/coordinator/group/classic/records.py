@@ -83,7 +83,7 @@ def apply_metadata(group: ClassicGroup, value: GroupMetadataValue) -> None:
 def _is_as_recorded(
     member: ClassicGroupMember, recorded: MemberMetadata, protocol: str | None
 ) -> bool:
-    """Whether the member equals its entry; one id may join generations with different data."""
+    """Whether the member equals its entry in the record: a member may rejoin with other data."""
     return (
         (protocol or "", bytes(recorded.subscription)) in member.protocols
         and member.session_timeout_ms == recorded.session_timeout
