@@ -203,7 +203,8 @@ class BrokerServer:
             else:
                 self._release()
             if self._exit_code is ExitCode.DISKS_LOST and refusal.exit_code is ExitCode.OK:
-                # The start was stopped because the broker lost its disks: report that instead.
+                # The start was stopped because the broker lost its disks: report the lost disks
+                # instead.
                 refusal = self._refused_disks()
             if refusal is error:
                 raise
@@ -212,8 +213,8 @@ class BrokerServer:
     def when_ready(self, then: Callable[[], None]) -> None:
         """Call ``then`` once the started broker knows all topics.
 
-        A standalone broker calls it immediately, a broker in a cluster in an event-loop turn. There
-        is no call if a broker in a cluster must stop earlier.
+        A standalone broker calls ``then`` immediately, a broker in a cluster in an event-loop turn.
+        A broker in a cluster that must stop earlier does not call ``then``.
         """
         self.cluster_lifecycle.when_ready(self.services.known_topics, then)
 

@@ -27,7 +27,8 @@ from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 
 MAX_ELEMENTS = 500_000
-"""The most elements of a request between brokers: enough for 50,000 partitions with 3 replicas."""
+"""The most array elements of a request between brokers: enough for 50,000 partitions with 3
+replicas."""
 
 MAX_PARTITIONS = 100_000
 """The exclusive bound of partition numbers; a request with a greater number is wrong."""

@@ -3,8 +3,9 @@
 Each leader decides which ISR it requests, and what follows from a response (leader_replicas.py).
 This module sends the changes of many partitions together, one request at a time. If the outcome of
 a request is unknown, the request is sent again after a pause. A change that the controller rejected
-because it has another state is requested again at the next check of the followers. The next request
-is sent only after the response to the last one, or when that response can no longer come.
+because it has another state of the partition is requested again at the next check of the followers.
+The next request is sent only after the response to the last one, or when that response can no
+longer come.
 """
 
 from collections.abc import Callable

@@ -104,7 +104,7 @@ class ControllerRequestQueue:
             request.controller_epoch == self.controller_epoch
             and request.connection_number < self._connection_number
         ):
-            # The controller sent this request before it gave that connection up.
+            # The controller sent this request before it gave up the request's connection.
             request.close("the controller has sent requests by a later connection")
         else:
             self.controller_epoch = request.controller_epoch

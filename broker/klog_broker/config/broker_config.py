@@ -102,8 +102,9 @@ class BrokerConfig(Mapping[str, Any]):
     ) -> None:
         """Call `load` instead. `given` has the last text and source of each name of the start.
 
-        `changed` are the layers of changes: the first layer that has a name gives its value, before
-        `given`. `generated_id` is the broker's id, if the settings leave the id to ZooKeeper.
+        `changed` are the layers of changes, which override `given`; the first of these layers that
+        has a name gives the name's value. `generated_id` is the broker's id, if the settings leave
+        the id to ZooKeeper.
         """
         self._layers = (*changed, given)
         self._given: dict[str, _Given] = {}

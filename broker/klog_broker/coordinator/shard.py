@@ -199,7 +199,7 @@ class Shard(Generic[K, V, S]):
 
         ``batch`` starts with free bytes for the header; :func:`append_plain_record` wrote the
         records after it. The shard calls ``apply`` with the first record's offset instead of the
-        state's ``apply`` for each record; it must change the state in the same way. Raises as
+        state's ``apply`` for each record; both must change the state in the same way. Raises as
         :meth:`append` does.
         """
         log = self.log
@@ -319,7 +319,7 @@ class Shard(Generic[K, V, S]):
 
     # --- visibility: the high watermark ----------------------------------------------------------
     def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
-        """Call ``callback`` once the high watermark has passed all that was written or replayed.
+        """Call ``callback`` once the high watermark has passed all records written or replayed.
 
         The argument is NONE on success, REQUEST_TIMED_OUT after the shard's time-out, and
         NOT_LEADER_OR_FOLLOWER if this broker has stopped leading the partition or the shard failed.

@@ -58,7 +58,8 @@ class GroupHosting(HostingServices, Protocol):
 
 
 def new_groups(services: GroupHosting) -> GroupCoordinator:
-    """Make the coordinator, without partitions; ``follow_leaderships`` adds the led ones."""
+    """Make the coordinator, without partitions; ``follow_leaderships`` adds those this broker
+    leads."""
     return GroupCoordinator(
         coordinator_settings(services.config),
         runtime_services(services),

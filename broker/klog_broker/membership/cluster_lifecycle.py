@@ -62,7 +62,7 @@ class ClusterParts(NamedTuple):
     new_topic_settings: NewTopicSettings
     new_transactions: Callable[[TransactionHosting], TransactionParts]
     other_controller: Callable[[], TopicRequests | None]
-    """Returns the requests to the controller; None while this broker makes topics itself."""
+    """Returns the TopicRequests to the controller; None while this broker creates topics itself."""
 
 
 class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
@@ -108,7 +108,8 @@ class ClusterLifecycle(Protocol):
         """Call `then` once the broker knows the cluster's partitions and can be called ready.
 
         Clients of a ready broker may ask for any partition. If the controller does not send the
-        partitions, `then` is called after some seconds; if the broker stops first, it is not.
+        partitions, `then` is called after some seconds; if the broker stops first, `then` is not
+        called.
         """
 
     def leave(self, then: Callable[[], None]) -> None:

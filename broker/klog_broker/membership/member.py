@@ -35,7 +35,8 @@ class ZooKeeperMember:
     ``follow_cluster`` when ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When its session
-    expires, it first resigns as controller, if it is. The broker serves on without a session.
+    expires, it first resigns as controller, if it is. The broker continues to serve clients without
+    a session.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class ZooKeeperMember:
         *,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """Prepare; `on_in_use` is called with a sentence if another broker keeps the broker id."""
+        """Prepare the member; `on_in_use` is called with a sentence if another broker keeps the
+        broker id."""
         self.outcome: JoinResult | NotJoined | None = None
         self.changes: ControllerTopicChanges
         self.controller: Controller
@@ -80,7 +82,8 @@ class ZooKeeperMember:
     def begin_joining(
         self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int
     ) -> None:
-        """Ask for the cluster id and, without `broker_id`, for an id above `reserved_max_id`."""
+        """Read the cluster id from ZooKeeper and, if `broker_id` is None, get an id above
+        `reserved_max_id`."""
 
         def joined(outcome: JoinResult | NotJoined) -> None:
             self.outcome = outcome

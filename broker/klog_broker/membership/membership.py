@@ -90,7 +90,8 @@ class Membership:
 
     @property
     def joined(self) -> JoinedParts:
-        """The parts that ``open_store`` has made. Raises InvariantViolation before that."""
+        """The parts that ``open_store`` has made. Raises InvariantViolation before
+        ``open_store``."""
         if self._joined is None:
             raise InvariantViolation("the broker has not joined its cluster yet")
         return self._joined
@@ -236,7 +237,8 @@ class Membership:
             self._on_lost(text)
 
     def _wait(self, is_over: Callable[[], bool], patience_ms: int | None = None) -> bool:
-        """Wait until ``is_over``, at most ``patience_ms``; returns whether it came true in time.
+        """Wait until ``is_over()``, at most ``patience_ms``; returns whether it became true in
+        time.
 
         Raises CannotStart if the broker is asked to stop first.
         """

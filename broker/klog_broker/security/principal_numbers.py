@@ -1,4 +1,4 @@
-"""Small numbers for principals, by which the produce kernel keeps apart what each may write."""
+"""Small numbers for principals, by which the produce kernel knows what each principal may write."""
 
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 

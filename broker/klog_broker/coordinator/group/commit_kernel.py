@@ -262,7 +262,8 @@ def _read_batch(
 ) -> tuple[int, int, int]:
     """Write a batch's records to ``found``, from row ``rows`` on.
 
-    Returns 1 if all records were decoded, or else 0; then the new counts of pairs and of rows.
+    Returns three numbers: 1 if all records were decoded, or else 0; the new count of pairs; and the
+    new count of rows.
     """
     base_offset = int(table[row + BASE_OFFSET])
     last_offset = int(table[row + LAST_OFFSET])
@@ -386,7 +387,7 @@ def read_run(
     packed: Array,
     state: Array,
 ) -> int:
-    """Decode batches from STATE_ROW on, up to the first that does not belong to a run.
+    """Decode batches from STATE_ROW on, up to the first batch that does not belong to a run.
 
     ``table`` is the result of a scan that found all CRCs right. ``sections`` says where in ``buf``
     each batch's records are. ``slots`` is all 0 before and after the call; its length is a power of

@@ -22,11 +22,12 @@ from pyspark_klog.records import layout as at
 COMMIT_KERNEL = "klog_broker.coordinator.group.commit_kernel"
 
 MOST_ROWS = 32_768
-"""Largest number of rows of one region. Later batches are applied record by record, which needs no
-arrays."""
+"""Largest number of rows (committed offsets) decoded from one region of the log. The region's later
+batches are applied record by record, which needs no arrays."""
 
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
-"""A smaller region is usually the only or last one of its log: not worth loading the kernel."""
+"""Size from which a region is worth loading the kernel. A smaller region is usually the only or
+last one of its log."""
 
 # The cost of a step (runtime/event_loop/slices.py) is counted in parts; _PARTS_AN_ELEMENT parts
 # are one element. A row costs one part. A pair costs more: it is looked up, and its names decoded.
@@ -36,7 +37,7 @@ _PARTS_A_SPAN = 8
 _PARTS_A_STEP = 4_000
 # Longer spans are divided, so that a step can end between spans.
 _MOST_ROWS_A_SPAN = 2_000
-# Largest number of pairs whose book and rows are cached by the pair's bytes.
+# Largest number of pairs of group and topic whose GroupOffsets and TopicRows are cached.
 _MOST_TARGETS = 50_000
 
 
@@ -56,7 +57,8 @@ class _Rows(NamedTuple):
     """The partition of each span's first row."""
     packed: bytes
     outside_block: dict[int, PackedOffset | None]
-    """Rows that do not fit the block: an offset with metadata, or None for a tombstone."""
+    """The rows that TopicRows cannot store in its block, by row: an offset with metadata, or None
+    for a tombstone."""
 
 
 class CommitLoading:

@@ -1,4 +1,5 @@
-"""The transaction coordinator of a broker: finds a request's shard and decides on the id.
+"""The transaction coordinator of a broker: finds a request's shard and decides on its
+transactional id.
 
 ``answer`` is a callable that gets a TransactionResult, once the high watermark has passed all
 records that the reply depends on. Loop thread only.
@@ -72,7 +73,8 @@ class TransactionSettings:
 
 
 class _DecisionRequest(NamedTuple):
-    """A request's decision about an id; ``decide`` gets a new producer id if ``needs_id``."""
+    """How a request decides on a transactional id; ``decide`` gets a new producer id if
+    ``needs_id`` returns True."""
 
     needs_id: Callable[[TransactionMetadata | None], bool]
     decide: Callable[[TransactionMetadata | None, int], TransactionDecision]
@@ -132,7 +134,8 @@ class TransactionCoordinator:
             self._resume_endings(shard)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Stop serving a partition: pending requests get errors, and clients look up again."""
+        """Stop serving a partition: pending requests get errors, and clients look the coordinator
+        up again."""
         self._runtime.unload_shard(topic_partition.partition)
 
     def serving_error(self, transactional_id: str) -> ErrorCode:
@@ -201,7 +204,8 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
     ) -> None:
-        """Commit or abort; answers when the decision is visible. Markers are sent afterwards."""
+        """Commit or abort the producer's transaction; answers when the decision is visible. Markers
+        are sent afterwards."""
         request = _DecisionRequest(
             needs_id=lambda known: end_needs_producer_id(known, client_version),
             decide=lambda known, new_id: decide_end(
@@ -287,7 +291,7 @@ class TransactionCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
-        """Count ids by state, as steps for the loop's slices (runtime/event_loop/slices.py)."""
+        """Count transactional ids by state, as steps for slices (runtime/event_loop/slices.py)."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]
@@ -380,7 +384,7 @@ class TransactionCoordinator:
 def _answer_when_visible(
     shard: TransactionShard, answer: TransactionAnswer, reply: TransactionResult
 ) -> None:
-    """Send the reply once the high watermark has passed all that was appended so far."""
+    """Send the reply once the high watermark has passed all records appended so far."""
     if shard.is_visible:
         answer(reply)
         return

@@ -49,7 +49,8 @@ class TransactionDecision(NamedTuple):
 def checked_transition(
     known: TransactionMetadata, becomes: TransactionMetadata
 ) -> TransactionMetadata:
-    """Return ``becomes`` with the previous producer id; the table must have the transition."""
+    """Return ``becomes`` with the previous producer id; states.TRANSITIONS must allow the
+    transition."""
     check_transition(known.state, becomes.state)
     if becomes.previous_producer_id == known.producer_id:
         return becomes
@@ -142,7 +143,7 @@ def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None)
     return last_epoch != NO_PRODUCER_EPOCH and expected.producer_epoch == last_epoch
 
 
-# --- partitions -----------------------------------------------------------------------------------
+# --- the partitions of a transaction --------------------------------------------------------------
 def check_producer(known: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> ErrorCode:
     """Return NONE for the producer that may use the id now, else the error."""
     if known is None or known.producer_id != producer.producer_id:

@@ -108,9 +108,9 @@ def _is_repeated_end(known: TransactionMetadata, producer: ProducerIdAndEpoch) -
 
 
 def _raises(known: TransactionMetadata, client_version: int) -> bool:
-    """Whether this end raises the epoch.
+    """Whether an EndTxn of this client raises the epoch.
 
-    This client must have transaction.version 2, and so must the client that began an open
+    The client must have transaction.version 2, and so must the client that began an open
     transaction.
     """
     if client_version < VERSION_RAISING:

@@ -23,7 +23,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
 
 RETRY_PAUSE_MS = 100
-"""The pause after the first failure; it doubles after each further failure in a row."""
+"""The pause after the first failed send of markers; doubled after each further failure in a row."""
 LONGEST_PAUSE_MS = 1_000
 
 _log = logging.getLogger("klog.transaction")
@@ -67,7 +67,7 @@ class MarkerSender(Protocol):
 
 
 class _Ending:
-    """A decided transaction that needs markers; belongs to one load of the shard."""
+    """A decided transaction that needs markers; used until its shard is unloaded."""
 
     __slots__ = ("left", "machine", "pause_ms", "shard")
 
@@ -101,7 +101,7 @@ class TransactionCompletion:
         self._not_sent = RateLimit()
 
     def begin_completion(self, shard: TransactionShard, machine: TransactionMachine) -> None:
-        """Start to end the transaction as its record says, unless that is in progress."""
+        """Start to write the markers of a decided transaction, unless that is in progress."""
         known = machine.metadata
         if known is None or known.state not in ENDING or machine in self._endings:
             return
@@ -113,7 +113,8 @@ class TransactionCompletion:
 
     def _await_visible(self, ending: _Ending) -> None:
         def seen(code: ErrorCode) -> None:
-            # Later, because the sending appends to the log whose high watermark is just moving.
+            # Send in a later callback, because sending may append to the log whose high watermark
+            # is just moving.
             self._loop.call_soon(partial(self._seen, ending, code))
 
         ending.shard.when_visible(seen)

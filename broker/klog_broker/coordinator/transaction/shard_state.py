@@ -82,7 +82,7 @@ class TransactionShardState:
 
 
 class UntrackedChanges:
-    """Keeps no older values.
+    """Keeps no replaced values of changes above the high watermark, unlike Timeline.
 
     The coordinator answers producers only when the newest state is visible. DescribeTransactions
     and ListTransactions read the newest state at once.

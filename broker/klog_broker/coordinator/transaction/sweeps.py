@@ -1,4 +1,4 @@
-"""Periodic work: aborts transactions that have timed out, and deletes expired ids."""
+"""Periodic work: aborts transactions that have timed out, and deletes expired transactional ids."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 TOMBSTONES_AT_ONCE = 500
-"""Largest number of ids deleted in one batch; the log may allow fewer records."""
+"""Largest number of transactional ids deleted in one batch; the log may allow fewer records."""
 
 _log = logging.getLogger("klog.transaction")
 
@@ -24,7 +24,8 @@ Decide = Callable[[TransactionMetadata | None, int], TransactionDecision]
 class Sweeps:
     """Searches all serving shards at two intervals, in slices of the loop.
 
-    ``abort`` carries out a decision on an id, and passes it a new producer id if it needs one.
+    ``abort`` carries out a decision on a transactional id; the decision gets a new producer id if
+    needed.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class TransactionMetadata(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id in the state before; differs from ``producer_id`` if that has changed."""
+    """The producer id of the previous state; differs from ``producer_id`` if the id has changed."""
     next_producer_id: int = NO_PRODUCER_ID
     """While a transaction is ended: the producer's next id, if its epochs are exhausted."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
