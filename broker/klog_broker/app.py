@@ -183,7 +183,7 @@ class BrokerServer:
             raise InvariantViolation("the broker has not started yet")
         return self._started
 
-    # -- start --------------------------------------------------------------------------------
+    # -- start of the broker ------------------------------------------------------------------
 
     def start(self) -> None:
         """Load the logs and open the listeners. Blocks.
@@ -478,7 +478,7 @@ class BrokerServer:
             self.close()
             raise refused_metrics(*address, error) from error
 
-    # -- running ------------------------------------------------------------------------------
+    # -- serving, stopping and closing --------------------------------------------------------
 
     @property
     def address(self) -> tuple[str, int]:

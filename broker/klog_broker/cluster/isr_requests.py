@@ -110,7 +110,8 @@ class IsrRequests:
         self._schedule_check()
 
     def _image_changed(self) -> None:
-        """Check all leaders' followers when a broker has failed, so that no leader waits for it."""
+        """Check all leaders' followers when a broker has failed: no leader should wait for its
+        replicas."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:
@@ -127,7 +128,7 @@ class IsrRequests:
                         self._retry_rejected_change(leader)
                     leader.look_after_followers()
                     if purgatory.watched_under(leader.topic_partition):
-                        # DeleteRecords may wait for a broker that has failed.
+                        # A pending DeleteRecords may wait for a follower whose broker has failed.
                         purgatory.check(leader.topic_partition)
 
     def _retry_rejected_change(self, leader: Leader) -> None:
@@ -141,7 +142,7 @@ class IsrRequests:
             leader.take_partition_state(topic.partitions[number])
         self._changed(leader)
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- AlterPartition requests -----------------------------------------------------------------
     def _changed(self, leader: Leader) -> None:
         if leader.replicas.asked is not None:
             self._wanted[leader] = None

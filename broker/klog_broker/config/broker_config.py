@@ -69,12 +69,13 @@ class ValueSource:
         return self.text
 
 
-# Each cleaner thread needs more than this. Kafka's message says "at least", but Kafka checks for
-# more.
+# Each cleaner thread needs a larger part of the dedupe buffer than this. Kafka's message says "at
+# least", but Kafka checks for more.
 _DEDUPE_BYTES_PER_THREAD = 1 << 20
 
 STRICT = "strict.configs=true refuses such settings: take it out."
-"""The sentence that follows the reason why a setting has no effect, if that is an error."""
+"""The sentence that follows the reason why a setting has no effect, if strict.configs makes such a
+setting an error."""
 
 _DEFAULT = ValueSource(Origin.DEFAULT, "default")
 
@@ -100,7 +101,8 @@ class BrokerConfig(Mapping[str, Any]):
         changed: Sequence[Mapping[str, _Given]] = (),
         generated_id: int | None = None,
     ) -> None:
-        """Call `load` instead. `given` has the last text and source of each name of the start.
+        """Use `load` to read files and options. `given` has the last text and source of each name
+        of the start.
 
         `changed` are the layers of changes, which override `given`; the first of these layers that
         has a name gives the name's value. `generated_id` is the broker's id, if the settings leave

@@ -356,7 +356,7 @@ class Shard(Generic[K, V, S]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if log.high_watermark >= offset else None
 
-    # --- end of the leadership, and failures -----------------------------------------------------
+    # --- the end of the leadership, and failures of the shard ------------------------------------
     def continue_in_epoch(self, log: StateLog, loader: Loader | None) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 

@@ -135,7 +135,7 @@ class CoordinatorFinder:
         return answer
 
     def _created(self, _: list[Topic | BrokerError] | Refused) -> None:
-        """Allow the next attempt: the next request finds the topic, or tries to create it again."""
+        """Allow another attempt to create the topic, for the next request that does not find it."""
         self._is_creating = False
 
 

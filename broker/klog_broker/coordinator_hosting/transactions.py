@@ -75,13 +75,14 @@ class TransactionParts(NamedTuple):
 
 
 def new_transactions(services: TransactionHosting) -> TransactionParts:
-    """Make the parts of a standalone broker, which leads all partitions."""
+    """Make the TransactionParts of a standalone broker, which leads all partitions."""
     coordinator = _coordinator(services, MarkerWriter(services))
     return TransactionParts(coordinator, coordinator.verify, lambda _: False)
 
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
-    """Make the parts of a broker in a cluster, which also asks other leaders and coordinators."""
+    """Make the TransactionParts of a broker in a cluster, which sends markers to other leaders and
+    asks other coordinators."""
     sender = LeaderMarkerSender(
         services.broker_id,
         lambda: services.metadata.image,

@@ -13,7 +13,7 @@ from pyspark_klog.errors import KlogError
 
 
 def refusal_of(error: OSError | KlogError) -> CannotStart | None:
-    """The CannotStart for an error during the start; None if the error is not an expected one."""
+    """The CannotStart for an error during the start; None for an unexpected error."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
         return CannotStart(
@@ -35,7 +35,7 @@ def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
 
 
 def stopped_while_loading() -> CannotStart:
-    """The end of a start that was stopped while the broker loaded its logs."""
+    """The CannotStart of a broker that was stopped by a user while it loaded its logs."""
     return CannotStart(
         ExitCode.OK,
         "the broker was stopped while it loaded its logs; nothing is lost, the next start recovers "
@@ -44,7 +44,7 @@ def stopped_while_loading() -> CannotStart:
 
 
 def stopped_while_connecting() -> CannotStart:
-    """The end of a start that was stopped while the broker waited for ZooKeeper."""
+    """The CannotStart of a broker that was stopped by a user while it waited for ZooKeeper."""
     return CannotStart(ExitCode.OK, "the broker was stopped while it waited for ZooKeeper")
 
 

@@ -130,7 +130,8 @@ class SettingsInForce:
         if cleaner_settings(old) != cleaner_settings(new):
             cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
-            # Stop applying older settings: the new run covers all topics.
+            # Stop an earlier run of `_follow`, which applies older settings: the new run covers all
+            # topics.
             following = self._following = object()
             services.slices.run(_follow(services), lambda: self._following is following)
 

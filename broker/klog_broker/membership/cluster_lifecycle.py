@@ -129,7 +129,7 @@ class ClusterLifecycle(Protocol):
 
 
 class NoCluster:
-    """The cluster part of a standalone broker."""
+    """The ClusterLifecycle of a standalone broker, which has no cluster."""
 
     def __init__(self, config: BrokerConfig, open_store: OpenStore) -> None:
         self._broker_id = BrokerId(config["broker.id"])
@@ -177,7 +177,7 @@ class NoCluster:
 
 
 class InCluster:
-    """The cluster part of a broker with zookeeper.connect."""
+    """The ClusterLifecycle of a broker with zookeeper.connect."""
 
     def __init__(
         self,
@@ -193,7 +193,8 @@ class InCluster:
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Make the part. `open_session` defaults to sessions of the installed ZooKeeper client.
+        """Make the ClusterLifecycle. `open_session` defaults to sessions of the installed ZooKeeper
+        client.
 
         Membership explains `in_force` and `on_lost`.
         """

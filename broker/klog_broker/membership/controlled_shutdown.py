@@ -66,7 +66,8 @@ class ControlledShutdown:
         self._tries_left -= 1
         timeout_ms = self._timeout_ms
         if not self._has_zookeeper():
-            # The controller probably has no connection either, so it can change no leader.
+            # The controller probably has no connection to ZooKeeper either, so it can change no
+            # leader.
             self._tries_left = 0
             timeout_ms = min(timeout_ms, _WITHOUT_ZOOKEEPER_MS)
         request = ControlledShutdownRequest(

@@ -211,7 +211,7 @@ class Membership:
         if cleanly:
             self._turn_until(lambda: is_closed, _CLOSING_MS)
 
-    # --- refusals and waiting --------------------------------------------------------------------
+    # --- refusals of the cluster, and waiting for ZooKeeper --------------------------------------
     def _taken_address(self) -> str | None:
         """Return a sentence about another broker with an address of this broker, or None.
 

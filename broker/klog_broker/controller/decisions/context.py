@@ -264,7 +264,7 @@ class ControllerContext:
             raise InvariantViolation(f"topic {topic} is to be deleted, but is not known")
         self._to_be_deleted[topic] = None
 
-    # --- leaders -------------------------------------------------------------------------------
+    # --- leaders and ISRs of partitions --------------------------------------------------------
 
     def leadership(self, partition: TopicPartition) -> Leadership | None:
         """A partition's last read or written state; None if no state was ever written."""
@@ -306,7 +306,7 @@ class ControllerContext:
             and broker.epoch > known.as_of_zxid
         )
 
-    # --- states --------------------------------------------------------------------------------
+    # --- states of partitions and replicas -----------------------------------------------------
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """A partition's state; NON_EXISTENT if the context does not have the partition."""

@@ -199,7 +199,8 @@ class ControllerState:
         topics = self._publishable if self.unsettled else self.unpublished
         taken: list[TopicPartition] = []
         for topic in list(topics):
-            # A topic that is unsettled again is published later; a removed one never is.
+            # A topic that became unsettled again is named in a later UpdateMetadata request; a
+            # topic that was removed is not.
             if topic in self.unpublished and topic not in self._unsettled_of:
                 taken += self.unpublished.pop(topic)
         self._publishable.clear()

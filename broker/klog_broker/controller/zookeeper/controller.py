@@ -124,7 +124,7 @@ class Controller:
             else self._work.controller_state.context.state_count(PartitionState.OFFLINE)
         )
 
-    # --- sessions and terms --------------------------------------------------------------------
+    # --- ZooKeeper sessions and controller epochs ----------------------------------------------
 
     def connected(self, session: Session) -> None:
         """Use a new connection: read everything from ZooKeeper if this broker is the controller."""
@@ -337,7 +337,7 @@ class Controller:
             case ZnodeChange(Subject.DELETIONS):
                 yield from deletions.take_deletions(work, self._new_topic_id)
 
-    # --- one event after the other -------------------------------------------------------------
+    # --- carrying out one event after the other ------------------------------------------------
 
     def _start_reading(self) -> None:
         """Discard the state and read everything from ZooKeeper, if connected and elected."""
@@ -443,7 +443,7 @@ class Controller:
             controller_state.controller_epoch,
         )
 
-    # --- timers --------------------------------------------------------------------------------
+    # --- timers of retries ---------------------------------------------------------------------
 
     def _try_deletions_later(self) -> None:
         if self._deletion_retry is None:

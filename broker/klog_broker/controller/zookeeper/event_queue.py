@@ -22,7 +22,7 @@ TRIES = 3
 
 @dataclass(slots=True, eq=False)
 class ControllerEvent:
-    """An event. `run` may be started several times.
+    """An event, carried out by `run`, which may be started several times.
 
     `refuse` answers a request that is not carried out; None means that the event is no request.
     """
@@ -88,7 +88,7 @@ class EventQueue:
         self._waiting = deque(each for each in self._waiting if each.refuse is not None)
 
     def refuse_all(self, code: ErrorCode) -> None:
-        """Empty the queue, and answer all requests in it with this error."""
+        """Empty the queue, and answer all of its requests with the error `code`."""
         self.requeue_current()
         events, self._waiting = self._waiting, deque()
         for event in events:

@@ -41,7 +41,7 @@ def may_change_replicas(work: EventContext, response: LeaderAndIsrResponse) -> b
 def take_response(
     work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
 ) -> Steps[None]:
-    """Mark replicas as failed or working by a LeaderAndIsr response, and settle partitions."""
+    """Mark replicas as failed or working by a LeaderAndIsr response; elect leaders if needed."""
     context, broker_id = work.controller_state.context, broker_request.broker_id
     broker = context.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_request.broker_epoch:

@@ -239,7 +239,7 @@ class Reader:
     def _pause(self) -> Steps[None]:
         yield lambda done: self._call_soon(lambda: done(None))
 
-    # --- requests ------------------------------------------------------------------------------
+    # --- requests to ZooKeeper -----------------------------------------------------------------
 
     def _get(self, path: str, change: ZnodeChange) -> Steps[Node | ZooKeeperError]:
         node: Node | ZooKeeperError

@@ -284,7 +284,7 @@ class Writer:
 
 
 def has_state(context: ControllerContext, partition: TopicPartition, state: LeaderAndIsr) -> bool:
-    """Whether the last written state of a partition is this one."""
+    """Whether the last written state of a partition is `state`."""
     known = context.leadership(partition)
     return known is not None and known.state == state
 

@@ -79,7 +79,7 @@ class CommitLoading:
         self._kernel: Any | None = None
         self._targets: dict[bytes, tuple[GroupOffsets, TopicRows]] = {}
 
-    # --- decoding, in a helper thread ------------------------------------------------------------
+    # --- decoding offsets, in a helper thread ----------------------------------------------------
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Decode a region's batches; returns the runs by their position in the region."""
         if checked.table is None or not len(checked.table):
@@ -90,7 +90,7 @@ class CommitLoading:
             return {}
         return _Reading(self._kernel, checked, from_offset).runs()
 
-    # --- storing, in the loop --------------------------------------------------------------------
+    # --- storing offsets, in the loop ------------------------------------------------------------
     def apply(self, run: BatchRun) -> Steps:
         """Store the offsets of a run in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0

@@ -175,7 +175,7 @@ class TurnCommits:
         self._collected: dict[GroupShard, list[PackableCommits]] = {}
 
     def add(self, shard: GroupShard, request: PackableCommits) -> None:
-        """Append the request's commits in this turn; it is answered once they are visible."""
+        """Append the request's commits in this turn, and answer it once the commits are visible."""
         collected = self._collected
         if not collected:
             self._loop.call_at_append(self._append_collected)

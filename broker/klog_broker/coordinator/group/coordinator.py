@@ -54,7 +54,8 @@ __all__ = [
 ]
 
 MAX_PROTOCOLS = 100
-"""Largest number of assignors a member may offer; each join compares those of all members."""
+"""Largest number of assignors a member may offer; each join compares the assignors of all
+members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class GroupCoordinator:
         """Return NONE if this broker serves the group now, else the error for the client."""
         return self._runtime.find(group_id)[0]
 
-    # --- members ---------------------------------------------------------------------------------
+    # --- requests of members ---------------------------------------------------------------------
     def join(self, request: JoinGroupRequest, joiner: Joiner, answer: Waiter) -> None:
         settings, group_id = self._settings, request.group_id
         error, shard = self._find_for_member(group_id)
@@ -180,7 +181,7 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, names: Iterable[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Return the request's error and, if that is NONE, an error for each of the members."""
+        """Return the request's error and, if it is NONE, an error code for each of ``names``."""
         error, shard, entry = self._member_entry(group_id)
         if shard is None:
             return error, []

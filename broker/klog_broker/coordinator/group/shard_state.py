@@ -225,7 +225,7 @@ class GroupShardState:
                 if pending.pop(place, None) is not None:
                     entry.remove_pending_offset(place)
 
-    # --- making tombstones -----------------------------------------------------------------------
+    # --- making tombstones for deleted offsets ---------------------------------------------------
     def tombstones(self, entry: GroupEntry, deleted: list[TopicPartition]) -> Records:
         """Records that remove the offsets of ``deleted``, and the group if it is empty then."""
         group_id = entry.group.group_id

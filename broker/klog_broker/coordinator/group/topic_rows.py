@@ -69,7 +69,7 @@ class TopicRows:
         each = enumerate(marks_left, len(marks) - len(marks_left))
         return (partition for partition, mark in each if mark != _ABSENT)
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- reading the offsets ---------------------------------------------------------------------
     def committed(self, partition: int) -> OffsetAndMetadata | None:
         kept = self.outside_block.get(partition)
         if kept is not None:
@@ -99,7 +99,7 @@ class TopicRows:
             return None
         return times_at(block, at)
 
-    # --- changing --------------------------------------------------------------------------------
+    # --- changing the offsets --------------------------------------------------------------------
     def put_adjacent(self, first: int, packed: bytes) -> int:
         """Store the offsets of adjacent partitions, which have no metadata.
 
@@ -153,7 +153,8 @@ class TopicRows:
         return int(before is None and self.take_from_block(partition) is None)
 
     def take_from_block(self, partition: int) -> PackedOffset | None:
-        """Remove the partition's offset from the block and return it; None if it is not there."""
+        """Remove the partition's offset from the block and return it; None if the block has
+        none."""
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None

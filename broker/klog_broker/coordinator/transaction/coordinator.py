@@ -156,7 +156,7 @@ class TransactionCoordinator:
 
         self._slices.run(steps(), lambda: shard.serving_error() is _NONE)
 
-    # --- producers -------------------------------------------------------------------------------
+    # --- requests of producers -------------------------------------------------------------------
     def initialize(
         self,
         transactional_id: str,
@@ -298,7 +298,7 @@ class TransactionCoordinator:
             counts += yield from count_in_steps([each.state for each in known if each is not None])
         return counts
 
-    # --- decisions -------------------------------------------------------------------------------
+    # --- decisions on transactional ids ----------------------------------------------------------
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionShard | None]:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None

@@ -204,7 +204,7 @@ def verify(
     return {each: _NONE if each in taking_part else absent for each in partitions}
 
 
-# --- decisions without a request ------------------------------------------------------------------
+# --- decisions of the coordinator without a request -----------------------------------------------
 def aborted(
     known: TransactionMetadata, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> TransactionMetadata:

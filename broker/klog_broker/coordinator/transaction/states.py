@@ -52,7 +52,7 @@ record of the decision. klog decides and writes in one step, so no transaction i
 state. A transactional id in state DEAD has only a tombstone in the log."""
 
 LASTING = frozenset(state for state, steps in TRANSITIONS.items() if steps)
-"""The states that a record may have."""
+"""The states that a record of ``__transaction_state`` may have."""
 ENDED = frozenset(
     (
         TransactionState.EMPTY,
@@ -67,7 +67,7 @@ ENDING = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_AB
 
 
 def check_transition(before: TransactionState, after: TransactionState) -> None:
-    """Raise InvariantViolation for a transition that is not in the table."""
+    """Raise InvariantViolation for a transition that is not in TRANSITIONS."""
     if after not in TRANSITIONS[before]:
         raise InvariantViolation(
             f"a transaction cannot go from {before.kafkas_name} to {after.kafkas_name}"

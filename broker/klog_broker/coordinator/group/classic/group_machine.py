@@ -81,7 +81,7 @@ class GroupMachine:
         The bound avoids a search through all ids, which may be many, on each request.
         """
 
-    # Requests
+    # Requests of members
 
     def join(
         self, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter, now_ms: int
@@ -193,7 +193,7 @@ class GroupMachine:
             group.renew_session(group.members[member_id], now_ms)
         return error
 
-    # Results of appends
+    # Results of appending the group's record
 
     def appended(self, now_ms: int) -> GroupEffects:
         """Answer the requests that waited for the group's record, which is now applied."""
@@ -221,7 +221,7 @@ class GroupMachine:
             self._rebalance.start_rebalance(effects, now_ms)
         return effects
 
-    # Deadlines, loading and unloading
+    # Deadlines of the group, loading and unloading of its shard
 
     def next_deadline_ms(self) -> int | None:
         """When to call ``on_deadline``; None if only a request can change the group."""
@@ -265,7 +265,7 @@ class GroupMachine:
             group.move_to(GroupState.DEAD)
         return effects
 
-    # Checks
+    # Checks of requests and of their senders
 
     def _check_join(self, request: JoinGroupRequest, protocols: tuple[Protocol, ...]) -> ErrorCode:
         group, member_id = self.group, request.member_id
@@ -305,7 +305,7 @@ class GroupMachine:
                 return error
         return _NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    # Ways to join
+    # Ways to join the group
 
     def _add(
         self,

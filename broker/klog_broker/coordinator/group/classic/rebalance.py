@@ -40,7 +40,7 @@ class Rebalance:
         self._joined_in_window = False
         self._sync_deadline_ms: int | None = None
 
-    # Events
+    # Events that start, extend or complete a rebalance
 
     def extend_initial_delay(self) -> None:
         """Called before a member is added: a first rebalance then extends its initial delay."""
@@ -92,7 +92,7 @@ class Rebalance:
                 drop_sync(self._group, member, error, effects)
                 self._group.renew_session(member, now_ms)
 
-    # Deadlines
+    # Deadlines of the rebalance
 
     def deadlines_ms(self) -> list[int]:
         """The times in ms at which ``on_deadline`` must be called."""

@@ -52,7 +52,7 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
 
 
 def check_transition(before: GroupState, after: GroupState) -> None:
-    """Raise InvariantViolation for a transition that is not in the table."""
+    """Raise InvariantViolation for a transition that is not in TRANSITIONS."""
     if after not in TRANSITIONS[before]:
         raise InvariantViolation(f"a group cannot go from {before.value} to {after.value}")
 
