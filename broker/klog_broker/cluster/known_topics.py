@@ -1,7 +1,7 @@
 """Decides whether a topic that the metadata image does not show may exist.
 
-In a cluster the controller sends all topics soon after the broker has registered. Until then, such
-a topic may exist.
+In a cluster the controller sends all topics soon after the broker has registered. Until then, a
+topic that the image does not show may exist.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -35,7 +35,7 @@ class KnownTopics(Protocol):
 
     def may_exist(self, topic: str) -> bool:
         """Whether a topic that the image does not show may exist: the controller has not sent all
-        topics yet, or cannot read this one."""
+        topics yet, or cannot read this topic."""
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
         """Call ``then`` once: as soon as all topics are known, or after ``patience_ms``."""

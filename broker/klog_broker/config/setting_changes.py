@@ -133,7 +133,8 @@ def _apply_changes(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
 
 
 def _one_by_one(start: BrokerConfig, left: list[_Text]) -> tuple[BrokerConfig, list[str]]:
-    """Apply as many of the texts as fit together; return the result, and a problem for each other.
+    """Apply as many of the texts as fit together; return the settings, and the other texts'
+    problems.
 
     A text may be valid only together with another text. So each refused text is tried again, until
     a round applies no further text.

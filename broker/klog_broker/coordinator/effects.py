@@ -29,10 +29,10 @@ class ParkedResponse:
 class Effects(Generic[K, V]):
     """The records and responses that a machine's decision results in.
 
-    The responses in ``responses`` leave when the high watermark has passed all records appended
-    before them. ``records``, if set, takes the wall clock's time in ms and returns records. The
-    runtime appends and applies the records, and then calls the machine's ``appended``, or its
-    ``append_failed`` if the append fails.
+    The runtime sends ``responses`` once the high watermark has passed the records that were
+    appended before ``records``. ``records``, if set, takes the wall clock's time in ms and returns
+    records. The runtime appends and applies the records, and then calls the machine's ``appended``,
+    or its ``append_failed`` if the append fails.
     """
 
     responses: list[ParkedResponse] = field(default_factory=list)

@@ -135,13 +135,13 @@ Replay = Callable[[BatchView, Iterable[Record], Offset], int]
 class Loader:
     """Replays a log from its start to the log end offset at the time when the loader was made.
 
-    ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While it returns None,
-    the loop checks them, until all loaders together have read enough to load the kernels
-    (``plain_reads``). A run of ``bulk`` is applied as a whole if ``begin_run`` (Shard.begin_run)
-    returns True, or else record by record. ``on_loaded`` is called once: with None when everything
-    is applied, or with the error that prevents loading (a damaged log, a failed disk).
-    ``on_loaded`` is never called if the leadership ends (StateLog.ended) or ``cancel`` is called
-    first.
+    ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While ``new_walk``
+    returns None, the loop checks the batches, until all loaders together have read enough to load
+    the kernels (``plain_reads``). A run of ``bulk`` is applied as a whole if ``begin_run``
+    (Shard.begin_run) returns True, or else record by record. ``on_loaded`` is called once: with
+    None when everything is applied, or with the error that prevents loading (a damaged log, a
+    failed disk). ``on_loaded`` is never called if the leadership ends (StateLog.ended) or
+    ``cancel`` is called first.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """Load the log of a partition that this broker leads, then serve it.
 
         If this broker led the partition until now and the log has no new records, the shard goes on
-        serving, or loading; otherwise it is loaded again.
+        serving, or loading; otherwise the log is loaded again.
         """
         partition = log.topic_partition.partition
         known = self._shards.get(partition)

@@ -96,7 +96,8 @@ class MarkerWriter:
         partition: TopicPartition,
         on_result: Callable[[ErrorCode], None],
     ) -> None:
-        """Write a partition's marker; ``on_result`` gets NONE once readers see it, or an error.
+        """Write a partition's marker; ``on_result`` gets NONE once the marker is visible, or an
+        error.
 
         UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. A partition that cannot
         be written to now has another error.

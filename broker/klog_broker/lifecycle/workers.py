@@ -11,8 +11,8 @@ from klog_broker.runtime.threads.parallel_work import (
     run_in_order,
 )
 
-# Threads for fsync, read-ahead and deleting. There are several, so that a slow disk does not delay
-# the work on another one.
+# Threads for fsync, read-ahead and deleting. There are several threads, so that a slow disk does
+# not delay the work on other disks.
 _HELPER_THREADS = 8
 _CLEANER_NICENESS = 10
 

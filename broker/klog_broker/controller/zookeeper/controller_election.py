@@ -78,7 +78,7 @@ class Election:
         self.on_elected: list[Callable[[FencedWrites], None]] = []
         """Called with the new epoch's fenced writes when this broker becomes the controller."""
         self.on_resigned: list[Callable[[], None]] = []
-        """Called when this broker stops being the controller, before it looks for the next one."""
+        """Called when this broker stops being the controller, before it reads which one is next."""
         self.on_controller: list[Callable[[BrokerId], None]] = []
         """Called with the controller's id whenever it changes; NO_BROKER means that there is no
         controller, or that this broker does not know the controller."""

@@ -75,7 +75,7 @@ ElectionErrors = dict[TopicPartition, ErrorCode]
 def shut_down(
     work: EventContext, request: ControlledShutdownRequest
 ) -> Steps[ControlledShutdownResponse]:
-    """Carry out ControlledShutdown: move leadership away from a broker, and shrink the ISRs by it.
+    """Carry out ControlledShutdown: move leadership away from a broker, and remove it from ISRs.
 
     The response names the partitions that the broker still leads, because no other replica is in
     sync. Partitions with one replica are not named.

@@ -83,7 +83,7 @@ class EventQueue:
     def keep_requests(self) -> None:
         """Drop all events except requests, because everything was read from ZooKeeper again.
 
-        The other events follow again from the new state.
+        The work of the dropped events is done again from the new state.
         """
         self._waiting = deque(each for each in self._waiting if each.refuse is not None)
 

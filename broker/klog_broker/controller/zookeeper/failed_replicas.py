@@ -1,9 +1,9 @@
 """Failed replicas: replicas that a live broker reports as unusable in its LeaderAndIsr response.
 
 Such a replica is offline, as in Kafka (replicasOnOfflineDirs): it does not lead, leaves the ISR,
-and is named as offline in UpdateMetadata. In Kafka this lasts until the broker registers again. In
-klog, the controller sends LeaderAndIsr again from time to time, because a disk that was full when
-the log was to be created may have free space again.
+and is named as offline in UpdateMetadata. In Kafka a replica stays failed until its broker
+registers again. In klog, the controller sends LeaderAndIsr again from time to time, because a disk
+that was full when the log was to be created may have free space again.
 """
 
 import logging

@@ -62,8 +62,8 @@ class FencedWrites:
     def end(self) -> None:
         """Send no more writes: `write` answers ControllerMoved from now on.
 
-        An outstanding write still takes effect if it arrives before the next election; a later one
-        gets ControllerMoved, too.
+        An outstanding write still takes effect if it arrives before the next election; if it
+        arrives later, it gets ControllerMoved.
         """
         self._is_over = True
 

@@ -76,8 +76,8 @@ class RequestBatch:
     `listener` is the name of the inter-broker listener. `unreadable` has the names of topics whose
     znodes exist and cannot be read. `unpublished` has partitions, by topic, that no UpdateMetadata
     request names before `collect`. `awaiting_full_metadata` has the brokers that wait for the full
-    UpdateMetadata request: until then, a request to them names only topics with all of their
-    partitions.
+    UpdateMetadata request: until then, an UpdateMetadata request to these brokers names a topic
+    only with all of its partitions.
     """
 
     def __init__(

@@ -278,7 +278,7 @@ class Reader:
         return ask if change is None else self._watching(path, change, ask)
 
     def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
-        """Return the request, with a watch unless the path already has one.
+        """Return `ask` as a request that also sets a watch, unless `key` has one already.
 
         A failed request sets no watch, so the next request asks for one again. This also works if
         the conversation of the failed request was dropped before the response came.

@@ -142,7 +142,8 @@ class Writer:
         return answer
 
     def check_allowed(self, operations: list[Operation], answer: object) -> None:
-        """Raise WriteDenied if `answer`, from `try_write`, says that an access list forbids one."""
+        """Raise WriteDenied if `answer`, from `try_write`, says that an access list forbids a
+        write."""
         if (path := self._denied(operations, answer)) is not None:
             raise WriteDenied(f"{path} may not be written")
 

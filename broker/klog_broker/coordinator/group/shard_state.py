@@ -190,9 +190,10 @@ class GroupShardState:
     def rows_for(self, group_id: str, topic: str) -> tuple[GroupOffsets, TopicRows]:
         """Return the objects in which to store the offsets of a group in a topic during loading.
 
-        The caller puts offsets there instead of calling ``store_offset`` for each. The caller must
-        put at least one offset at once, and may use the rows later as long as they are not empty.
-        Only for offsets below the high watermark, because the timeline does not learn of them.
+        The caller puts offsets into these objects instead of calling ``store_offset`` for each. The
+        caller must put at least one offset at once, and may use the rows later as long as they are
+        not empty. Use this method only for offsets below the high watermark, because the timeline
+        does not learn of them.
         """
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         rows = entry.offsets.rows_in(topic)
@@ -227,7 +228,8 @@ class GroupShardState:
 
     # --- making tombstones for deleted offsets ---------------------------------------------------
     def tombstones(self, entry: GroupEntry, deleted: list[TopicPartition]) -> Records:
-        """Records that remove the offsets of ``deleted``, and the group if it is empty then."""
+        """Records that remove the offsets of ``deleted``, and the group if it is empty without
+        them."""
         group_id = entry.group.group_id
         records: Records = [(commit_key(group_id, partition), None) for partition in deleted]
         if entry.is_empty and len(deleted) == len(entry.offsets):

@@ -153,8 +153,8 @@ def _answered(
 def _retriable_code(code: ErrorCode) -> ErrorCode:
     """Make UNKNOWN_TOPIC_OR_PARTITION retriable.
 
-    The leader does not know the partition yet, or has already deleted it. The next send finds out
-    in this broker's metadata image.
+    The leader does not know the partition yet, or has already deleted it. At the next send, this
+    broker's metadata image decides whether the partition was deleted.
     """
     is_absent = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.LEADER_NOT_AVAILABLE if is_absent else code
