@@ -124,11 +124,12 @@ class BrokerServer:
     ) -> None:
         self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}
-        """The ports by listener name, once started."""
+        """The ports by listener name; empty until the broker has opened its listeners."""
         self.metrics_port: int | None = None
-        """The port of metrics.listener, once started."""
+        """The port of metrics.listener; None until the broker has opened it."""
         self.plans: TurnPlans | None = None
-        """The plans for pipelined Produce, once started; None without a kernel to load."""
+        """The plans for pipelined Produce; None until the broker has started, or without
+        ``load_kernel``."""
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
@@ -169,12 +170,13 @@ class BrokerServer:
 
     @property
     def services(self) -> BrokerParts:
-        """The parts of the broker, once started."""
+        """The parts of the broker; raises InvariantViolation before ``start`` has made them."""
         return self._parts.services
 
     @property
     def server(self) -> Server:
-        """The broker's listeners and connections, once started."""
+        """The broker's listeners and connections; raises InvariantViolation before ``start`` has made
+        them."""
         return self._parts.server
 
     @property

@@ -347,7 +347,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "Background tasks start at most 30 seconds after the broker.": ("log.initial.task.delay.ms",),
 }
 
-#: Names that Kafka 4.x has and 3.9.1 lacks.
+#: Names of broker settings that Kafka 4.x has and 3.9.1 lacks.
 SINCE_4 = frozenset(
     (
         "add.partitions.to.txn.retry.backoff.max.ms",

@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class _Change(NamedTuple, Generic[P]):
-    end_offset: Offset  # of the batch that made the change
+    end_offset: Offset  # the end of the batch that made the change
     owner: str
     place: P
 

@@ -10,7 +10,8 @@ class TopicCounts:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Offsets that were assigned: records, and the control records of transactions."""
+        """The number of offsets that were assigned to records and to the control records of
+        transactions."""
         self.bytes_in = 0
         self.bytes_out = 0
         """Bytes of records in Fetch responses."""
@@ -46,7 +47,8 @@ class CountsByTopic:
         return counts
 
     def remove_log(self, topic: str) -> None:
-        """Forget one deleted log of the topic; the last one adds to the deleted topics' counts."""
+        """Forget one deleted log of the topic. With the topic's last log, the topic's counts are
+        added to those of the deleted topics."""
         counts = self._by_topic[topic]
         counts.logs -= 1
         if not counts.logs:

@@ -83,8 +83,8 @@ class EventContext(NamedTuple):
 class Writer:
     """The writes of one controller in one session.
 
-    Failures raise BrokersChanged, ControllerMoved or ControllerStateOutdated. `log_unusable_znode`
-    logs a znode that an access list protects from writes, with the reason.
+    Failures raise BrokersChanged, ControllerMoved or ControllerStateOutdated. `name_bad` logs a
+    znode that an access list protects from writes, with the reason.
     """
 
     def __init__(

@@ -17,7 +17,8 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 PackedOffset = bytes
 
 FIXED = struct.Struct(">qqqqi16s")
-"""Offset, commit time, expiry, record offset, leader epoch, topic id."""
+"""The fixed fields of a packed offset: offset, commit time, expiry, record offset, leader epoch,
+topic id."""
 
 _TIMES = struct.Struct(">8xqq")
 _RECORD_OFFSET = struct.Struct(">24xq")

@@ -22,7 +22,8 @@ _ONGOING = TransactionState.ONGOING
 
 
 def end_needs_producer_id(known: TransactionMetadata | None, client_version: int) -> bool:
-    """Whether :func:`end` must get a new producer id for the producer's next transactions."""
+    """Whether :func:`decide_end` must get a new producer id for the producer's next
+    transactions."""
     if known is None or not known.is_exhausted:
         return False
     return _raises(known, client_version) and known.state in (_ONGOING, *ENDED)
@@ -94,7 +95,8 @@ def _end_raising(
 
 
 def _is_repeated_end(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the request repeats the last EndTxn: it names the id and epoch from before that end.
+    """Whether the request repeats the last EndTxn: it names the id and epoch from before that
+    EndTxn.
 
     If the last end did not raise the epoch, an older epoch belongs to a producer that was fenced.
     """

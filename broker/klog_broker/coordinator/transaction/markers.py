@@ -80,7 +80,8 @@ class _Ending:
         self.pause_ms = RETRY_PAUSE_MS
 
     def known(self) -> TransactionMetadata | None:
-        """The state; None once the transaction has ended, or the shard is no longer served."""
+        """The transactional id's state; None once the transaction has ended, or the shard is no
+        longer served."""
         metadata = self.machine.metadata
         if self.shard.serving_error() is not ErrorCode.NONE:
             return None
@@ -88,7 +89,7 @@ class _Ending:
 
 
 class TransactionCompletion:
-    """The transactions that are being ended, by machine. Loop thread only."""
+    """The decided transactions whose markers are being written, by machine. Loop thread only."""
 
     def __init__(
         self, runtime: TransactionRuntime, sender: MarkerSender, loop: Loop, clock: Clock
