@@ -175,8 +175,8 @@ class BrokerServer:
 
     @property
     def server(self) -> Server:
-        """The broker's listeners and connections; raises InvariantViolation before ``start`` has made
-        them."""
+        """The broker's listeners and connections; raises InvariantViolation before ``start`` has
+        made them."""
         return self._parts.server
 
     @property
