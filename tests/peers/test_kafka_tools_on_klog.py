@@ -301,6 +301,8 @@ def test_dump_log_segments_reads_a_brokers_directory(tmp_path: Path) -> None:
     properties = ("batch.size=2000", "compression.type=none")
     with BrokerProcess(data, settings) as broker:
         servers = broker.bootstrap_servers
+        # A producer warns of a topic that its own Metadata request creates, as on Kafka.
+        _run(NEWEST_KAFKA, TOPICS, "--bootstrap-server", servers, "--create", "--topic", topic)
         _produce(NEWEST_KAFKA, servers, topic, *properties, records=RECORDS)
         _consume(NEWEST_KAFKA, servers, topic, 10, "--group", "g", "--from-beginning")
         assert broker.terminate() == 0
