@@ -87,7 +87,7 @@ class Scram:
         if not is_count or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise AuthenticationFailed(
                 f"it asks for {one_line(iterations, 20)} iterations of SCRAM; expected "
-                f"{MIN_ITERATIONS} to {MAX_ITERATIONS}: create the user's credentials anew"
+                f"{MIN_ITERATIONS} to {MAX_ITERATIONS}: create the user's credentials again"
             )
         salted = hashlib.pbkdf2_hmac(
             self._hash, self._password.reveal().encode(), _unbase64(salt), int(iterations)

@@ -243,7 +243,7 @@ def test_an_answer_to_an_equal_change_asked_before_is_too_late() -> None:
 def test_a_fetch_of_an_earlier_life_is_refused_and_one_of_a_later_life_is_believed() -> None:
     leader = replicas((ME,))
     fetch(leader, OTHER, 10, epoch=6)
-    with pytest.raises(NotAReplica, match="started anew with 6"):
+    with pytest.raises(NotAReplica, match="registered again with 6"):
         fetch(leader, OTHER, 9, epoch=5)
     assert leader.followers[OTHER].log_end_offset == 10
     fetch(leader, OTHER, 3, epoch=7)  # its log is shorter now

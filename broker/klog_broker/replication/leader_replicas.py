@@ -128,8 +128,8 @@ class LeaderReplicas:
             )
         if progress.is_of_older_broker_epoch(broker_epoch):
             raise StaleBrokerEpoch(
-                f"broker {follower} fetches with broker epoch {broker_epoch}, it was started anew"
-                f" with {progress.broker_epoch}"
+                f"broker {follower} fetches with broker epoch {broker_epoch}, but has registered"
+                f" again with {progress.broker_epoch}"
             )
 
     def fetched(

@@ -378,8 +378,8 @@ def _check_epochs(partition: Partition, role_change: RoleAssignment) -> None:
     assigned_epochs = Epochs(role_change.leader_epoch, role_change.partition_epoch)
     if assigned_epochs < partition.epochs:
         raise StaleRoleChange(
-            f"the order for {role_change.topic_partition} is of {assigned_epochs}, the replica"
-            f" is told of {partition.epochs} already"
+            f"the role change of {role_change.topic_partition} has {assigned_epochs}, but the"
+            f" replica already has {partition.epochs}"
         )
 
 
