@@ -10,12 +10,14 @@ _HEAD = """\
      tools/docs/role_steps.py, not this page. -->
 # Roles of a partition
 
-Each replica on this broker has a role. Only orders give a role; images, which tell clients of the
-cluster, change none. When a leadership ends, for whatever reason, every request that waits for it
-is answered: with KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if
-the partition was deleted, otherwise with NOT_LEADER_OR_FOLLOWER. But a Produce goes on waiting when
-the same broker leads on in a newer epoch, as whenever a broker of the in-sync set dies. A replica
-is Unassigned from the loading of its log to its first order.
+Look up what a broker does with a replica of a partition, and how it answers clients. Each replica
+on a broker has a role. Only role changes (LeaderAndIsr and StopReplica requests in a cluster) give
+a replica its role; UpdateMetadata requests, which carry the metadata for clients, do not. When a
+leadership ends, the broker answers every request that waits for this leadership: with
+KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if the partition was
+deleted, otherwise with NOT_LEADER_OR_FOLLOWER. A Produce request keeps waiting if the same broker
+stays the leader in a newer epoch, for example because another broker of the ISR has died. A replica
+is Unassigned from the loading of its log to its first role change.
 
 ```mermaid
 stateDiagram-v2
@@ -32,9 +34,10 @@ _STEPS = """\
 """
 
 _TOLD = """
-An order for a replica whose log is offline fails with an error, unless it is a plain order to stop.
-A replica whose log could not be made (the disk was full, say) is Offline, too. It is ordered again
-every 10 seconds, and leaves Offline once its log is made.
+A role change of a replica whose log is offline fails with an error, unless the role change only
+stops the replica. A replica whose log could not be created, for example because the disk was full,
+is Offline, too. Its role change is repeated every 10 seconds, and the replica leaves Offline once
+its log is created.
 
 ## How requests to a leader are answered
 
