@@ -56,7 +56,7 @@ def decompress_any(
             raise DecompressedTooLarge(f"snappy: more than {max_parts} blocks")
         # Concatenated streams repeat the header.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            # aiokafka recognizes the framing only with the usual version numbers.
+            # Clients such as aiokafka recognize a stream only by a header with the usual versions.
             is_plain = position == 0 and data[: XERIAL_HEADER.size] == _USUAL_HEADER
             position += XERIAL_HEADER.size
             continue

@@ -1,4 +1,4 @@
-"""The types of a row in the tables of client settings."""
+"""The row of the tables of client settings, and the effects that a setting can have."""
 
 from enum import Enum
 from typing import NamedTuple

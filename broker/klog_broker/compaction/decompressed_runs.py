@@ -37,7 +37,8 @@ _RUN_BYTES = 512 * 1024
 _RUN_BUFFER_BYTES = 2 * _RUN_BYTES
 # A larger buffer is not reused for the next run.
 _MOST_KEPT_BYTES = 4 << 20
-# Small uncompressed batches, such as transaction markers, are copied into the run.
+# Uncompressed batches of at most this size, such as transaction markers, are copied into the run
+# (the buffer of decompressed batches) beside the batches around them.
 _SMALL_BYTES = 512
 # The output limit of the first try to decompress a section: _GUESS_FACTOR times the size of the
 # last decompressed section, but at least _FIRST_GUESS_BYTES.
