@@ -5,7 +5,6 @@ settings, has replaced AlterConfigs; old tools still send it. When the response 
 logs already follow the new settings.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -13,13 +12,12 @@ from klog_broker.api.alterable_brokers import stored_name
 from klog_broker.api.alterable_topics import (
     alterable_topic,
     check_alterable,
-    check_may_alter,
     check_setting_names,
 )
+from klog_broker.api.alterations import alter_each, set_error
 from klog_broker.api.services import SettingsServices
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import client_text
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.broker_settings import Given, checked_broker_configs
@@ -35,58 +33,28 @@ from pyspark_klog.protocol.apis.alter_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; checking a
-# broker's settings, which are many more; requesting a change and answering.
-_CHECKED = 20
-_BROKER_CHECKED = 100
-_CHANGE = 20
-
 
 def handle(
     services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
     """Apply or refuse each resource as a whole, independently of the others."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    response = AlterConfigsResponse()
-    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
-    for asked in request.resources:
-        yield _CHECKED
-        result = _result(asked)
-        response.responses.append(result)
-        try:
-            if times[(asked.resource_type, asked.resource_name)] > 1:
-                text = "the resource is named twice; put its settings into one entry"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            check_may_alter(services, context, asked.resource_type, asked.resource_name)
-            if asked.resource_type == ResourceType.BROKER:
-                yield _BROKER_CHECKED
-                planned.append((result, _planned_broker(services, asked)))
-            else:
-                planned.append((result, _planned(services, context, asked)))
-        except BrokerError as error:
-            _put(result, error)
-    if request.validate_only or not planned:
-        return response
-    waiting = len(planned)
-
-    def done(result: AlterConfigsResourceResponse, error: BrokerError | None) -> None:
-        nonlocal waiting
-        if error is not None:
-            _put(result, error)
-        waiting -= 1
-        if waiting == 0:
-            context.reply.send(response)
-
-    for result, alter in planned:
-        yield _CHANGE
-        alter(partial(done, result))
-    return None
+    return alter_each(
+        services,
+        context,
+        request.resources,
+        AlterConfigsResponse(responses=[_result(each) for each in request.resources]),
+        partial(_planned, services, context),
+        validate_only=request.validate_only,
+    )
 
 
 def _planned(
     services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
 ) -> Alter:
-    """Return a function that stores a topic's new overrides. BrokerError if they are invalid."""
+    """Return a function that stores the resource's new settings. BrokerError if they are
+    invalid."""
+    if asked.resource_type == ResourceType.BROKER:
+        return _planned_broker(services, asked)
     names = [each.name for each in asked.configs]
     configs = _texts(asked)
     # Check for settings that no topic can have before looking for the topic, as in Kafka.
@@ -127,16 +95,12 @@ def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
     )
 
 
-def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, client_text(error)
-
-
 def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
     """Return a response with ``code`` for every resource."""
     response = AlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)
-        _put(result, BrokerError(code))
+        set_error(result, BrokerError(code))
         response.responses.append(result)
     return response
 

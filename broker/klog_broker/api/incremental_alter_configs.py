@@ -4,18 +4,17 @@ When the response is sent, a topic's logs already follow the new settings. A bro
 are in effect too, but logs that inherit them follow in slices.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
 
 from klog_broker.api.alterable_brokers import stored_name
-from klog_broker.api.alterable_topics import alterable_topic, check_may_alter, check_setting_names
+from klog_broker.api.alterable_topics import alterable_topic, check_setting_names
+from klog_broker.api.alterations import alter_each, set_error
 from klog_broker.api.services import SettingsServices
 from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
-from klog_broker.dispatch.error_messages import client_text
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.security.acls import AclOperation
 from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
@@ -42,51 +41,18 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; checking a
-# broker's settings, which are many more; requesting a change and answering.
-_CHECKED = 20
-_BROKER_CHECKED = 100
-_CHANGE = 20
-
-
 def handle(
     services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
     """Apply or refuse each resource as a whole, independently of the others."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    results: list[AlterConfigsResourceResponse] = []
-    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
-    for asked in request.resources:
-        yield _CHECKED
-        result = _result(asked)
-        results.append(result)
-        try:
-            if times[(asked.resource_type, asked.resource_name)] > 1:
-                text = "the resource is named twice; put its settings into one entry"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            check_may_alter(services, context, asked.resource_type, asked.resource_name)
-            if asked.resource_type == ResourceType.BROKER:
-                yield _BROKER_CHECKED
-            planned.append((result, _planned(services, context, asked)))
-        except BrokerError as error:
-            _put(result, error)
-    response = IncrementalAlterConfigsResponse(responses=results)
-    if request.validate_only or not planned:
-        return response
-    waiting = len(planned)
-
-    def done(result: AlterConfigsResourceResponse, error: BrokerError | None) -> None:
-        nonlocal waiting
-        if error is not None:
-            _put(result, error)
-        waiting -= 1
-        if waiting == 0:
-            context.reply.send(response)
-
-    for result, alter in planned:
-        yield _CHANGE
-        alter(partial(done, result))
-    return None
+    return alter_each(
+        services,
+        context,
+        request.resources,
+        IncrementalAlterConfigsResponse(responses=[_result(each) for each in request.resources]),
+        partial(_planned, services, context),
+        validate_only=request.validate_only,
+    )
 
 
 def _planned(
@@ -183,10 +149,6 @@ def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
     )
 
 
-def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, client_text(error)
-
-
 def error_response(
     request: IncrementalAlterConfigsRequest, code: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
@@ -194,7 +156,7 @@ def error_response(
     response = IncrementalAlterConfigsResponse()
     for asked in request.resources:
         result = _result(asked)
-        _put(result, BrokerError(code))
+        set_error(result, BrokerError(code))
         response.responses.append(result)
     return response
 
