@@ -37,9 +37,10 @@ class AbortedFilter:
         self._producers: set[int] = set()
 
     def committed_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return a boolean for each row of a scan table: whether the batch is not aborted.
+        """Return for each row whether the batch that the row describes is not aborted.
 
-        ``rows`` must continue the batches of the previous call without a gap.
+        ``rows`` is a table of ``scan_batches``, with one row per batch. Its first batch must
+        directly follow the last batch of the previous call.
         """
         shown = np.ones(len(rows), np.bool_)
         columns = [scan.PRODUCER_ID, scan.LAST_OFFSET, scan.ATTRIBUTES, scan.POSITION]
@@ -50,7 +51,7 @@ class AbortedFilter:
     def is_committed(
         self, producer_id: int, last_offset: int, attributes: int, position: int
     ) -> bool:
-        """Whether the next batch, which begins at byte ``position``, is not aborted.
+        """Whether the batch that begins at byte ``position`` of the buffer is not aborted.
 
         The caller must pass every batch in log order, including control batches and batches of
         producers without transactions.

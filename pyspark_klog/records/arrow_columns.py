@@ -35,12 +35,15 @@ _WANTED = {
     "headers": batch_decoding.WANT_HEADERS,
 }
 
-# Arrow's binary columns count bytes in 32 bits.
+# Arrow's binary columns store the end position of each value as a signed 32-bit number.
 MAX_COLUMN_BYTES = 2**31 - 1
 
 
 def schema_for(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of decoded batches; ValueError for unknown or repeated columns, or none."""
+    """Return the schema of decoded batches.
+
+    Raises ValueError if ``columns`` is empty, or contains an unknown or a repeated name.
+    """
     unknown = [name for name in columns if name not in COLUMN_TYPES]
     if unknown or not columns or len(set(columns)) != len(columns):
         raise ValueError(
@@ -86,7 +89,7 @@ class _EmptyBuffer(_KernelBuffer):
 
 
 class _Bytes:
-    """Buffers of a binary column: the values' ends, their bytes, and the validity bitmap."""
+    """The buffers of a binary column: end positions and bytes of the values, validity bitmap."""
 
     def __init__(self, rows: int, capacity_bytes: int, *, wanted: bool) -> None:
         self.ends = _KernelBuffer(rows + 1, np.int32) if wanted else _EmptyBuffer(np.int32)
@@ -124,8 +127,8 @@ class ColumnBuffers:
         )
         if with_headers:
             self.header_ends.array[0] = 0
-        # A header takes at least two bytes of a record. So this many headers always suffice for one
-        # record with headers, and usual headers are far larger than two bytes.
+        # A header takes at least two bytes, so the headers of a record of capacity_bytes always
+        # fit. Most headers are far larger: the buffers for their bytes are full before this limit.
         most_headers = max(capacity_bytes // 2, 1)
         self.header_keys = _Bytes(most_headers, capacity_bytes, wanted=with_headers)
         self.header_values = _Bytes(most_headers, capacity_bytes, wanted=with_headers)
@@ -134,7 +137,7 @@ class ColumnBuffers:
         return _KernelBuffer(self.max_rows, dtype) if wanted else _EmptyBuffer(dtype)
 
     def arguments(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """Return the arrays in the order of the parameters of ``decode.decode_batches``."""
+        """Return the arrays in the order of the parameters of the kernel ``decode_batches``."""
         return (
             self.offsets.array,
             self.timestamps.array,
@@ -148,9 +151,10 @@ class ColumnBuffers:
         )
 
     def finish(self, state: Sequence[int], columns: Sequence[str]) -> dict[str, pa.Array]:
-        """Return those of ``columns`` that the kernel filled, by name.
+        """Return the Arrow arrays of those ``columns`` that the kernel filled, by column name.
 
-        ``state`` is the kernel's state. The buffers must not be used again afterwards.
+        ``state`` is the state array of the kernel ``decode_batches`` after its last call. The
+        arrays take over the memory, so this object must not be used after the call.
         """
         rows = state[batch_decoding.ROWS]
         done: dict[str, pa.Array] = {}
@@ -178,7 +182,7 @@ class ColumnBuffers:
         count = state[batch_decoding.HEADERS]
         key_bytes = state[batch_decoding.HEADER_KEY_BYTES]
         if state[batch_decoding.HEADER_KEYS_NOT_UTF8]:
-            # Kafka's clients replace invalid UTF-8 with U+FFFD, and so does record_section.
+            # Like Kafka's clients, replace invalid UTF-8 in header keys with U+FFFD.
             raw = self.header_keys.finish(pa.binary(), count, key_bytes, 0)
             names = [key.decode("utf-8", "replace") for key in raw.to_pylist()]
             keys = pa.array(names, pa.string())

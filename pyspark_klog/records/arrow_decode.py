@@ -36,11 +36,12 @@ from pyspark_klog.records.legacy import LegacyView
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# Limits of one scan, in bytes and batches. The scanned bytes should still be in the processor's
-# cache when they are decoded. Inflated records are collected up to _SCAN_BYTES too.
+# A scan lists at most _TABLE_ROWS batches and stops after _SCAN_BYTES, so that the scanned bytes
+# are still in the processor's cache when they are decoded. The inflated records of compressed
+# batches are decoded in groups of about _SCAN_BYTES, too.
 _SCAN_BYTES = 1 << 20
 _TABLE_ROWS = 4096
-_FEWEST_ROWS = 1024
+_FEWEST_ROWS = 1024  # added to the estimate of the rows of a RecordBatch
 
 _PLAIN, _COMPRESSED, _LEGACY = range(3)
 
@@ -67,11 +68,11 @@ class ArrowDecoder:
     ``max_rows`` rows, ``target_bytes`` of keys and ``target_bytes`` of values; a single larger
     record becomes a RecordBatch by itself. Formats v0 and v1 are read without kernels.
 
-    Raises CorruptRecords (length, CRC, magic, counts, numbers), UnsupportedCodec,
-    DecompressedTooLarge for a batch of more than ``max_decompressed_bytes``, and MalformedTimestamp
-    if the timestamp column is requested and a timestamp in microseconds does not fit 64 bits. After
-    an error :meth:`flush` returns the records before the error. Invalid UTF-8 in header keys
-    becomes U+FFFD, like in Kafka's clients.
+    Raises CorruptRecords for damaged batches (a wrong length, CRC, magic, count or varint),
+    UnsupportedCodec, DecompressedTooLarge for a batch that inflates to more than
+    ``max_decompressed_bytes``, and MalformedTimestamp if the timestamp column is requested and a
+    timestamp in microseconds does not fit 64 bits. After an error :meth:`flush` returns the records
+    before the error. Invalid UTF-8 in header keys becomes U+FFFD, like in Kafka's clients.
     """
 
     def __init__(
@@ -89,8 +90,8 @@ class ArrowDecoder:
     ) -> None:
         if max_rows < 1 or not 1 <= target_bytes <= MAX_COLUMN_BYTES:
             raise ValueError(
-                f"max_rows {max_rows} and target_bytes {target_bytes}: expected 1 or more, "
-                f"and at most {MAX_COLUMN_BYTES} bytes"
+                f"max_rows is {max_rows}, expected 1 or more; "
+                f"target_bytes is {target_bytes}, expected 1 to {MAX_COLUMN_BYTES} bytes"
             )
         self.schema = schema_for(columns)
         self.next_offset = start_offset
@@ -116,7 +117,7 @@ class ArrowDecoder:
 
     @property
     def is_done(self) -> bool:
-        """Whether ``next_offset`` has reached ``end_offset``, so that no Fetch is needed."""
+        """Whether ``next_offset`` has reached ``end_offset``: no further Fetch is needed."""
         return self.next_offset >= self._end_offset
 
     def decode(
@@ -155,7 +156,10 @@ class ArrowDecoder:
             raise self._scan_error(buffer, position, status)
 
     def skip_to(self, offset: int) -> None:
-        """Drop records below ``offset`` too, and set ``next_offset`` to at least ``offset``."""
+        """Let later calls of :meth:`decode` drop all records below ``offset``.
+
+        ``next_offset`` becomes ``offset``, unless it is already larger.
+        """
         self.next_offset = max(self.next_offset, offset)
 
     def flush(self) -> pa.RecordBatch | None:
@@ -182,8 +186,8 @@ class ArrowDecoder:
             and not in_common & (at.CODEC_MASK | at.CONTROL_BIT)
             and not self._scan_state[scan.STATE_LEGACY]
         ):
-            # The usual case needs no look at single batches: the kernel drops the records
-            # outside start_offset and end_offset.
+            # In this usual case (plain v2 batches only, all of which overlap the requested range)
+            # no batch has to be dropped. The kernel drops single records outside the range.
             yield from self._append(data, rows)
             return
         attributes = rows[:, scan.ATTRIBUTES]
@@ -230,7 +234,8 @@ class ArrowDecoder:
     ) -> Iterator[pa.RecordBatch]:
         moved = rows.copy()
         sizes = [len(section) for section in inflated]
-        # The kernel adds the header's size to each position, and inflated sections have no header.
+        # The kernel skips a batch header at each position. The inflated sections have no headers,
+        # so the positions are lower by the size of a header.
         moved[:, scan.POSITION] = np.cumsum(sizes) - sizes - at.RECORDS_AT
         moved[:, scan.SIZE_BYTES] = sizes
         moved[:, scan.SIZE_BYTES] += at.RECORDS_AT
@@ -244,7 +249,7 @@ class ArrowDecoder:
         if self._legacy.records:
             yield self._finish_legacy()
         state = self._state
-        state[: batch_decoding.ROWS] = 0  # start at the first record of the first batch
+        state[: batch_decoding.ROWS] = 0  # let the kernel start at the first record of ``rows``
         flat = rows.reshape(-1)
         status = FULL
         capacity_bytes = self._target_bytes
@@ -268,10 +273,11 @@ class ArrowDecoder:
             raise self._record_error(rows, status)
 
     def _likely_rows(self, rows: Table, capacity_bytes: int) -> int:
-        """Estimate how many rows the next RecordBatch will have, plus a quarter and some more.
+        """Return for how many rows to allocate the buffers of the next RecordBatch.
 
-        The estimate uses the average record size of ``rows``. Buffers for too many rows cost time;
-        with buffers for too few rows a RecordBatch ends a little early.
+        The number is an estimate from the average record size of ``rows``, plus a quarter and
+        _FEWEST_ROWS as a margin. Buffers for too many rows cost time; with buffers for too few rows
+        a RecordBatch ends a little early.
         """
         records = int(rows[:, scan.RECORD_COUNT].sum())
         size_bytes = max(int(rows[:, scan.SIZE_BYTES].sum()) - len(rows) * at.RECORDS_AT, 1)
@@ -294,7 +300,10 @@ class ArrowDecoder:
         )
 
     def _constant(self, name: str, rows: int) -> pa.Array:
-        """Return the topic or partition column, a slice of the longest one created so far."""
+        """Return the topic or partition column of ``rows`` rows, all with the same value.
+
+        The column is a slice of a cached one. A longer column than the cached one replaces it.
+        """
         longest = self._constants.get(name)
         if longest is None or len(longest) < rows:
             value = self._topic if name == "topic" else self._partition
@@ -351,7 +360,10 @@ class ArrowDecoder:
 
 
 def _split_at_overlaps(rows: Table) -> Sequence[Table]:
-    """Split the table before each batch that does not begin after the previous batch's offsets."""
+    """Split the table before each batch whose base offset is not above the previous last offset.
+
+    Such a batch repeats offsets, and the decoder drops the repeated records.
+    """
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)
 
@@ -372,8 +384,8 @@ def decode_to_arrow(
 ) -> DecodedRecords:
     """Decode one buffer, or several consecutive ones, with an :class:`ArrowDecoder`.
 
-    ``aborted`` holds for all buffers. If a buffer ends with a partial batch, the next buffer must
-    begin with the same batch again.
+    ``aborted`` lists the aborted transactions of all buffers, as (producer id, first offset). If a
+    buffer ends with a partial batch, the next buffer must begin with the same batch again.
     """
     decoder = ArrowDecoder(
         topic=topic,

@@ -149,7 +149,8 @@ def encode_from_arrow(
 def _check_numbers(partition_count: int, sticky_partition: int, max_batch_bytes: int) -> None:
     if partition_count < 1 or not 0 <= sticky_partition < partition_count:
         raise ValueError(
-            f"sticky partition {sticky_partition} of {partition_count}: expected one of them"
+            f"sticky partition {sticky_partition} of {partition_count} partitions: "
+            f"expected a number from 0 to the number of partitions - 1"
         )
     if not at.BATCH_HEADER_BYTES < max_batch_bytes <= at.INT32_MAX:
         raise ValueError(
@@ -226,7 +227,8 @@ class _Writer:
         return [self._finish(view, fields, order) for fields in encoded.tolist()]
 
     def _allocate_output(self, count: int) -> npt.NDArray[np.uint8]:
-        # Arrow's allocator reuses freed memory too, but not reliably.
+        # A BufferPool avoids the cost of new memory. Without a pool Arrow allocates the buffer: its
+        # allocator sometimes reuses freed memory, but not reliably.
         if self._memory is None:
             return np.frombuffer(pa.allocate_buffer(count), np.uint8)
         return np.frombuffer(self._memory.get_buffer(count), np.uint8)

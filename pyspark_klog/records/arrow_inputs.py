@@ -1,7 +1,7 @@
 """Converts the Arrow columns of rows to be written into the arrays that the kernels take.
 
-The arrays of a column are the ends of its values, their bytes, and the validity bitmap. All
-functions raise InvalidRecords for a column of a wrong type.
+The arrays of a binary column are the end position of each value, the bytes of all values, and the
+validity bitmap. All functions raise InvalidRecords for a column of a wrong type.
 """
 
 from collections.abc import Sequence
@@ -53,8 +53,9 @@ class HeaderColumn(NamedTuple):
 def bytes_column(name: str, column: pa.Array | None) -> BytesColumn:
     """Return the arrays of a binary or string column of any Arrow layout.
 
-    ``name`` is the column's name; error texts contain it, and a value column of Arrow's null type
-    becomes a column of nulls, while other null or missing columns count as absent.
+    ``name`` is the column's name, which error texts contain. A missing column (None) gives empty
+    arrays, and so does a column of Arrow's null type. Only the value column is different: with the
+    null type it becomes a binary column in which every value is null.
     """
     if column is None or pa.types.is_null(column.type):
         if name == "value" and column is not None:
@@ -85,13 +86,16 @@ def _as_binary(name: str, column: pa.Array) -> pa.Array:
             return column.cast(pa.string() if "string" in str(kind) else pa.binary())
         except pa.ArrowInvalid as error:
             raise InvalidRecords(
-                f"column {name}: {error}; a call takes at most 2 GiB of a column"
+                f"column {name}: {error}; pass fewer rows per call, with at most 2 GiB in a column"
             ) from None
     raise InvalidRecords(f"column {name} is of type {kind}, expected binary or string")
 
 
 def validity(column: pa.Array, valid: pa.Buffer | None) -> tuple[npt.NDArray[np.uint8], int]:
-    """Return (validity bitmap, bit of the first row); an empty bitmap if no row is null."""
+    """Return (validity bitmap, index in the bitmap of the first row's bit).
+
+    The bitmap is empty if no row is null.
+    """
     if valid is None or column.null_count == 0:
         return NO_BYTES, 0
     return np.frombuffer(valid, np.uint8), column.offset
@@ -130,7 +134,7 @@ def header_column(column: pa.Array | None) -> HeaderColumn:
 def partition_column(
     column: pa.Array | None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], int]:
-    """Return (partition numbers, validity bitmap, bit of the first row).
+    """Return (partition numbers, validity bitmap, index in the bitmap of the first row's bit).
 
     The arrays are empty if the column is absent.
     """
@@ -170,6 +174,7 @@ def timestamps_in_ms(column: pa.Array | None, now_ms: int) -> npt.NDArray[np.int
     milliseconds = numbers if per_ms == 1 else numbers // per_ms
     if milliseconds.max() > _MAX_TIMESTAMP_MS:
         raise InvalidRecords(
-            f"column timestamp goes up to {milliseconds.max()} ms, at most {_MAX_TIMESTAMP_MS}"
+            f"the largest timestamp in column timestamp is {milliseconds.max()} ms, "
+            f"expected at most {_MAX_TIMESTAMP_MS}"
         )
     return np.ascontiguousarray(milliseconds)

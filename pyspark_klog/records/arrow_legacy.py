@@ -32,7 +32,8 @@ class LegacyRows:
     def add(self, record: Record) -> None:
         """Append a record.
 
-        If the timestamp column is requested, the timestamp in microseconds must fit 64 bits.
+        If the timestamp column is requested, the caller must have checked that the timestamp in
+        microseconds fits 64 bits.
         """
         self.records.append(record)
         self._bytes += _data_bytes(record)

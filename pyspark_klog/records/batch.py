@@ -93,7 +93,7 @@ class BatchView:
 
     @property
     def codec(self) -> Codec:
-        """The codec of the records; UnsupportedCodec for an unknown number."""
+        """The codec of the records; raises UnsupportedCodec for an unknown codec number."""
         return codec_of(self.attributes)
 
     @property
@@ -271,9 +271,9 @@ class BatchView:
         """Iterate over the records in order. All of the batch is checked except the CRC.
 
         Raises CorruptRecords, UnsupportedCodec or DecompressedTooLarge, before the first record or
-        at the damaged one. Under log append time each record has the batch's max timestamp. Like in
-        Kafka, a batch whose record count is 0 has no records, whatever bytes follow the header, and
-        sums of base and delta wrap around at 64 bits.
+        at the damaged record. Under log append time each record has the batch's max timestamp. Like
+        in Kafka, a batch whose record count is 0 has no records, whatever bytes follow the header.
+        Offsets (base offset plus offset delta) and timestamps wrap around at 64 bits.
         """
         count = self.record_count
         if count == 0:

@@ -128,8 +128,8 @@ class BatchBuilder:
         at = self.next_offset if offset is None else offset
         if not self._last_offset < at <= min(self.base_offset + INT32_MAX, INT64_MAX):
             raise InvalidRecords(
-                f"offset {at} in a batch from {self.base_offset} whose last is {self._last_offset}:"
-                f" offsets rise, by at most {INT32_MAX} within a batch"
+                f"offset {at} in a batch with base offset {self.base_offset} cannot follow offset "
+                f"{self._last_offset}: offsets rise, to at most {INT32_MAX} above the base offset"
             )
         if not NO_TIMESTAMP_MS <= timestamp_ms <= INT64_MAX:
             raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) or more")
@@ -147,7 +147,7 @@ class BatchBuilder:
             size = len(self._section) - size_before
             del self._section[size_before:]
             raise BatchTooLarge(
-                f"a record of {size} bytes in a batch of {self.size_bytes} bytes, "
+                f"a record of {size} bytes does not fit into a batch of {self.size_bytes} bytes: "
                 f"the limit is {self._limit_bytes}"
             )
         self._base_timestamp_ms = base_timestamp_ms
@@ -205,16 +205,18 @@ def plain_batch(
 
 
 def finish_plain_batch(batch: bytearray, record_count: int, timestamp_ms: int) -> None:
-    """Fill in the header of a batch of the kind that :func:`plain_batch` returns.
+    """Fill in the header of ``batch``, so that it equals a batch of :func:`plain_batch`.
 
-    ``batch`` consists of 61 bytes for the header and of records that :func:`append_plain_record`
-    wrote, with the offset deltas 0, 1, 2 ...
+    ``batch`` consists of 61 free bytes for the header and of ``record_count`` records that
+    :func:`append_plain_record` wrote, with the offset deltas 0, 1, 2 ...
     """
     if not record_count:
         raise InvalidRecords("a batch needs at least one record; append a record first")
     length = len(batch) - LOG_OVERHEAD_BYTES
     if length > INT32_MAX:
-        raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
+        raise BatchTooLarge(
+            f"the batch length {length} exceeds the maximum of its field, {INT32_MAX}"
+        )
     BATCH_HEADER.pack_into(
         batch,
         0,
@@ -242,9 +244,10 @@ def compressed_batch(
     codec: Codec,
     level: int | None = None,
 ) -> bytearray:
-    """Return a compressed copy of a batch that could be passed to :func:`finish_plain_batch`.
+    """Return a copy of the uncompressed batch ``plain`` with its records compressed.
 
-    The header of ``plain`` need not be filled in.
+    ``plain`` consists of 61 bytes, which are ignored, and of ``record_count`` records that
+    :func:`append_plain_record` wrote. The function writes a new header.
     """
     if not record_count:
         raise InvalidRecords("a batch needs at least one record; append a record first")
@@ -325,7 +328,9 @@ def write_header(
     """
     length = len(batch) - LOG_OVERHEAD_BYTES
     if length > INT32_MAX:
-        raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
+        raise BatchTooLarge(
+            f"the batch length {length} exceeds the maximum of its field, {INT32_MAX}"
+        )
     BATCH_HEADER.pack_into(
         batch,
         0,

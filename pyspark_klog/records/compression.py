@@ -47,24 +47,25 @@ class Inflated(NamedTuple):
     True for zstd. Where the value is False, some clients read only the beginning or nothing.
     """
     has_further_frames: bool = False
-    """Whether further lz4 frames follow that were not read."""
+    """Whether further lz4 frames follow the inflated ones. Java's clients ignore such frames."""
 
 
 _GZIP_FORMAT = 31  # zlib's wbits for a gzip header and trailer with a window of 32 KiB
 _GZIP_MEMBER_START = b"\x1f\x8b\x08"
-# Java looks for another gzip member only if more than 18 bytes are left.
+# After a gzip member Java looks for another one only if more than 18 bytes are left.
 _NO_GZIP_MEMBER_BYTES = 18
 _LZ4_MAGIC_BYTES = 4
 # Bit of the flags after an lz4 frame's magic: set if each block can be read without earlier blocks.
 _LZ4_INDEPENDENT_BLOCKS = 0x20
-# Decoders copy input that they have not consumed yet, so they get the input in slices.
+# A decoder copies the part of its input that it has not consumed yet. Passing the input in slices
+# bounds the bytes that are copied.
 _SLICE_BYTES = 64 * 1024
 _FIRST_SLICE_BYTES = 1024
 _OUTPUT_STEP_BYTES = 256 * 1024
 # The largest window that zstd's decoders accept by default.
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
-_LZ4_STEP_BYTES = 256 * 1024  # whole blocks
+_LZ4_STEP_BYTES = 256 * 1024  # a multiple of the block size, 64 KiB
 
 # Levels that Kafka's settings allow (KIP-390). compress(level=None) uses the codec's default.
 LEVELS: dict[Codec, range] = {
@@ -99,7 +100,9 @@ def compress(
     """
     if level is not None and (codec not in LEVELS or level not in LEVELS[codec]):
         allowed = f"{LEVELS[codec][0]} to {LEVELS[codec][-1]}" if codec in LEVELS else "none"
-        raise ValueError(f"level {level} for {codec.name.lower()}: allowed is {allowed}")
+        raise ValueError(
+            f"compression level {level} for {codec.name.lower()}: allowed is {allowed}"
+        )
     check_codec_fits(codec, magic)
     if codec == Codec.GZIP:
         deflater = zlib_ng.compressobj(
@@ -129,8 +132,9 @@ def decompress(
     partial or damaged data and for bytes other than frames after zstd, and UnsupportedCodec for
     zstd before v2. ``Codec.NONE`` copies ``data`` without a bound.
 
-    ``max_parts`` bounds the number of gzip members, lz4 frames, or blocks of snappy and zstd, since
-    each part costs some Python time, however small it is. More parts raise DecompressedTooLarge.
+    ``max_parts`` bounds the number of gzip members, lz4 frames (in v0 with their blocks), snappy
+    blocks, or zstd frames and blocks, since each part costs some Python time, however small it is.
+    More parts raise DecompressedTooLarge.
     """
     return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=True).data
 
@@ -277,7 +281,7 @@ def _decompress_lz4(
         except DamagedCompression:
             if parts == 1:
                 raise
-            # Java's clients read only the first frame, so ignore a later damaged one.
+            # Java's clients read only the first frame, so a damaged later frame is ignored.
             del out[inflated_bytes:]
             break
     rest_magic = int.from_bytes(data[position : position + _LZ4_MAGIC_BYTES], "little")

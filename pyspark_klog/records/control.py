@@ -34,9 +34,9 @@ assert CONTROL_KEY.size == 4
 assert END_TRANSACTION_VALUE.size == 6
 _VERSION = 0
 
-# The single record of a transaction marker as brokers write it; one unpack reads all fields:
-# its length, attributes, deltas of timestamp and offset, the key's length; the key's version and
-# type; the value's length; the value's version and coordinator epoch; the number of headers.
+# The single record of a transaction marker as brokers write it. One unpack reads all fields: five
+# bytes (record length, attributes, timestamp delta, offset delta, key length), version and type in
+# the key, value length, version and coordinator epoch in the value, and header count.
 _MARKER_RECORD = Struct(">5shhbhib")
 _MARKER_RECORD_START = bytes((2 * 16, 0, 0, 0, 2 * CONTROL_KEY.size))
 _PLAIN_MARKER = (_VERSION, 2 * END_TRANSACTION_VALUE.size, _VERSION, 0)
@@ -99,7 +99,10 @@ def control_type_of(key: bytes | None) -> ControlType:
 
 
 def decode_end_transaction(record: Record) -> EndTransactionMarker:
-    """Read a transaction marker; InvalidRecords if the record is none or its value is too short."""
+    """Read a transaction marker from a control record.
+
+    Raises InvalidRecords if the record is not a transaction marker or its value is too short.
+    """
     control_type = control_type_of(record.key)
     value = record.value
     if value is None or len(value) < END_TRANSACTION_VALUE.size:
@@ -116,8 +119,8 @@ def end_transaction_at(
 ) -> EndTransactionMarker | None:
     """Return the transaction marker in the control batch at ``position``; None without a marker.
 
-    Kafka's log cleaner leaves control batches without records, and other types of control records
-    end no transaction. An unreadable batch gives None too.
+    A control batch has no marker if Kafka's log cleaner removed its record, or if the record has
+    another control type. The function also returns None for a batch that cannot be read.
     """
     if size_bytes == _MARKER_BATCH_BYTES:
         start, key_version, number, value_size, version, coordinator_epoch, headers = (

@@ -25,9 +25,11 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
-# Fixed cost of a compressed entry, as the number of bytes that could be written in the same time.
+# Fixed cost of converting a compressed batch or wrapper, which is added to the use of the budget:
+# as many bytes as the kernel writes in the same time.
 _ENTRY_WORK_BYTES = 8 * 1024
-# Bound on the messages of one entry, as a multiple of the bound on its inflated size.
+# The messages converted from one compressed batch may take this many times max_bytes, the bound on
+# its inflated size.
 _MOST_GROWTH = 2
 _UNBOUNDED = 1 << 62
 _NULL_KEY = at.INT32.pack(-1)
@@ -37,7 +39,7 @@ _OVERFLOW_HEAD = Struct(">qi")
 class DownConverted(NamedTuple):
     """The result of a conversion: a message set, and how many of its records were converted.
 
-    The messages of old entries that were copied do not count.
+    Messages that already had an old enough format were copied, and do not count as converted.
     """
 
     data: bytes | memoryview
@@ -46,7 +48,10 @@ class DownConverted(NamedTuple):
 
 @dataclass(slots=True)
 class ConversionBudget:
-    """A budget that several conversions share, in bytes inflated and written: limit and use."""
+    """A work budget that several conversions share: bytes that may be inflated and written.
+
+    ``limit_bytes`` is the whole budget, and ``done_bytes`` is the part used so far.
+    """
 
     limit_bytes: int
     done_bytes: int = 0
@@ -102,13 +107,14 @@ def down_convert_fetched(
 ) -> DownConverted | None:
     """Convert like :func:`down_convert` the bytes that were read for a Fetch.
 
-    Whole entries are converted until the set has about the size of ``data``, like in Kafka, or
-    until ``work`` is used up. The last entry may be cut off. While ``work`` is unused, the first
-    entry is converted whatever it costs. Returns None if ``work`` allowed no entry.
+    Whole entries (batches and messages) are converted until the message set has about the size of
+    ``data``, like in Kafka, or until the budget ``work`` is used up. The last entry may be cut off.
+    While the budget is unused, the first entry is converted whatever it costs. Returns None if the
+    rest of the budget is too small for any entry.
 
-    An entry that cannot be converted ends the set, and raises if no entry before it gave any
-    messages. If all converted entries give no messages (control batches), the set is
-    :func:`overflow_message`.
+    An entry that cannot be converted ends the message set; its error is raised only if no entry
+    before it gave any messages. If the converted entries give no messages, for example because they
+    are control batches, the result is :func:`overflow_message`.
     """
     conversion = _Conversion(data, magic, first_offset, 0, len(data), max_bytes, work)
     ending = conversion.convert_until(len(data))
@@ -122,11 +128,12 @@ def down_convert_fetched(
 
 
 def overflow_message(fetch_bytes: int) -> bytes:
-    """Return the head of a message larger than ``fetch_bytes``, the size of the response's set.
+    """Return the first 12 bytes (offset and size) of a message of more than ``fetch_bytes`` bytes.
 
-    Kafka sends this head when down-conversion leaves no message (control batches). An old client
-    takes the head for a message that its fetch size cut off, and reports an error. With an empty
-    set the client would fetch the same offset forever.
+    ``fetch_bytes`` is the size of the fetched data. Like Kafka, the broker sends these bytes when
+    down-conversion leaves no message, for example of control batches. An old client takes the bytes
+    for a message that its fetch size cut off, and reports an error. With an empty message set the
+    client would fetch the same offset forever.
     """
     size = max(fetch_bytes + 1, at.BATCH_HEADER_BYTES)
     return _OVERFLOW_HEAD.pack(-1, size)
@@ -135,7 +142,8 @@ def overflow_message(fetch_bytes: int) -> bytes:
 class _ConversionEnd(NamedTuple):
     """Why a conversion stopped: an error, or a partial entry at the end of the buffer.
 
-    Without either, the conversion reached the end of the buffer, the size limit or the work limit.
+    With neither an error nor a partial entry, the conversion reached the end of the buffer, the
+    size limit or the limit of the budget.
     """
 
     error: RecordsError | None
@@ -173,12 +181,13 @@ class _Conversion:
         self._max_bytes = max_bytes
         self._work = work
         self._state = np.zeros(down_conversion.STATE_FIELDS, dtype=np.int64)
-        # All kernel calls write to this buffer. Pages that are never written cost no time.
+        # All kernel calls write to this buffer. Its size suffices for the largest possible result;
+        # memory pages that no call writes to cost no time.
         self._out = self._empty(down_conversion.MOST_GROWTH * (end - start))
         self._pieces: list[Any] = []
 
     def convert_until(self, stop_bytes: int) -> _ConversionEnd:
-        """Convert entries until the set has ``stop_bytes``, the budget is used up or data ends."""
+        """Convert entries until the message set has ``stop_bytes``, or the budget or data ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
@@ -205,7 +214,7 @@ class _Conversion:
     def _run_plain(self, stop_bytes: int) -> int:
         """Convert entries up to the next compressed one, and return the kernel's status.
 
-        The kernel stops at ``stop_bytes`` and at the work limit too.
+        The kernel also stops when the message set has ``stop_bytes`` or the budget is used up.
         """
         stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
         if self.position >= self._end:
@@ -224,7 +233,7 @@ class _Conversion:
         return found
 
     def _convert_compressed(self, entry: Entry) -> bool:
-        """Convert a compressed entry to a wrapper; return False if too little work is left."""
+        """Convert a compressed entry to a wrapper; return False if the budget does not suffice."""
         if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
             raise UnsupportedCodec(
                 "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
@@ -241,7 +250,7 @@ class _Conversion:
         except DecompressedTooLarge:
             if max_bytes == self._max_bytes:
                 raise
-            # Inflating up to the limit has used the rest of the budget.
+            # The entry was inflated up to the rest of the budget, so the budget is used up now.
             work.done_bytes = work.limit_bytes
             return False
         work.done_bytes += inflated_bytes + len(messages) + _ENTRY_WORK_BYTES
@@ -250,7 +259,7 @@ class _Conversion:
         return True
 
     def _messages(self, entry: Entry, max_bytes: int) -> tuple[memoryview, int]:
-        """Return (the messages for the wrapper, inflated size of ``entry`` in bytes)."""
+        """Return (the messages converted from ``entry``, inflated size of ``entry`` in bytes)."""
         if isinstance(entry, BatchView):
             if not entry.record_count:
                 return memoryview(b""), 0
@@ -287,7 +296,11 @@ class _Conversion:
         )
 
     def _add_wrapper(self, entry: Entry, messages: memoryview) -> None:
-        """Add a wrapper like ``encode_message``, but in pieces: the value may be large."""
+        """Compress ``messages`` and add them to the message set, as the value of a wrapper.
+
+        Unlike ``encode_message``, the method does not copy the value behind the header, because the
+        value may be large.
+        """
         codec, state, kernels = entry.codec, self._state, self._kernels
         value = compress(codec, messages, magic=self._magic)
         attributes = int(codec)

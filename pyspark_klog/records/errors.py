@@ -28,7 +28,7 @@ class UnsupportedCodec(RecordsError):
 
 
 class DecompressedTooLarge(RecordsError):
-    """The inflated bytes would exceed the limit that the text names (MESSAGE_TOO_LARGE).
+    """The inflated bytes would exceed the limit that the error text names (MESSAGE_TOO_LARGE).
 
     Inflating stops at the limit.
     """

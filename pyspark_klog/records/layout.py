@@ -1,8 +1,8 @@
 """Positions, sizes and attribute bits of the fields in batches (v2) and messages (v0, v1).
 
-All numbers are big-endian. A constant ``*_AT`` is a position from the start of the entry,
-which is a v2 batch or a v0 or v1 message. Offset,
-size and magic have the same positions in v0, v1 and v2, so a reader can distinguish the formats.
+All numbers are big-endian. A constant ``*_AT`` is a position from the start of the v2 batch, or of
+the v0 or v1 message. Offset, size and magic have the same positions in v0, v1 and v2, so a reader
+can distinguish the formats.
 """
 
 from struct import Struct
@@ -25,8 +25,8 @@ MAGIC_V0 = 0
 MAGIC_V1 = 1
 MAGIC_V2 = 2
 
-# --- what all three formats share ---------------------------------------------------------------
-OFFSET_AT = 0  # int64: v0, v1: offset (a wrapper's last one); v2: base offset
+# --- v0, v1 and v2: the first fields of a message or batch --------------------------------------
+OFFSET_AT = 0  # int64: offset of a message, last offset in a wrapper, base offset of a v2 batch
 SIZE_AT = 8  # int32: bytes that follow this field
 MAGIC_AT = 16  # int8
 LOG_OVERHEAD = Struct(">qi")  # offset, size
@@ -92,19 +92,20 @@ MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 MIN_RECORD_BYTES = 7
 
 # --- v0 and v1: one header for each message -----------------------------------------------------
-MESSAGE_V0 = Struct(">qiIbb")  # offset, size, crc, magic, attributes; then key and value
-MESSAGE_V1 = Struct(">qiIbbq")  # ... attributes, timestamp; then key and value
+MESSAGE_V0 = Struct(">qiIbb")  # offset, size, CRC, magic, attributes; then key and value
+MESSAGE_V1 = Struct(">qiIbbq")  # like MESSAGE_V0, with the timestamp after the attributes
 assert MESSAGE_V0.size == 18
 assert MESSAGE_V1.size == 26
 LEGACY_CRC_AT = 12
 LEGACY_CRC_START_AT = 16  # the CRC covers from the magic to the end of the message
 LEGACY_ATTRIBUTES_AT = 17
 LEGACY_TIMESTAMP_AT = 18
-LEGACY_KEY_AT = (18, 26)  # by magic
-# Smallest value of the size field, by magic: crc, magic, attributes, (timestamp), two lengths.
+LEGACY_KEY_AT = (18, 26)  # in v0, in v1
+# Smallest value of the size field in v0 and v1: the sizes of CRC, magic, attributes, timestamp (v1
+# only), key length and value length.
 MIN_MESSAGE_SIZE = (14, 22)
 
-# --- attribute bits (an int16 in v2, an int8 before) --------------------------------------------
+# --- attribute bits (an int16 in v2, an int8 in v0 and v1) --------------------------------------
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08  # set: log append time (not in v0)
 TRANSACTIONAL_BIT = 0x10  # this bit and the following two exist in v2 only

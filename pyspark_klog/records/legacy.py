@@ -28,8 +28,8 @@ class LegacyView:
 
     The constructor raises CorruptRecords unless the whole entry lies before ``end``, its format is
     0 or 1, and key and value fill the entry exactly. The CRC and the contents of a wrapper are
-    checked on demand only. The constructor reads the header's fields; later changes of the buffer
-    do not change them.
+    checked on demand only. The constructor reads the fields of the header; the attributes of the
+    view do not show later changes of the buffer.
     """
 
     __slots__ = (
@@ -45,10 +45,10 @@ class LegacyView:
         "timestamp_ms",
     )
 
-    offset: int  # as stored: the message's offset, or the last offset in a wrapper
+    offset: int  # the stored offset: of the message, or of the last message in a wrapper
     crc: int  # the stored CRC-32, unsigned
     attributes: int
-    timestamp_ms: int  # as stored; in a wrapper the largest one or the append time; v0: -1
+    timestamp_ms: int  # the stored timestamp: in a wrapper the largest or the append time; -1 in v0
 
     def __init__(self, buffer: Buffer, position: int = 0, end: int | None = None) -> None:
         available = (len(buffer) if end is None else end) - position
@@ -79,7 +79,7 @@ class LegacyView:
         if self._value[1] != message_end:
             raise CorruptRecords(
                 f"the message at byte {position} should end at byte {message_end}, "
-                f"its value ends at {self._value[1]}"
+                f"but its value ends at byte {self._value[1]}"
             )
 
     def _field(self, length_at: int, message_end: int) -> tuple[int, int, bool]:
@@ -98,7 +98,7 @@ class LegacyView:
         if length > message_end - start:
             raise CorruptRecords(
                 f"the message at byte {self.position} has a field of {length} bytes, "
-                f"{message_end - start} are left in it"
+                f"but only {message_end - start} bytes are left for its key or value"
             )
         return start, start + length, True
 
@@ -112,7 +112,7 @@ class LegacyView:
     # --- the message header ----------------------------------------------------------------------
     @property
     def codec(self) -> Codec:
-        """The codec of a wrapper; UnsupportedCodec for zstd and for an unknown number."""
+        """The codec of a wrapper; raises UnsupportedCodec for zstd and an unknown codec number."""
         codec = codec_of(self.attributes)
         check_codec_fits(codec, self.magic)
         return codec
@@ -125,7 +125,7 @@ class LegacyView:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
-    # --- the interface shared with BatchView -----------------------------------------------------
+    # --- properties and methods that BatchView has, too -------------------------------------------
     @property
     def last_offset(self) -> int:
         return self.offset
@@ -195,7 +195,8 @@ class LegacyView:
     def _inner_records(self, max_bytes: int, check_inner_crcs: bool) -> Iterator[Record]:
         inner = self._inner_messages(max_bytes)
         base_offset = 0
-        # Old librdkafka sends v1 wrappers with offset 0. Like Kafka, let their offsets start at 0.
+        # Old librdkafka sends v1 wrappers with offset 0. Like in Kafka, the offsets of the messages
+        # in such a wrapper start at 0.
         if self.magic == at.MAGIC_V1 and self.offset != 0:
             base_offset = wrap_int64(self.offset - inner[-1].offset)
             if self.offset < inner[-1].offset:
@@ -233,7 +234,7 @@ class LegacyView:
             if message.magic != self.magic:
                 raise InvalidRecords(
                     f"the wrapper at byte {self.position} is of format {self.magic}, "
-                    f"a message in it of format {message.magic}"
+                    f"but a message in it is of format {message.magic}"
                 )
             if message.attributes & at.CODEC_MASK:
                 raise InvalidRecords(
@@ -267,9 +268,10 @@ def encode_message(
     value: bytes | None,
     attributes: int = 0,
 ) -> bytes:
-    """Return one message of a set with its CRC.
+    """Return the bytes of one message, with its offset, size field and CRC.
 
-    Format 0 has neither timestamp nor timestamp type, so both are left out.
+    With ``magic`` 0 the timestamp and the timestamp type are not written, because format v0 has
+    neither of them.
     """
     if magic == at.MAGIC_V0:
         attributes &= at.CODEC_MASK

@@ -66,14 +66,14 @@ class LegacyBuilder:
         """
         own = self.next_offset if offset is None else offset
         if not self._last_offset < own <= INT64_MAX:
-            raise InvalidRecords(f"offset {own} after {self._last_offset}: offsets rise")
+            raise InvalidRecords(f"offset {own} cannot follow {self._last_offset}: offsets rise")
         if not NO_TIMESTAMP_MS <= timestamp_ms <= INT64_MAX:
             raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) or more")
         size = message_size(self.magic, key, value)
         if len(self._messages) + size > self._max_bytes:
             raise BatchTooLarge(
-                f"a message of {size} bytes in a set of {len(self._messages)} bytes, "
-                f"the limit is {self._max_bytes}"
+                f"a message of {size} bytes does not fit into a message set of "
+                f"{len(self._messages)} bytes: the limit is {self._max_bytes}"
             )
         is_relative = self.magic == at.MAGIC_V1 and self.codec is not Codec.NONE
         written_ms = timestamp_ms if self._log_append_time_ms is None else self._log_append_time_ms

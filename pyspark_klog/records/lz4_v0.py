@@ -15,7 +15,7 @@ FRAME_MAGIC = 0x184D2204
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _UINT32 = Struct("<I")
 _MAGIC_BYTES = 4
-# Bits of the descriptor's first byte.
+# Bits of the first byte of a frame descriptor.
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _DICTIONARY = 0x10, 0x08, 0x04, 0x01
 _UNCOMPRESSED_BIT = 0x80000000
 
@@ -40,7 +40,7 @@ def with_right_checksums(data: memoryview, max_parts: int | None = None) -> byte
     while not position or begins_frame(out, position):
         parts += 1
         if max_parts is not None and parts > max_parts:
-            raise DecompressedTooLarge(f"lz4: more than {max_parts} blocks")
+            raise DecompressedTooLarge(f"lz4: more than {max_parts} frames and blocks")
         left = None if max_parts is None else max_parts - parts
         try:
             position, blocks = _correct_frame(out, position, left)
@@ -99,7 +99,7 @@ def _frame_end(
             return position + (4 if flags & _CONTENT_CHECKSUM else 0), blocks
         blocks += 1
         if max_blocks is not None and blocks > max_blocks:
-            raise DecompressedTooLarge(f"lz4: more than {max_blocks} further blocks")
+            raise DecompressedTooLarge(f"lz4: more than {max_blocks} blocks in a frame")
         # If the block passes the end of the data, the next _uint32 raises DamagedCompression.
         position += size + (4 if flags & _BLOCK_CHECKSUM else 0)
 

@@ -33,11 +33,12 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield ``count`` records; CorruptRecords unless exactly so many records fill ``section``.
 
-    Offsets and timestamps are absolute; ``log_append_time_ms`` counts only under LOG_APPEND_TIME.
+    Offsets and timestamps are absolute. Under LOG_APPEND_TIME every record has the timestamp
+    ``log_append_time_ms``, which is otherwise ignored.
     """
     if not 0 <= count <= len(section) // MIN_RECORD_BYTES:
         raise CorruptRecords(
-            f"the batch counts {count} records, its {len(section)} bytes of records hold "
+            f"the batch counts {count} records, but its {len(section)} bytes of records hold "
             f"at most {len(section) // MIN_RECORD_BYTES}"
         )
     return _read_records(
@@ -65,7 +66,7 @@ def _read_records(
         if not 0 <= length <= len(section) - position:
             raise CorruptRecords(
                 f"the record at byte {start} gives its length as {length}, "
-                f"{len(section) - position} bytes are left"
+                f"but {len(section) - position} bytes are left"
             )
         end = position + length
         if length < 1:
@@ -78,7 +79,8 @@ def _read_records(
         headers, position = _read_headers(section, position, end)
         if position != end:
             raise CorruptRecords(
-                f"the record at byte {start} should end at byte {end}, its fields at {position}"
+                f"the record at byte {start} should end at byte {end}, "
+                f"but its fields end at byte {position}"
             )
         timestamp_ms = log_append_time_ms
         if timestamp_ms is None:
@@ -114,7 +116,7 @@ def _read_headers(section: bytes, position: int, end: int) -> tuple[tuple[Header
     # Each header takes at least two bytes, so a larger count is damaged.
     if not 0 <= count <= (end - position) // 2:
         raise CorruptRecords(
-            f"a record counts {count} headers in the {end - position} bytes left in it"
+            f"a record counts {count} headers, but only {end - position} bytes are left in it"
         )
     headers = []
     for _ in range(count):

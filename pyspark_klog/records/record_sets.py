@@ -25,10 +25,10 @@ class EntryHead(NamedTuple):
 
 
 def read_entry_head(buffer: Buffer, position: int = 0) -> EntryHead:
-    """Read the head of the batch or message at ``position``; the buffer needs only its 17 bytes.
+    """Read the first 17 bytes of the batch or message at ``position``.
 
-    Raises CorruptRecords if fewer than 17 bytes are left, for an unknown magic, and for a size
-    below the minimum of the format.
+    The rest of the batch or message need not be in the buffer. Raises CorruptRecords if fewer than
+    17 bytes are left, for an unknown magic, and for a size below the minimum of the format.
     """
     if len(buffer) - position < at.UP_TO_MAGIC_BYTES:
         raise CorruptRecords(
@@ -50,7 +50,7 @@ def read_entry_head(buffer: Buffer, position: int = 0) -> EntryHead:
 def entries(
     buffer: Buffer, start: int = 0, end: int | None = None, *, allow_partial: bool = False
 ) -> Iterator[Entry]:
-    """Yield the entries of ``buffer[start:end]``, which may mix formats.
+    """Yield the entries of ``buffer[start:end]``: v2 batches, and v0 or v1 messages.
 
     Raises CorruptRecords at bytes that are no entry. An entry that is cut off at the end raises
     too, unless ``allow_partial`` is set: Fetch responses may end with a partial entry, and then
@@ -87,7 +87,9 @@ def offset_after(data: memoryview) -> int | None:
     while end - position >= least_bytes:
         length = unpack(data, position + size_at)[0]
         if length < least_bytes - overhead_bytes:
-            raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
+            raise CorruptRecords(
+                f"the batch at byte {position} is too short: its length field says {length}"
+            )
         if length > end - position - overhead_bytes:
             break
         last = position

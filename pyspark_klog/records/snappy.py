@@ -42,8 +42,8 @@ def decompress_any(
 
     The boolean is False for xerial data with an unusual or a repeated header, or with bytes after
     the last block. Raises DecompressedTooLarge before the result would exceed ``max_bytes``, or
-    before more than ``max_parts`` blocks are read. Like Kafka, the function ignores up to three
-    bytes after the last block.
+    before more than ``max_parts`` headers and blocks are read. Like Kafka, the function ignores up
+    to three bytes after the last block.
     """
     if len(data) < XERIAL_HEADER.size or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_block(data, max_bytes), True
@@ -53,7 +53,7 @@ def decompress_any(
     while len(data) - position >= _BLOCK_LENGTH.size:
         parts += 1
         if max_parts is not None and parts > max_parts:
-            raise DecompressedTooLarge(f"snappy: more than {max_parts} blocks")
+            raise DecompressedTooLarge(f"snappy: more than {max_parts} headers and blocks")
         # Concatenated streams repeat the header.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
             # Clients such as aiokafka recognize a stream only by a header with the usual versions.
@@ -64,7 +64,8 @@ def decompress_any(
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - position:
             raise DamagedCompression(
-                f"snappy: a block of {length} bytes, {len(data) - position} are left"
+                f"snappy: a block gives its length as {length}, "
+                f"but {len(data) - position} bytes are left"
             )
         out += _decompress_block(data[position : position + length], max_bytes - len(out))
         position += length
@@ -74,9 +75,13 @@ def decompress_any(
 def _decompress_block(block: memoryview, limit_bytes: int) -> bytes:
     claimed = _claimed_bytes(block)
     if claimed > len(block) * _MAX_RATIO:
-        raise DamagedCompression(f"snappy: {len(block)} bytes cannot hold the {claimed} they claim")
+        raise DamagedCompression(
+            f"snappy: a block of {len(block)} bytes cannot inflate to {claimed} bytes"
+        )
     if claimed > limit_bytes:
-        raise DecompressedTooLarge(f"snappy: {claimed} more bytes, the limit leaves {limit_bytes}")
+        raise DecompressedTooLarge(
+            f"snappy: a block inflates to {claimed} bytes, but the limit allows {limit_bytes}"
+        )
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
@@ -90,4 +95,4 @@ def _claimed_bytes(block: memoryview) -> int:
         claimed |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return claimed
-    raise DamagedCompression("snappy: a block does not begin with its size")
+    raise DamagedCompression("snappy: a block does not begin with its inflated size")

@@ -51,7 +51,7 @@ def _read(
             return (raw >> 1) ^ -(raw & 1), at + 1
         shift += 7
     if end - position < max_bytes:
-        raise CorruptRecords(f"a number at byte {position} is cut off by the end at byte {end}")
+        raise CorruptRecords(f"the number at byte {position} does not end before byte {end}")
     raise CorruptRecords(f"the number at byte {position} is longer than {max_bytes} bytes")
 
 

@@ -26,15 +26,16 @@ def check_complete(data: memoryview, max_parts: int | None = None) -> None:
         else:
             position, parts = _frame_end(data, position, parts + 1, max_parts)
         if max_parts is not None and parts > max_parts:
-            raise DecompressedTooLarge(f"zstd: more than {max_parts} blocks")
+            raise DecompressedTooLarge(f"zstd: more than {max_parts} frames and blocks")
         if position > len(data):
             raise DamagedCompression(f"zstd: the {len(data)} bytes end inside a frame")
 
 
 def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) -> tuple[int, int]:
-    """Return the frame's end and ``parts`` plus the frame's blocks.
+    """Return (end of the frame at ``start``, ``parts`` plus the number of blocks in the frame).
 
-    After more than ``max_parts`` parts the function stops and returns the end of the last block.
+    When the sum exceeds ``max_parts``, the function stops and returns the end of the last block it
+    has counted.
     """
     header = data[start : start + 18]  # 18 bytes: the longest header of a zstd frame
     try:

@@ -169,22 +169,26 @@ RECORD = bytes.fromhex("0e 00 00 00 02 61 00 00".replace(" ", ""))  # length 7: 
 @pytest.mark.parametrize(
     ("section", "count", "text"),
     [
-        (RECORD, 2, "counts 2 records, its 8 bytes of records hold at most 1"),
+        (RECORD, 2, "counts 2 records, but its 8 bytes of records hold at most 1"),
         (RECORD, -1, "counts -1 records"),
         (RECORD + b"\x00", 1, "after the 1 records of the batch 1 bytes are left over"),
-        (RECORD[:-1], 1, "gives its length as 7, 6 bytes are left"),
+        (RECORD[:-1], 1, "gives its length as 7, but 6 bytes are left"),
         (b"\x00" * 8, 1, "record at byte 0 is empty"),
         (b"\x01" * 8, 1, "gives its length as -1"),
         (b"\xff" * 8, 1, "number at byte 0 is longer than 5 bytes"),
-        (b"\x0e\x00" + b"\xff" * 6, 1, "number at byte 2 is cut off by the end at byte 8"),
+        (b"\x0e\x00" + b"\xff" * 6, 1, "number at byte 2 does not end before byte 8"),
         (b"\x18\x00" + b"\xff" * 11, 1, "number at byte 2 is longer than 10 bytes"),
         (b"\x0e\x00\x00\x00\x14a\x00\x00", 1, "field of 10 bytes at byte 5 passes its record"),
-        (b"\x10\x00\x00\x00\x00\x00\x00\x00\x00", 1, "should end at byte 9, its fields at 7"),
-        (b"\x0e\x00\x00\x00\x00\x00\x01\x00", 1, "counts -1 headers in the 1 bytes left"),
-        (b"\x0e\x00\x00\x00\x00\x00\x02\x00", 1, "counts 1 headers in the 1 bytes left"),
+        (
+            b"\x10\x00\x00\x00\x00\x00\x00\x00\x00",
+            1,
+            "should end at byte 9, but its fields end at byte 7",
+        ),
+        (b"\x0e\x00\x00\x00\x00\x00\x01\x00", 1, "counts -1 headers, but only 1 bytes are left"),
+        (b"\x0e\x00\x00\x00\x00\x00\x02\x00", 1, "counts 1 headers, but only 1 bytes are left"),
         (b"\x10\x00\x00\x00\x00\x00\x02\x01\x01", 1, "header before byte 8 has no name"),
         (b"\x10\x00\x00\x00\x00\x00\x02\x04\x01", 1, "field of 2 bytes at byte 8 passes its"),
-        (b"\x10\x00\x00\x00\x00\x00\x02\x02\x01", 1, "number at byte 9 is cut off by the end"),
+        (b"\x10\x00\x00\x00\x00\x00\x02\x02\x01", 1, "number at byte 9 does not end before byte"),
     ],
 )
 def test_damaged_records_are_refused(codec: Codec, section: bytes, count: int, text: str) -> None:

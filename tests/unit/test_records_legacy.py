@@ -111,7 +111,10 @@ def test_wrappers_that_are_not_allowed(magic: int) -> None:
         (wrap(magic, 1, b""), "holds no message"),
         (wrap(magic, 1, nested), "holds another wrapper"),
         (wrap(magic, 1, good + nested), "holds another wrapper"),
-        (wrap(magic, 1, messages(other, [0, 1])), f"format {magic}, a message in it of format"),
+        (
+            wrap(magic, 1, messages(other, [0, 1])),
+            f"format {magic}, but a message in it is of format",
+        ),
     ):
         with pytest.raises(InvalidRecords, match=text):
             list(view.records())
