@@ -30,7 +30,11 @@ RESULT_FIELDS = 2
 def _check_section(
     buf: Array, start: int, end: int, count: int, last_offset_delta: int
 ) -> tuple[int, int]:
-    """Check a record section; return (status, number of the record with the error)."""
+    """Check that ``count`` well-formed records with rising offset deltas fill ``buf[start:end]``.
+
+    Returns (status, number of the record with the error). No offset delta may be larger than
+    ``last_offset_delta``.
+    """
     if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
         return BAD_COUNT, 0
     at = start

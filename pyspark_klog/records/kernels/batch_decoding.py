@@ -52,7 +52,7 @@ HEADER_KEY_BYTES = 9
 HEADER_VALUE_BYTES = 10
 HEADER_VALUE_NULLS = 11
 HEADER_KEYS_NOT_UTF8 = 12
-NEEDED_BYTES = 13  # with FULL: size of the next record, a sufficient size for each column
+NEEDED_BYTES = 13  # with FULL: size of the record that did not fit; columns this large suffice
 STATE_FIELDS = 14
 
 # Largest number of milliseconds that fits 64 bits in microseconds: (2^63 - 1) // 1000.

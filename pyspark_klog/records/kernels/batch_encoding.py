@@ -261,7 +261,8 @@ def encode_rows(
                 body += varint_size(last_header - first_header)
                 total = varint_size(body) + body
                 if total > max_batch_bytes - BATCH_HEADER_BYTES:
-                    # As the only record of a batch, the row would have deltas of one byte each.
+                    # With its present deltas the row is too large for any batch. As the only record
+                    # of a batch it is smaller, because both deltas are 0 and take one byte each.
                     alone = body - varint_size(timestamp_ms - base_timestamp_ms)
                     alone += 2 - varint_size(count)
                     if varint_size(alone) + alone > max_batch_bytes - BATCH_HEADER_BYTES:

@@ -27,7 +27,7 @@ _PROCESSOR_FIELDS |= {"CPU implementer", "CPU part", "Features"}
 class CacheCandidate(NamedTuple):
     """A possible cache directory.
 
-    A ``private`` one is used only if it belongs to the user and nobody else can write to it.
+    A ``private`` directory is used only if it belongs to the user and nobody else can write to it.
     """
 
     path: Path
@@ -63,7 +63,7 @@ def cache_candidates(
 def find_cache_directory(
     candidates: Iterable[CacheCandidate], fingerprint: str, uid: int | None
 ) -> Path | None:
-    """Create the folder ``fingerprint`` in the first writable candidate, and return its path.
+    """Create a folder named ``fingerprint`` in the first writable candidate, and return its path.
 
     Returns None if no candidate is writable.
     """
@@ -92,10 +92,11 @@ def _make_private(path: Path, uid: int | None) -> bool:
 
 
 def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> None:
-    """Copy kernels from the package's own cache, which is not writable, to an empty ``directory``.
+    """Copy kernels from the cache in ``package_dir`` to ``directory``, if ``directory`` is empty.
 
-    Without the copy, a container image that root built and warmed up would compile all kernels
-    again when another user runs it.
+    ``directory`` is another cache, because the user cannot write to ``package_dir`` or has set
+    NUMBA_CACHE_DIR. Without the copy, a container image that root built and warmed up would compile
+    all kernels again when another user runs it.
     """
     source = package_dir / "__pycache__" / CACHE_NAME / fingerprint
     with contextlib.suppress(OSError):
@@ -104,15 +105,17 @@ def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> N
         copied = Path(tempfile.mkdtemp(prefix=f"{fingerprint}-", dir=directory.parent))
         try:
             shutil.copytree(source, copied, dirs_exist_ok=True)
-            copied.replace(directory)  # replaces an empty directory only
+            copied.replace(directory)  # fails unless ``directory`` is still empty
         finally:
             shutil.rmtree(copied, ignore_errors=True)
 
 
 def remove_outdated(package_dir: Path, fingerprint: str) -> None:
-    """Delete kernels in the package's cache that were compiled from older sources.
+    """Delete kernels in the cache in ``package_dir`` that were compiled from other sources.
 
-    A fingerprint is ``<set of kernels>-<digest of its sources>``, optionally with ``.checked``.
+    ``fingerprint`` names the present sources: ``<name>-<digest of the sources>``, followed by
+    ``.checked`` for kernels with bounds checks. Kernels with the same name and another digest are
+    deleted.
     """
     kernels, digest = fingerprint.split(".")[0].rsplit("-", 1)
     with contextlib.suppress(OSError):
@@ -124,10 +127,11 @@ def remove_outdated(package_dir: Path, fingerprint: str) -> None:
 
 @cache
 def cache_directory(source: str) -> Path | None:
-    """Return the cache directory for the kernels of the file ``source``.
+    """Return the cache directory for the kernels that the file ``source`` defines.
 
-    Returns None if no directory is writable. The first call for ``source`` also copies kernels from
-    the package's cache and deletes outdated ones.
+    Returns None if no directory is writable. The first call for ``source`` also copies kernels that
+    are cached in the folder of ``source``, and deletes kernels there that were compiled from older
+    sources.
     """
     package_dir = Path(source).parent
     kernels = _fingerprint(source)
@@ -146,10 +150,10 @@ def cache_directory(source: str) -> Path | None:
 
 
 def _fingerprint(source: str) -> str:
-    """Return a name that identifies all sources compiled into the kernels of ``source``.
+    """Return a name with a digest of all source files that the kernels in ``source`` depend on.
 
-    numba's own cache key covers only the kernel's own file, and does not contain the setting of
-    bounds checks, so the name also contains that setting.
+    numba's own cache key covers only the file that defines the kernel. The key also does not
+    contain NUMBA_BOUNDSCHECK, so the name ends with ``.checked`` if that variable asks for checks.
     """
     digest = hashlib.sha256()
     for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
@@ -165,9 +169,10 @@ def _fingerprint(source: str) -> str:
 
 
 def is_warm(source: str) -> bool:
-    """Whether all kernels of ``source`` were compiled for this Python, numba and processor.
+    """Whether all kernels of the file ``source`` are in the cache, so that none must be compiled.
 
-    The call does not import numba.
+    The cached kernels fit this version of Python and of numba, and this processor. The call does
+    not import numba.
     """
     directory = cache_directory(source)
     stamp = _stamp_name()
@@ -175,7 +180,7 @@ def is_warm(source: str) -> bool:
 
 
 def mark_warm(source: str) -> None:
-    """Record that all kernels of ``source`` were compiled, so that :func:`is_warm` is True."""
+    """Record that all kernels of the file ``source`` are cached; :func:`is_warm` is then True."""
     directory = cache_directory(source)
     stamp = _stamp_name()
     if directory is not None and stamp is not None:

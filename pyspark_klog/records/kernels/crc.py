@@ -33,7 +33,10 @@ def _byte_table(polynomial: int) -> npt.NDArray[np.int64]:
 
 
 def _slicing_tables(polynomial: int) -> npt.NDArray[np.int64]:
-    """Return eight concatenated tables of 256; the k-th is the byte table after k zero bytes."""
+    """Return eight concatenated tables of 256 numbers for a CRC of eight bytes per step.
+
+    Table k (0 to 7) gives the change of the CRC register by a byte that k zero bytes follow.
+    """
     first = _byte_table(polynomial)
     tables = [first]
     for _ in range(7):
@@ -47,7 +50,7 @@ def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
     The xor of the four entries is the register after ``count`` zero bytes.
     """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # the register that each single bit becomes
+    columns = 1 << np.arange(32, dtype=np.int64)  # what each bit of the register becomes
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)
     while count:

@@ -65,11 +65,11 @@ MOST_GROWTH = 6
 """Upper bound on the growth of converted records: at most 34 bytes replace at least 7 bytes."""
 
 # Indexes of the output array ``state``, which the caller sets to 0 before the first call.
-POSITION = 0  # position of the batch or message with the error, or to convert next
+POSITION = 0  # position of the next batch or message, to which an error status refers
 OUT_END = 1  # end of the bytes written to ``out``
 MESSAGES = 2  # number of converted records, without messages that were copied
-LAST_OFFSET = 3  # of one batch or wrapper: offset of its last record
-MAX_TIMESTAMP_MS = 4  # of one batch: largest timestamp of the messages written
+LAST_OFFSET = 3  # offset of the last record of the batch or wrapper converted last
+MAX_TIMESTAMP_MS = 4  # largest timestamp of the messages written for the batch converted last
 STATE_FIELDS = 5
 
 _MIN_V0_SIZE = MIN_MESSAGE_SIZE[0]
@@ -135,7 +135,8 @@ def _convert_records(
 ) -> int:
     """Write the records of a v2 batch as messages to ``out`` at ``out_at``.
 
-    Records below ``first_offset`` are left out. Returns like ``convert_section``.
+    Records below ``first_offset`` are left out. Returns OK, FULL if ``out`` is too short, or an
+    error status.
     """
     if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
         return BAD_COUNT
@@ -277,7 +278,8 @@ def convert_messages(
 
     ``wrapper_offset`` is the absolute offset of the last message, so the absolute offset of each
     message follows from its inner offset. If ``wrapper_offset`` is 0, the inner offsets are
-    absolute: old librdkafka sends such wrappers. Returns OK, FULL or an error status.
+    absolute: old librdkafka sends such wrappers. Returns OK, FULL if ``out`` is too short, or an
+    error status.
     """
     at = start
     last_inner = 0

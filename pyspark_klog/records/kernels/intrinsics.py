@@ -1,7 +1,7 @@
 """LLVM code for operations that numba cannot compile from Python.
 
 The operations are unaligned loads, a plain memory copy, prefetching, and the processor's CRC-32C.
-All of them work in compiled kernels only, and do not check positions.
+All of them work in compiled kernels only, and do not check that a position is inside its array.
 """
 
 from typing import Any
@@ -82,10 +82,10 @@ prefetch = _prefetch()
 
 
 def _crc_instructions() -> str:
-    """Return which CRC-32C instructions numba may use here: ``x86``, ``arm`` or an empty string."""
+    """Return whose CRC-32C instructions numba may use: ``x86``, ``arm``, or empty for none."""
     config = numba.config
-    # These settings replace the host's features. LLVM aborts the process if the code contains an
-    # instruction outside the given features.
+    # NUMBA_CPU_NAME and NUMBA_CPU_FEATURES replace the features of the host's processor. LLVM
+    # aborts the process if the code contains an instruction that the features do not include.
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         allowed = (config.CPU_FEATURES or "").split(",")
         has = {feature[1:] for feature in allowed if feature.startswith("+")}
@@ -132,6 +132,7 @@ def _crc_step(bits: int) -> Any:
     return _intrinsic(typed)
 
 
-# Functions (CRC so far, number): the CRC after the number's eight bytes, or after its lowest byte.
+# Both functions take (CRC of the bytes so far, number). The first one returns the CRC after the
+# eight bytes of the number, the second one the CRC after its lowest byte.
 crc32c_add_word = _crc_step(64)
 crc32c_add_byte = _crc_step(8)

@@ -135,7 +135,7 @@ def _with_source_in(directory: Path, function: Any) -> Any:
 
 
 def inline(function: F) -> F:
-    """Make a function callable from kernels only; it is compiled as a part of each kernel."""
+    """Make a function callable from kernels only; it is compiled into each kernel that calls it."""
     return _helper(function)
 
 

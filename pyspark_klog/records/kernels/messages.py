@@ -1,7 +1,7 @@
 """Kernels that convert messages of formats v0 and v1, from old producers, to v2 records.
 
-Like in rewriting.py, the first kernel checks the messages and the second kernel writes the records.
-The arrays ``result`` and ``faults`` have the same layout as in rewriting.py.
+Kernel measure_messages checks the messages, and kernel write_messages writes the records. The
+arrays ``result`` and ``faults`` have the layout that rewriting.py describes.
 """
 
 from pyspark_klog.records.kernels.crc import crc32
@@ -156,8 +156,12 @@ def measure_messages(
 
     ``same_timestamp`` means that the wrapper has LogAppendTime: all messages then have the
     wrapper's timestamp ``timestamp_of_all_ms``. ``is_append_time`` means that the broker sets the
-    timestamps; a message that claims LogAppendTime is then a fault. Faults, ``key_required``,
-    ``earliest_ms`` and ``latest_ms`` work as in measure_records.
+    timestamps.
+
+    A readable message can have one of these faults, which ``result`` counts and ``faults`` lists:
+    the key is null although ``key_required`` is set; the producer claims LogAppendTime, and
+    ``is_append_time`` is set or the timestamp is -1; or the timestamp is neither -1 nor within
+    ``earliest_ms`` to ``latest_ms``, and ``is_append_time`` is not set.
     """
     at = start
     index = 0
@@ -225,7 +229,7 @@ def measure_messages(
     result[MEASURED_POSITION] = at
     result[MEASURED_RECORD] = index
     result[MEASURED_SIZE_BYTES] = size
-    result[MEASURED_IN_ORDER] = 0  # unused: the offsets of messages are never kept
+    result[MEASURED_IN_ORDER] = 0  # not used: the records get new offset deltas in any case
     result[MEASURED_FIRST_TIMESTAMP_MS] = first_ms
     result[MEASURED_LEAST_TIMESTAMP_MS] = least_ms
     result[MEASURED_MAX_TIMESTAMP_MS] = max_ms

@@ -13,7 +13,7 @@ from pyspark_klog.records.kernels.status import (
 from pyspark_klog.records.layout import MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
 # Indexes of the output array ``result``.
-RESULT_POSITION = 0  # position of the record with the error; without an error, the end
+RESULT_POSITION = 0  # position of the record with the error; without an error, end of the records
 RESULT_RECORD = 1  # number of the record with the error; without an error, the record count
 RESULT_MAX_TIMESTAMP_MS = 2
 RESULT_MAX_TIMESTAMP_RECORD = 3  # number of the first record with the largest timestamp
@@ -37,8 +37,9 @@ def validate_records(
     In a valid record lengths, varints and headers stay within the record, and the offset delta is
     the record's number in the batch. With ``key_required`` the record has a key. A timestamp other
     than -1 lies between ``earliest_ms`` and ``latest_ms``, both inclusive; for LogAppendTime pass
-    the ends of the 64-bit range. Returns OK or the status of the first error. ``result``
-    (RESULT_FIELDS long) receives the place of the error and the largest timestamp.
+    the smallest and the largest 64-bit number, which allow every timestamp. Returns OK or the
+    status of the first error. ``result`` (RESULT_FIELDS long) receives the place of the error and
+    the largest timestamp.
     """
     at = start
     index = 0

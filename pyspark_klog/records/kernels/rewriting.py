@@ -25,10 +25,10 @@ from pyspark_klog.records.kernels.varints import (
 from pyspark_klog.records.layout import INT64_MAX, MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
 # Indexes of the array ``result`` of measure_records and measure_messages.
-MEASURED_POSITION = 0  # position of the record with the error; without an error, the end
+MEASURED_POSITION = 0  # position of the record with the error; without one, end of the records
 MEASURED_RECORD = 1  # number of the record with the error; without an error, the record count
 MEASURED_SIZE_BYTES = 2  # size of all records when rewritten
-MEASURED_IN_ORDER = 3  # 1 if the offset delta of each record is its number
+MEASURED_IN_ORDER = 3  # 1 if the offset deltas of the records are 0, 1, 2 ...
 MEASURED_FIRST_TIMESTAMP_MS = 4
 MEASURED_LEAST_TIMESTAMP_MS = 5
 MEASURED_MAX_TIMESTAMP_MS = 6
@@ -98,11 +98,11 @@ def measure_records(
     records and the size that :func:`write_records` needs. With ``same_timestamp`` each record has
     the base timestamp, whatever its delta.
 
-    A readable record can have one of these faults: the key is missing although ``key_required`` is
-    set, the timestamp is not -1 and outside ``earliest_ms`` to ``latest_ms``, or
-    ``refuse_claims`` is set, which refuses all records because they claim LogAppendTime. ``result``
-    has the number of faults, and ``faults`` the first of them, FAULT_COLUMNS numbers for each.
-    Returns OK, or the status of the first unreadable record.
+    A readable record can have one of these faults: the key is null although ``key_required`` is
+    set; ``refuse_claims`` is set, which means that the batch claims LogAppendTime and may not; or
+    the timestamp is neither -1 nor within ``earliest_ms`` to ``latest_ms``. ``result`` has the
+    number of faults, and ``faults`` the first of them, FAULT_COLUMNS numbers for each. Returns OK,
+    or the status of the first unreadable record.
     """
     at = start
     index = 0

@@ -47,7 +47,8 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# Columns of the table that a scan fills, with one row per v2 batch, v0 or v1 message, or wrapper.
+# Columns of the table that scan_batches fills. A row describes a v2 batch, or a v0 or v1 message,
+# which may be a wrapper.
 POSITION = 0
 SIZE_BYTES = 1
 MAGIC = 2
@@ -65,7 +66,7 @@ TABLE_COLUMNS = 13
 
 # Indexes of the output array ``state``.
 STATE_BATCHES = 0  # number of rows
-STATE_POSITION = 1  # end of the last valid entry
+STATE_POSITION = 1  # end of the last valid batch or message
 STATE_ATTRIBUTES = 2  # bitwise or of the rows' attributes
 STATE_LEGACY = 3  # number of rows with format v0 or v1
 STATE_FIELDS = 4
@@ -120,10 +121,10 @@ def scan_batches(
 ) -> int:
     """List the batches and messages of ``buf[start:end]``, and check length, magic, CRC and counts.
 
-    Each valid entry adds a row of ``TABLE_COLUMNS`` numbers to ``table``. The row of a v0 or v1
-    wrapper has the wrapper's last offset as base offset and the record count -1, because only the
-    compressed messages contain the true numbers. ``state[STATE_POSITION]`` is the start for the
-    next call, and the place at which log recovery truncates.
+    Each valid batch or message (entry) adds a row of ``TABLE_COLUMNS`` numbers to ``table``. The
+    row of a v0 or v1 wrapper has the wrapper's last offset as base offset and the record count -1,
+    because only the compressed messages contain the true numbers. ``state[STATE_POSITION]`` is the
+    start for the next call, and the place at which log recovery truncates.
 
     Returns OK at ``end``; FULL when ``table`` is full or at least ``max_bytes`` were scanned;
     INCOMPLETE if ``end`` cuts off the next entry; else the error status of the next entry.

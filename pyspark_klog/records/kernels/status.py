@@ -11,7 +11,7 @@ from pyspark_klog.records.errors import (
 )
 
 OK = 0
-FULL = 1  # no error: an output array is too short for the next item; call again with a longer one
+FULL = 1  # no error: an output array is full, or a limit of the call is reached; call again
 INCOMPLETE = 2  # the bytes end inside a batch, which is no error in a Fetch response
 NOT_PLAIN = 3  # no error: the next entry is compressed, and the caller must inflate it first
 

@@ -76,7 +76,7 @@ def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
         if shift == 62:  # the tenth byte has one bit of the magnitude; Kafka drops its other bits
             magnitude |= (byte & 1) << shift
         else:
-            magnitude |= (byte & 0x7F) << shift  # shift is at most 55, so this stays below 2^62
+            magnitude |= (byte & 0x7F) << shift  # shift is at most 55: magnitude is below 2^62
         if byte < 0x80:
             return magnitude ^ -(first & 1), at
         shift += 7
