@@ -37,15 +37,16 @@ _HEAD = """\
 # Compare klog with Spark's own Kafka connector, row by row
 
 Printed by `python -m tests.support.parity_docs`; do not edit. Look up whether klog does what
-`format("kafka")`, *the peer*, does. Each row is a promise with its tests. The columns have the
-results of the last runs:
+Spark's own connector, *the peer*, does. In the tables below, each row is a promise with its tests.
+The columns have the results of the tests' last runs:
 
-- **klog**: on klog's broker, with the newest Spark and the oldest (`./dev test`).
-- **Kafka 3.9**, **Kafka 4.3**: on Apache Kafka with Spark 4.2 (`./dev peers`).
-- **the peer**, in the same scenario there: `same` rows and schema, `fails too` with an error like
-  klog (`tests/golden/peer_failures.json` has the reasons), or a link to the difference.
+- **klog**: klog on its own broker, with the newest Spark and the oldest (`./dev test`).
+- **Kafka 3.9**, **Kafka 4.3**: klog on Apache Kafka, with Spark 4.2 (`./dev peers`).
+- **the peer**: `format("kafka")` on Apache Kafka in the same test: `same` rows and schema,
+  `fails too` with an error like klog (`tests/golden/peer_failures.json` has the reasons), or a link
+  to the difference.
 
-A dash means that the row's tests do not run there.
+A dash means that no test of the row runs on the column's broker, or with the peer.
 
 | results of | files of tests | commit | day | Spark | Python |
 |---|---|---|---|---|---|

@@ -23,14 +23,16 @@ lag and their offsets, use [`klog groups`](command-line.md#groups):
 klog groups list --state stable
 ```
 
-The states are those of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup). A
+A group has the states of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup). A
 generation's members and assignments are one record in `__consumer_offsets`; the broker changes the
-group's state when it applies the record, after a write and during a replay of the log alike.
+group's state when it applies this record: after it has written the record, and when it replays the
+log.
 
 The leader of the group's partition is the group's coordinator. When another broker becomes the
 leader, it replays the log, and members get one session timeout to send a heartbeat. The old leader
 drops its state and answers NOT_COORDINATOR, also for commits that were not replicated. Only the
-leader expires sessions and offsets. A leader that only gets a newer leader epoch keeps its state.
+leader expires sessions and offsets. A leader that gets a newer leader epoch and stays the leader
+keeps the group's state.
 
 ```mermaid
 stateDiagram-v2
@@ -42,7 +44,7 @@ _STEPS = """\
 
 ## Steps
 
-The coordinator makes only these changes of a group's state.
+The coordinator changes a group's state only as a row of this table says.
 
 | from | to | when |
 |---|---|---|
@@ -51,12 +53,13 @@ The coordinator makes only these changes of a group's state.
 _ANSWERS = """
 ## What each state answers
 
-The table is for a known member with the current generation. Each state refuses other members with
-UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID if another process has replaced a
-static member. An empty group has no members: the JoinGroup in its column is of a new member.
-DeleteGroups and OffsetDelete come from tools. OffsetDelete succeeds in an empty group and, in a
-group of consumers, for topics without subscribed members (else GROUP_SUBSCRIBED_TO_TOPIC); any
-other group with members answers NON_EMPTY_GROUP.
+The table below shows how each state answers a known member with the current generation. Every state
+refuses other members: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID if another
+process has replaced a static member. An empty group has no members: the JoinGroup in the column
+Empty comes from a new member. DeleteGroups and OffsetDelete come from tools. OffsetDelete succeeds
+in an empty group and, in a group of consumers, for topics without subscribed members (else
+GROUP_SUBSCRIBED_TO_TOPIC); for any other group with members, DeleteGroups and OffsetDelete get
+NON_EMPTY_GROUP.
 
 """
 

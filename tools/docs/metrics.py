@@ -23,8 +23,8 @@ scrape_configs:
       - targets: ["127.0.0.1:9404"]
 ```
 
-There is no authentication, and responses contain names of topics and data directories: restrict the
-port to your monitoring.
+The metrics port has no authentication, and its responses contain names of topics and data
+directories: restrict the port to your monitoring.
 
 | path | response |
 |---|---|
@@ -32,19 +32,20 @@ port to your monitoring.
 | `/health` | 200 while the broker runs, with JSON: `state`, `offline_directories`, `loading` |
 | `/ready` | the same, but 503 unless `state` is `ready` |
 
-`state` is `loading` while a coordinator loads partitions (`loading` has their number for `groups`
-and `transactions`; only their clients wait), `stopping` during shutdown, and otherwise `ready`. An
-offline data directory does not change the state, because the other directories are served and a
-restart would not repair it.
+In `/health`, `state` is `loading` while a coordinator loads partitions (the field `loading` has
+their number for `groups` and `transactions`; only clients of these wait), `stopping` during
+shutdown, and otherwise `ready`. An offline data directory does not change the state, because the
+other directories are served and a restart would not repair it.
 
-The port opens together with the other listeners, after the recovery of logs: give liveness probes
-enough time, for example with Kubernetes' `startupProbe`.
+The metrics port opens together with the other listeners, after the recovery of logs: give liveness
+probes enough time, for example with Kubernetes' `startupProbe`.
 
 The broker renders the metrics at most once in {kept}, in short steps between requests of clients.
-Each partition has four lines: 10,000 partitions make 3 MB and take 45 ms per scrape. Drop metrics
-that you do not need with `metric_relabel_configs`.
+Each partition has four lines in `/metrics`: 10,000 partitions make 3 MB and take 45 ms per scrape.
+Drop metrics that you do not need with `metric_relabel_configs`.
 
-Counters start at 0 with the broker; those of a topic, with the topic.
+Counters start at 0 when the broker starts. A topic's counters also start at 0 when the topic is
+created.
 
 ## What to alert on
 
@@ -113,10 +114,10 @@ _ALERTS = (
 _ALL = """
 ## All metrics
 
-Names are those of Kafka's metrics after the usual rules of Prometheus' JMX exporter, so that
-dashboards and alerts for Kafka work. Histograms are in milliseconds, since Kafka's names say `ms`,
-and have buckets where the exporter has quantiles: use `histogram_quantile`. Do not sum over
-`topic`: the line without this label already is the sum, as with the exporter.
+Metrics have the names that Prometheus' JMX exporter gives to Kafka's metrics by its usual rules, so
+that dashboards and alerts for Kafka work. Histograms are in milliseconds, since Kafka's names say
+`ms`, and have buckets where the JMX exporter has quantiles: use `histogram_quantile`. Do not sum
+over the label `topic`: the line without this label already is the sum, as with the exporter.
 
 | name | type | labels | meaning |
 |---|---|---|---|

@@ -81,17 +81,18 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 
 _NOTES = {
     "Start and end": (
-        "Starting options count only for a new query; a query with a checkpoint continues from it. "
-        "JSON must name exactly the partitions that are read."
+        "Starting options (below) count only for a new query; a query with a checkpoint continues "
+        "from it. An option's JSON must name exactly the partitions that are read."
     ),
     "Size of a micro-batch": (
-        "These options need Spark 4.2 or later. The trigger AvailableNow honours the maxima and "
-        "ignores the minimum; Once ignores all."
+        "Limits of a micro-batch (`maxOffsetsPerTrigger` and the other options below) need Spark "
+        "4.2 or later. The trigger AvailableNow honours the maxima and ignores the minimum; the "
+        "trigger Once ignores all limits."
     ),
     "Writing": (
         "The sink writes the columns `value` (required), `key`, `headers`, `topic`, `partition`, "
-        "and the one that `timestampColumn` names. The sink ignores others, also `timestamp`: "
-        "[the sink](sink.md)."
+        "and the one that `timestampColumn` names. The sink ignores other columns, also "
+        "`timestamp`: [the sink](sink.md)."
     ),
 }
 
@@ -126,12 +127,12 @@ def options_page() -> str:
         ("Writing", WRITING),
         ("Security", SECURITY),
     ):
-        see = "Examples: [security](security.md).\n\n" if title == "Security" else ""
+        see = "How to use TLS and SASL: [security](security.md).\n\n" if title == "Security" else ""
         parts.append(f"### {title}\n\n{see}{_settingtable(settings)}")
     parts.append("### Refused\n\n" + table(("name", "by", "instead"), _refused()))
     parts.append(
-        "### Accepted, without effect\n\nThe driver warns once for each, so that a job's settings "
-        f"can stay.\n\n{_without_effect()}"
+        "### Accepted, without effect\n\nklog ignores these settings of Kafka's clients. The "
+        f"driver warns once for each that a job sets; the job can keep them.\n\n{_without_effect()}"
     )
     return "\n".join(parts)
 
@@ -200,7 +201,9 @@ def _without_effect() -> str:
     by_reason: dict[str, list[str]] = {}
     for row in (*WITHOUT_EFFECT, *(row for row in SECURITY if row.effect is Effect.NONE)):
         by_reason.setdefault(row.without, []).append(f"`kafka.{row.name}`")
-    return "".join(f"- {reason}: {', '.join(names)}\n" for reason, names in by_reason.items())
+    return "".join(
+        f"- {reason}; so klog ignores {', '.join(names)}\n" for reason, names in by_reason.items()
+    )
 
 
 def _code(text: str | None) -> str:

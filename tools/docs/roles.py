@@ -36,8 +36,8 @@ _STEPS = """\
 _TOLD = """
 A role change of a replica whose log is offline fails with an error, unless the role change only
 stops the replica. A replica whose log could not be created, for example because the disk was full,
-is Offline, too. Its role change is repeated every 10 seconds, and the replica leaves Offline once
-its log is created.
+is Offline, too. The controller repeats the role change of such a replica every 10 seconds, and the
+replica leaves Offline once its log is created.
 
 ## How requests to a leader are answered
 

@@ -30,7 +30,7 @@ klog transactions list --state Ongoing
 
 - **All or nothing.** The coordinator answers EndTxn when the decision is a record in
   `__transaction_state` that survives the loss of the broker. The transaction then ends as decided:
-  this process or its successor writes the markers into every partition. A second marker in a
+  this coordinator or its successor writes the markers into every partition. A second marker in a
   partition does no harm.
 - **Once.** InitProducerId of a new producer with the same id fences the old one: every API refuses
   its requests, every partition refuses its records, and its open transaction is aborted. Before a
@@ -61,7 +61,7 @@ coordinator. `klog dump-log` shows its records.
 - **Coordinators move with their partitions.** A new leader loads the partition
   (COORDINATOR_LOAD_IN_PROGRESS), continues transactions that were ending, and then serves. An old
   leader drops its state and answers NOT_COORDINATOR to waiting clients and for changes that were
-  not replicated. A leader that only gets a newer leader epoch keeps its state.
+  not replicated. A broker that stays the leader in a newer leader epoch keeps its state.
 - **Markers go to the leaders of the partitions** (WriteTxnMarkers 1), in one request for each
   broker over a separate connection. The coordinator retries after 100 ms, then less and less often
   up to once a second, and looks up the leader each time. A partition counts as deleted if the
@@ -84,7 +84,7 @@ _STEPS = """\
 
 ## Steps
 
-The coordinator makes only these changes of a transaction's state.
+The coordinator changes a transaction's state only as a row of this table says.
 
 | from | to | when |
 |---|---|---|
@@ -93,10 +93,11 @@ The coordinator makes only these changes of a transaction's state.
 _ANSWERS = """
 ## What each state answers
 
-The table is for the producer with the current id and epoch. Each state refuses other producers:
-with INVALID_PRODUCER_ID_MAPPING for another producer id, with PRODUCER_FENCED for another epoch
-(INVALID_PRODUCER_EPOCH for the oldest clients). InitProducerId needs neither: a new process fences
-the old one. InitProducerId with both (KIP-360) raises the producer's own epoch.
+The table below shows how each state answers the producer with the current id and epoch. Every state
+refuses other producers: with INVALID_PRODUCER_ID_MAPPING for another producer id, with
+PRODUCER_FENCED for another epoch (INVALID_PRODUCER_EPOCH for the oldest clients). InitProducerId
+needs neither id nor epoch: a new process fences the old one. InitProducerId with both (KIP-360)
+raises the producer's own epoch.
 
 """
 
@@ -110,25 +111,27 @@ _SETTINGS = """
 _DIFFERENT = """
 ## What differs from Kafka
 
-- A transaction keeps the `transaction.version` that it began with. Kafka 4.3 aborts a timed-out
-  transaction by the broker's version and handles each EndTxn by its own. Here only EndTxn 0 to 4
-  changes the version, to 0, because its response has no field for the epoch of version 2.
+- klog's transaction keeps the `transaction.version` that it began with. Kafka 4.3 aborts a
+  timed-out transaction by the broker's version and handles each EndTxn by the request's version. In
+  klog only EndTxn 0 to 4 changes the version, to 0, because its response has no field for the epoch
+  of version 2.
 - InitProducerId with an epoch that is not current never aborts an open transaction, and gets
   PRODUCER_FENCED. Kafka aborts the newer producer's transaction.
-- The next transaction can begin immediately if the coordinator's broker leads all partitions of the
-  last one, and a new process takes over the id with its first InitProducerId. Clients see
+- If the coordinator's broker leads all partitions of a transaction, the next transaction can begin
+  immediately, and a new process takes over the id with its first InitProducerId. Clients then see
   CONCURRENT_TRANSACTIONS only while one of the partitions is not writable.
-- Two verifications of one transaction that wait for the same coordinator are sent one after the
-  other. Kafka fails the first with NETWORK_EXCEPTION, and its client retries.
+- If a broker has two requests to verify partitions of one transaction, it sends them to the
+  coordinator one after the other. Kafka fails the first with NETWORK_EXCEPTION, and its client
+  retries.
 - A marker that a partition refuses permanently (a newer producer or coordinator epoch) counts as
   written. Kafka's transaction waits for the next load of the coordinator.
 - `__consumer_offsets` and `__transaction_state` always have the partitions and the cleanup policy
-  of the broker's settings; CreateTopics reports this. Kafka lets clients create them otherwise, and
-  its coordinators then never work.
+  of the broker's settings, which the response of CreateTopics reports. Kafka lets clients create
+  them with other values, and its coordinators then never work.
 - Two-phase commit (KIP-939, InitProducerId 6) is off, and
   `transaction.partition.verification.enable` is on; neither can be changed.
 - Regular expressions of ListTransactions 2 have no lookaround and no backreferences, so that
-  matching takes linear time. Others get INVALID_REGULAR_EXPRESSION.
+  matching takes linear time. Other expressions get INVALID_REGULAR_EXPRESSION.
 - klog has no authorizer: any client may use any transactional id.
 """
 

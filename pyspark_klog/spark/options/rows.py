@@ -322,7 +322,7 @@ OPTIONS: tuple[Option, ...] = (
         Option(name, use, None, doc, status=Status.NONE)
         for name, use, doc in (
             ("groupIdPrefix", _SB, "klog reads given offsets: it joins no group"),
-            ("useDeprecatedOffsetFetching", _SB, "klog asks brokers for offsets in one way"),
+            ("useDeprecatedOffsetFetching", _SB, "klog asks brokers for offsets in only one way"),
         )
     ),
 )
