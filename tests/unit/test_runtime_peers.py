@@ -104,7 +104,7 @@ def test_a_name_without_an_address_is_said_and_asked_for_again(
     world = PeersWorld()
     world.ask()
     world.helpers.run_all()
-    assert "the broker at broker-1 has no address: no such name" in caplog.text
+    assert "cannot look up the address of the broker at broker-1: no such name" in caplog.text
     world.network.names["broker-1"] = "10.0.0.1"
     world.ask()
     world.helpers.run_all()

@@ -32,8 +32,8 @@ class ConnectPipelined(Protocol):
 class Peers:
     """Makes connections to other brokers.
 
-    `helpers` look up host names. `from_address` is the local IP address of the connections; None
-    lets the system choose.
+    Helper threads (`helpers`) look up host names, because a look-up blocks. `from_address` is the
+    local IP address of the connections; None lets the system choose.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Peers:
     ) -> EventedConnection:
         """Return a new connection, which connects when the first request is sent.
 
-        After a loss, the next request connects again. Requests fail when the connection is lost and
-        while the host name is being looked up, so callers have to retry.
+        If the connection is lost, its outstanding requests fail, and the next request connects
+        again. Requests also fail while the host name is being looked up, so callers have to retry.
         """
         settings = EventedSettings(
             client_id=self._client_id,
@@ -112,4 +112,4 @@ class _NameResolvingConnector:
         if address is not None:
             self._found[host] = address
         else:
-            _log.warning("the broker at %s has no address: %s", host, error)
+            _log.warning("cannot look up the address of the broker at %s: %s", host, error)

@@ -133,7 +133,8 @@ class OpenFiles:
         return False
 
     def close_unused(self) -> None:
-        """Close the descriptors of all files that were not used since the last call."""
+        """Close the descriptors of all files that are neither held nor marked as used, and remove
+        the marks of the others. So a second call closes the files not used since the first."""
         with self._lock:
             for key in list(self._open):
                 weak = self._open.get(key)
@@ -186,8 +187,8 @@ class RealFile:
         self._is_closed = False
         self._is_unsynced = False
         self._is_mapped = False
-        # A mapping that keeps the file in memory: while the file is mapped, or if its descriptor
-        # was closed before the file was synced.
+        # A mapping of the file, or None. While it exists, `sync` can sync written bytes without the
+        # descriptor. Set by `map`, and when the descriptor is dropped before the bytes are synced.
         self._pin: Window | None = None
         self._identity: tuple[int, int] | None = None
         self._open()
@@ -199,12 +200,12 @@ class RealFile:
     def __repr__(self) -> str:
         return f"RealFile({str(self.path)!r})"
 
-    # --- the descriptor --------------------------------------------------------------------------
+    # --- opening and closing the file's descriptor -----------------------------------------------
     def get(self) -> Descriptor:
-        """Return the descriptor, opened again if necessary.
+        """Return the file's descriptor; open the file again if its descriptor was closed.
 
-        Keep the result in a variable while its number is used: the number is closed with the last
-        reference.
+        Keep the result in a variable while its number is used: the descriptor is closed when the
+        last reference to the result is dropped.
         """
         self.is_used = True
         return self.descriptor or self._open()
@@ -223,15 +224,16 @@ class RealFile:
         return self._open_files.add(self, descriptor)
 
     def drop_descriptor(self) -> bool:
-        """Drop the file's reference to its descriptor; False if the descriptor has to stay.
+        """Drop the file's reference to its descriptor. Return False, and keep the reference, if the
+        file has unsynced bytes and cannot be mapped.
 
-        The descriptor is closed when no thread uses it any more, and opened again for the next use.
-        Only OpenFiles and `release_descriptor` call this.
+        The descriptor is closed when no thread uses it any more. The next use of the file opens a
+        new one. Only OpenFiles and `release_descriptor` call this method.
         """
         descriptor, self.descriptor = self.descriptor, None
         # Drop the descriptor first, then read `_is_unsynced`. A writing thread works in the
         # opposite order: it sets `_is_unsynced`, then checks whether the file still has the
-        # descriptor. So at least one of both threads pins the file.
+        # descriptor. So at least one of both threads maps the file (`_pin_down`).
         if descriptor is None or self._is_mapped or not self._is_unsynced:
             return True
         return self._pin_down(descriptor)
@@ -254,7 +256,8 @@ class RealFile:
         self._is_unsynced = True
         if self.descriptor is descriptor or self._is_mapped:
             return
-        # Another thread dropped the descriptor while this thread was writing through it.
+        # Another thread dropped the descriptor while this thread was writing through it, and may
+        # not have seen the unsynced bytes: map the file here, too.
         if not self._pin_down(descriptor):
             self._open_files.add(self, descriptor)
 
@@ -288,7 +291,7 @@ class RealFile:
 
     def _status(self) -> os.stat_result:
         descriptor = self.descriptor
-        # A closed file is not opened for this: stat needs only the path.
+        # Do not open the file for its size or time: stat needs only the path.
         return self.path.stat() if descriptor is None else os.fstat(descriptor.number)
 
     def pread(self, size: int, position: int) -> bytes:
@@ -381,7 +384,8 @@ class RealFile:
             os.posix_fallocate(descriptor.number, position, size)
             self._wrote(descriptor)
             return
-        # macOS has no posix_fallocate: write zeros. Callers allocate only beyond written bytes.
+        # macOS has no posix_fallocate: write zeros instead. The zeros overwrite no records,
+        # because callers allocate only regions behind the last written byte.
         written = os.pwrite(descriptor.number, bytes(size), position)
         self._wrote(descriptor)
         if written != size:
@@ -395,9 +399,9 @@ class RealFile:
     def map(self, size: int) -> RealMapping:
         descriptor = self.get()
         if size > os.fstat(descriptor.number).st_size:
-            raise ValueError(f"{self.path} is shorter than {size} bytes, which were to be mapped")
-        # Bytes can be written through the mapping without notice, so the pin stays until close(),
-        # even when the mapping is not used any more.
+            raise ValueError(f"{self.path} cannot be mapped: the file has fewer than {size} bytes")
+        # This object does not notice writes through the mapping. So it keeps the mapping until
+        # close(), even when the caller has stopped using it, and `sync` always syncs through it.
         window = self._pin = Window(descriptor.number, size)
         self._is_mapped = True
         return RealMapping(window)
@@ -405,7 +409,7 @@ class RealFile:
     def sync(self) -> None:
         self.is_used = True
         # Read the descriptor before `_is_unsynced` is reset below: a thread that drops the
-        # descriptor before the reset finds the file unsynced and pins it.
+        # descriptor before the reset still finds the file unsynced, and maps it (`_pin_down`).
         descriptor, pin = self.descriptor, self._pin
         if descriptor is None and (pin is None or not _ON_LINUX):
             try:
@@ -418,8 +422,8 @@ class RealFile:
         if descriptor is not None:
             _sync(descriptor.number)
         if pin is not None:
-            # Sync through the pin as well as through the descriptor: Linux 4.13 to 4.16 may report
-            # a failed write only through descriptors and mappings that existed when it failed.
+            # Sync through the mapping as well as through the descriptor: Linux 4.13 to 4.16 may
+            # report a failed write only to descriptors and mappings that existed when it failed.
             pin.sync()
             if self._pin is pin and not self._is_mapped:
                 self._pin = None

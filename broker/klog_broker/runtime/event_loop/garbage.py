@@ -28,9 +28,10 @@ class Collector(Protocol):
 class LongLived:
     """Collects garbage and then freezes all objects, whenever the number of replicas has changed.
 
-    Every `LOOK_MS`, compares the number of replicas with the number at the last freeze. The two
-    must differ by more than `LEAST_CHANGE` and more than a tenth. The number must also be the same
-    as in the previous comparison, so that no collection runs in the middle of many changes.
+    Every `LOOK_MS`, compares the number of replicas with the number at the last freeze. A
+    collection runs if the difference is more than `LEAST_CHANGE` and more than a tenth of the
+    number at the last freeze. The number must also be the same as in the previous comparison, so
+    that no collection runs in the middle of many changes.
     """
 
     def __init__(self, loop: Loop, replicas: Callable[[], int], collector: Collector = gc) -> None:

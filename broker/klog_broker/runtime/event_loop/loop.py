@@ -24,7 +24,8 @@ _MS = 1_000_000
 
 
 class Loop:
-    """Runs callbacks of timers, ready descriptors, the phases of a turn and other threads."""
+    """Runs the callbacks of timers, of ready descriptors and of each phase of a turn, and the
+    callbacks that other threads have posted."""
 
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock
@@ -34,8 +35,8 @@ class Loop:
         """Monotonic time (ns) at which the current turn woke up."""
         self._ended_ns = self.time_ns
         self.time_ms = self.time_ns // _MS
-        """The result of ``now_ms``, for code that runs with every request. Other code must not set
-        this attribute."""
+        """The same time as ``now_ms`` returns. Code that runs with every request reads this
+        attribute, because a call costs more. Only the loop may set the attribute."""
         self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
         self._posted: deque[Callback] = deque()
@@ -52,7 +53,7 @@ class Loop:
         self.on_turn_over: Callable[[int, int], None] | None = None
         """Called last in each turn, with the monotonic times (ns) of the turn's begin and end."""
 
-    # -- time ---------------------------------------------------------------------------------
+    # -- the time of the turn, and timers -----------------------------------------------------
 
     def now_ms(self) -> int:
         """Return the monotonic time at which this turn began, the same during the whole turn."""
@@ -66,7 +67,7 @@ class Loop:
         """Run ``action`` once, in the first turn whose ``now_ms`` is ``deadline_ms`` or later."""
         return self._wheel.start(deadline_ms, action)
 
-    # -- callbacks ----------------------------------------------------------------------------
+    # -- callbacks in the phases of a turn ----------------------------------------------------
 
     def call_soon(self, action: Callback) -> None:
         """Run ``action`` at the beginning of the next turn, which then does not sleep.
@@ -84,7 +85,8 @@ class Loop:
         self._appends.append(action)
 
     def call_at_send(self, action: Callback) -> None:
-        """Run ``action`` in this turn's send phase, also when a callback of that phase calls."""
+        """Run ``action`` in this turn's send phase, even if a callback of the send phase calls this
+        method."""
         self._sends.append(action)
 
     def send_now(self) -> None:
@@ -95,7 +97,8 @@ class Loop:
     def call_at_turn_end(self, action: Callback) -> None:
         """Run ``action`` after all appends and sends of this turn.
 
-        ``action`` must not call ``call_at_append`` or ``call_at_send``.
+        ``action`` must not call ``call_at_append`` or ``call_at_send``: the append and send phases
+        of this turn are over, so the added callbacks would run only in the next turn.
         """
         self._turn_ends.append(action)
 
@@ -104,7 +107,7 @@ class Loop:
         self._posted.append(action)
         self._poller.wake()
 
-    # -- descriptors --------------------------------------------------------------------------
+    # -- registered descriptors ---------------------------------------------------------------
 
     def register(self, fd: int, interest: int, callback: ReadyCallback) -> None:
         """Call ``callback(bit set of events)`` in each turn in which ``fd`` is ready."""
@@ -120,10 +123,11 @@ class Loop:
         del self._ready_callbacks[fd]
         self._poller.unregister(fd)
 
-    # -- turns --------------------------------------------------------------------------------
+    # -- running turns ------------------------------------------------------------------------
 
     def run_turn(self, timeout_ms: int | None = None, now_ns: int | None = None) -> None:
-        """Run one turn, which sleeps at most ``timeout_ms`` (None: until something is to be done).
+        """Run one turn, which sleeps at most ``timeout_ms`` (None: until a descriptor is ready, a
+        timer is due, or another thread calls ``post`` or ``stop``).
 
         ``now_ns`` is the current monotonic time, if the caller knows it.
         """

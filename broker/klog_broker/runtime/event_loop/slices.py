@@ -26,7 +26,7 @@ class _Work(NamedTuple):
 
 
 class Slices:
-    """The unfinished work of one loop. Each slice has ``elements`` elements."""
+    """Runs the long work of one loop in slices, each with a cost of about ``elements`` elements."""
 
     def __init__(self, loop: Loop, elements: int = SLICE_ELEMENTS) -> None:
         self._loop = loop
@@ -36,9 +36,10 @@ class Slices:
         self._left = 0
 
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
-        """Do the work: now as far as the turn's slice for new work allows, the rest in later turns.
+        """Run ``steps`` now, as far as this turn's slice for new work allows; run the remaining
+        steps in later turns.
 
-        Once ``is_wanted`` returns False, the rest of the work is dropped.
+        Once ``is_wanted`` returns False, the remaining steps are dropped.
         """
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn

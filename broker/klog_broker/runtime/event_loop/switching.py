@@ -1,4 +1,5 @@
-"""A shorter thread switch interval, so that the loop runs soon while a helper runs Python code."""
+"""A shorter thread switch interval, so that the loop's thread gets to run soon while a helper
+thread runs Python code."""
 
 import sys
 import threading
@@ -13,10 +14,12 @@ _before = 0.0
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Limit the interpreter's switch interval to 0.5 ms (default: 5 ms) while a thread is inside.
+    """Limit the interpreter's switch interval to 0.5 ms (default: 5 ms) while any thread is in the
+    `with` block of this function.
 
-    A loop that releases the interpreter's lock for a system call waits up to one interval to get
-    the lock back, so a shorter interval makes each system call of the loop faster.
+    When the loop's thread releases the interpreter's lock (GIL) for a system call, it waits up to
+    one interval to get the lock back. So a shorter interval makes each system call of the loop
+    faster.
     """
     global _inside, _before
     with _lock:

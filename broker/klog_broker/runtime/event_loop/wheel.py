@@ -46,7 +46,10 @@ class Timer:
 
 
 class _Bucket:
-    """The timers of one slot. ``time_ms`` is the start of the tick that the slot stands for now."""
+    """The timers of one tick of a level. After the tick, the bucket is used for a later tick.
+
+    ``time_ms`` is the start of the tick that the bucket was last queued for.
+    """
 
     __slots__ = ("level", "queued", "time_ms", "timers")
 

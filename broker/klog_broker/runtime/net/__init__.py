@@ -1,1 +1,2 @@
-"""Sockets, the poller that reports ready sockets, and the kernel that serves many in one call."""
+"""Sockets, the poller that reports ready sockets, and the kernel that receives from or sends to
+many sockets in one call."""

@@ -17,8 +17,8 @@ from typing import Protocol
 READABLE = 1
 WRITABLE = 2
 BROKEN = 4
-"""An event without an interest: both directions of the stream are closed, or an error is pending.
-EpollPoller reports BROKEN for every registered socket."""
+"""Both directions of the stream are closed, or an error is pending. EpollPoller reports this event
+whatever the interest of the socket is, so BROKEN is not part of an interest."""
 
 
 class Poller(Protocol):
@@ -60,7 +60,7 @@ class EpollPoller:
         self._poll = self._epoll.poll
         self._interest: dict[int, int] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Reentrant, because a signal handler may call wake while its thread is in wake or close.
+        # Reentrant, because a signal handler may call wake in a thread that is in wake or close.
         self._waking = threading.RLock()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
 

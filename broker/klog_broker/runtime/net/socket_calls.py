@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 MAX_SOCKETS = 1024
-"""The most sockets in one call."""
+"""The largest number of sockets that one call of `SocketCalls` serves."""
 
 ARENA_FULL = -2
-"""The result for a socket that was not read, because too little of the arena was left."""
+"""The result of `SocketCalls.receive` for a socket that was not read, because too few bytes of the
+arena (the buffer for received bytes) were free."""
 
 
 class SocketCalls(Protocol):
@@ -16,7 +17,8 @@ class SocketCalls(Protocol):
     def receive(
         self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
     ) -> list[int]:
-        """Receive once from each socket, up to ``share_bytes``, into the arena.
+        """Receive once from each socket, up to ``share_bytes``, into the arena (the buffer for
+        received bytes that ``Network.socket_calls`` was given).
 
         The received bytes lie one after another in the arena, from ``start`` on. Returns the number
         of bytes for each socket: 0 at the end of the stream, ARENA_FULL if fewer than
@@ -27,7 +29,7 @@ class SocketCalls(Protocol):
     def send(
         self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
     ) -> list[int]:
-        """Send to each socket, once, its piece of the replies buffer, given by start and size.
+        """Send once to each socket its part of the replies buffer: size bytes, from start on.
 
         Returns for each socket how many bytes were sent, or -1 if the send failed.
         """

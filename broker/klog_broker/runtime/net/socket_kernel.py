@@ -6,7 +6,8 @@ not, and releases Python's lock (GIL). This module handles no errors: if a call 
 connection, the connection repeats the call on its own socket and gets the error there.
 
 numba finds the system's functions by name when it loads a kernel, because a pointer to a function
-could not be stored in the kernels' cache. Linux only: other systems need other flags and numbers.
+could not be stored in the kernels' cache. Linux only: the kernels need the flags MSG_DONTWAIT and
+MSG_NOSIGNAL, which not every system has.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ if IS_COMPILED:
     _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT)
     _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 else:
-    # Placeholders: without the compiler no code calls the functions below.
+    # Placeholders: without numba, or on a system other than Linux, no code calls the functions
+    # below.
     _recv = _send = None
     _RECEIVE_FLAGS = _SEND_FLAGS = 0
 
@@ -98,10 +100,11 @@ if IS_COMPILED:
 
     @kernel("out64", "i64", "out8")
     def send_all(table: Array, count: int, buffer: Array) -> int:
-        """Send to each of the table's sockets, once, its piece of ``buffer``.
+        """Send once to each of the table's sockets: the bytes of ``buffer`` at the socket's start
+        and size in the table.
 
-        Replaces each size in the table by the number of bytes sent. Returns the sum of the bytes
-        sent.
+        Replaces each size in the table by the number of bytes sent, or -1 if the send failed.
+        Returns the sum of the bytes sent.
         """
         return _send_all(table, count, buffer)
 

@@ -76,7 +76,8 @@ class Network(Protocol):
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
         """Return the calls that receive into ``arena`` and send from ``replies``.
 
-        Returns None on systems without these calls. Call after the kernels were loaded.
+        Returns None on systems without these calls. Call only after the produce kernel was loaded:
+        until then this call would import numba and block the loop.
         """
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
@@ -98,7 +99,8 @@ class Network(Protocol):
         """
 
     def look_up(self, host: str) -> str:
-        """Return an IP address of this host name. Blocks; raises OSError if there is none."""
+        """Return an IP address of this host name. Blocks. Raises OSError if the name has no
+        address."""
 
 
 class RealStreamSocket:
@@ -163,7 +165,7 @@ class RealListeningSocket:
 
     def accept(self) -> RealStreamSocket:
         connected, remote = self._socket.accept()
-        # A listener for both families shows IPv4 addresses as mapped IPv6 addresses.
+        # A listener for IPv4 and IPv6 shows a client's IPv4 address as ::ffff:ADDRESS.
         address = str(remote[0]).removeprefix("::ffff:")
         try:
             return RealStreamSocket(connected, (address, remote[1]), self._sends_files)
@@ -196,8 +198,8 @@ class RealNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        # The import of socket_kernel imports numba. Callers have loaded the other kernels, and
-        # numba with them.
+        # The import of socket_kernel imports numba, which is slow. Callers have loaded the produce
+        # kernel before, and numba with it.
         from klog_broker.runtime.net.socket_kernel import IS_COMPILED, SocketKernel
 
         return SocketKernel(arena, replies) if IS_COMPILED else None
@@ -253,8 +255,8 @@ class RealNetwork:
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """Return the (family, IP address) pairs of a host name, IPv4 first.
 
-    A name such as localhost has an address of each family. Clients that try IPv6 first try IPv4
-    afterwards.
+    A name such as localhost has an address of each family, of which klog uses only the first. IPv4
+    is the better choice: clients that try IPv6 first then try IPv4, too.
     """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)

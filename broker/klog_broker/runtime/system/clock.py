@@ -26,5 +26,6 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    # The loop reads this clock several times a turn, so the method is the system function itself.
+    # The event loop reads this clock several times in each turn, so the method is the system's
+    # function itself, without the cost of a second call.
     monotonic_ns = staticmethod(time.monotonic_ns)

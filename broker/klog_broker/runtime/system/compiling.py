@@ -1,6 +1,7 @@
-"""Compiles the kernels into their cache on disk, in a child process.
+"""Runs a child process that compiles the broker's kernels, with numba, into their cache on disk.
 
-The child has an interpreter lock of its own, so that the broker's threads run while it compiles.
+The child has an interpreter lock (GIL) of its own, so that the broker's threads run while the child
+compiles.
 """
 
 import importlib.util
@@ -22,10 +23,11 @@ _compiling = threading.Lock()
 
 
 def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
-    """Compile the kernels of these modules of klog_broker in a child process, unless cached.
+    """Make sure that the kernels of these modules are in the cache on disk.
 
-    Returns whether all of these kernels are in the cache now. Blocks, but ends the child soon after
-    `is_stopping` returns True. Does not import numba.
+    If some are not, a child process compiles all kernels of the broker. Returns whether all kernels
+    of `modules` are in the cache now. Blocks, but ends the child soon after `is_stopping` returns
+    True. Does not import numba.
     """
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return False

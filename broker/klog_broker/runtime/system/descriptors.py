@@ -1,6 +1,7 @@
-"""File descriptors: the limit of this process, its shares, and errors when none is left.
+"""File descriptors: how many the process, its log files and its connections may have, and errors
+when none is left.
 
-The limit is RLIMIT_NOFILE. Every function here reads the current value again.
+The limit of the process is RLIMIT_NOFILE. Every function reads the current value of the limit.
 """
 
 import errno
@@ -10,8 +11,9 @@ LEAST_DESCRIPTORS = 128
 """The fewest descriptors with which a broker can start and serve a few connections."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE)
-# Descriptors for locks, data directories, listeners, the poller, files that helper threads open
-# for a moment, and the child process that compiles kernels.
+# The descriptors that neither log files nor connections may use: for lock files, data directories,
+# listeners, the poller, files that helper threads open for a moment, and the child process that
+# compiles kernels.
 _FOR_OTHERS = 64
 # macOS may report "unlimited", but refuses a soft limit above this number (OPEN_MAX).
 _MOST_WITHOUT_A_LIMIT = 10_240
@@ -43,12 +45,14 @@ def raise_limit() -> int:
 
 
 def file_limit() -> int:
-    """Return how many log files may be open at a time; the next use reopens a closed one."""
+    """Return how many log files may be open at a time. Other log files are closed, and opened again
+    for their next use."""
     return limit() // 3
 
 
 def connection_limit() -> int:
-    """Return how many connections the broker may have without taking the descriptors of files."""
+    """Return how many connections the broker may have: so many that the descriptors suffice for the
+    log files (`file_limit`) and for `_FOR_OTHERS`, too."""
     return max(limit() - file_limit() - _FOR_OTHERS, 1)
 
 

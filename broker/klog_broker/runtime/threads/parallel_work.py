@@ -14,7 +14,8 @@ Work = Callable[[], Any]
 
 
 class ParallelWork(Protocol):
-    """Runs the work of several groups in parallel; a simulation chooses the order by its seed."""
+    """Runs groups of blocking functions in parallel. A simulation runs the functions one after
+    another, in an order that its seed decides."""
 
     def __call__(
         self,
@@ -23,18 +24,18 @@ class ParallelWork(Protocol):
         take: Callable[[int, int, Any], None],
         /,
     ) -> None:
-        """Run up to ``threads`` works of each group at the same time, started in their order.
+        """Run the functions of each group in their order, up to ``threads`` of a group at a time.
 
-        After each work, calls ``take(index of the group, index of the work in its group, result)``
-        in the caller's thread. Blocks until all works are finished. After an error no further work
-        starts; the first error is raised once the running works are finished.
+        After each function, calls ``take(index of its group, its index in the group, its result)``
+        in the caller's thread. Blocks until all functions have returned. After an error no further
+        function starts; the first error is raised once the running functions have returned.
         """
 
 
 def run_in_order(
     groups: Sequence[Sequence[Work]], _: int, take: Callable[[int, int, Any], None]
 ) -> None:
-    """Implements :class:`ParallelWork` without threads: runs all works in order."""
+    """Implements :class:`ParallelWork` without threads: runs all functions in order."""
     for group, works in enumerate(groups):
         for number, work in enumerate(works):
             take(group, number, work())
