@@ -1,1 +1,2 @@
-"""Sessions with ZooKeeper: their interface, requests as values, and an implementation on kazoo."""
+"""Sessions with ZooKeeper: their interface, the classes of requests, and an implementation that
+uses the client library kazoo."""

@@ -88,7 +88,7 @@ _ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
 
 
 class _NowAndThen(logging.Filter):
-    """Passes all errors, and limits the rate of other log lines."""
+    """A filter for kazoo's log: passes all errors, and limits the rate of all other lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class KazooCarrier:
         def done(result: Any) -> None:
             error = result.exception
             if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
-                return  # kazoo also reports the broken connection to `_state_changed`
+                return  # the session fails the request: kazoo also calls `_state_changed`
             answer = result.value if error is None else error
             self._loop.post(lambda: reply(_answer(request, answer)))
 
@@ -221,7 +221,8 @@ class KazooCarrier:
 
     def close(self, done: Callable[[], None]) -> None:
         self._on_closed = done
-        # `_stop` waits for kazoo's thread, which may be in the middle of connecting.
+        # `_stop` waits for kazoo's thread, which may be in the middle of connecting. So another
+        # thread runs `_stop`, and the loop is not blocked.
         threading.Thread(target=self._stop, name="klog-zookeeper-close", daemon=True).start()
 
     def _begin(self, request: Request, watch: Callable[[Any], None] | None) -> Any:
@@ -294,8 +295,9 @@ class KazooCarrier:
 def _resolve_patiently(client: KazooClient) -> None:
     """Make the client retry after every failed look-up of the servers' names.
 
-    kazoo expects only one kind of error from a look-up: any other error would end its thread.
-    After such an error, kazoo gets an empty list of addresses, and tries again later.
+    kazoo handles only socket.gaierror: any other error of a look-up would end kazoo's thread. After
+    another error, this function gives kazoo an empty list of addresses, so that kazoo tries again
+    later.
     """
     connection = client._connection
     resolve = connection._expand_client_hosts
@@ -332,13 +334,13 @@ def open_kazoo_session(
     on_event: Callable[[SessionEvent], None],
     requests_in_flight: int,
 ) -> CarriedSession:
-    """Open a session on kazoo."""
+    """Open a session whose requests kazoo sends. `hosts` are the servers, without the chroot."""
     session = CarriedSession(loop, on_event, chroot, requests_in_flight)
     session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
     return session
 
 
-# --- conversion of kazoo's values to those of sessions.py -----------------------------------------
+# --- conversion of kazoo's responses and errors to the classes of sessions.py --------------------
 
 
 def _answer(request: Request, answer: Any) -> Any:
@@ -365,7 +367,7 @@ def _answer(request: Request, answer: Any) -> Any:
 
 def _results(operations: tuple[Operation, ...], answers: list[Any]) -> Any:
     for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
-        # The operations before the failed one have the result RolledBackError.
+        # Skip the operations before the failed one: their result is RolledBackError.
         if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
             return MultiFailed(index, _error(operation, answer))
     results: list[Result] = []

@@ -1,4 +1,5 @@
-"""Requests to ZooKeeper as values, their descriptions for errors, and checks before sending."""
+"""The classes of requests to ZooKeeper, their descriptions for error messages, and the checks that
+a request must pass before it is sent."""
 
 import re
 from collections.abc import Callable

@@ -1,9 +1,11 @@
-"""A `Session` on top of a carrier of its requests: kazoo's connection, or a simulated one.
+"""A `Session` on top of a carrier, which sends the session's requests: through kazoo, or to a
+simulated server.
 
-The session adds the guarantees of `runtime/zookeeper/sessions.py` that no server gives: at most
-`REQUESTS_IN_FLIGHT` requests at the server, responses in order, a response or an error for every
-request when the connection breaks, dropped watches, a chroot that exists, paths below the chroot,
-and no requests for which a server would close the connection.
+The session adds those guarantees of `runtime/zookeeper/sessions.py` that a carrier does not give.
+At most `REQUESTS_IN_FLIGHT` requests are at the server, and responses come in order. When the
+connection breaks, every request gets a response or an error, and no watch is called any more. The
+chroot exists, and all paths lie below it. A request for which a server would close the connection
+is not sent.
 """
 
 import logging
@@ -57,8 +59,8 @@ class Carrier(Protocol):
 
         ``reply`` receives the value or a `ZooKeeperError`. If the connection breaks first,
         ``reply`` is never called, and `CarriedSession.disconnected` or `expired` is called instead.
-        ``watch`` is called at most once, in the server's order of changes and responses. A carrier
-        may also call ``watch`` when the watch is dropped.
+        ``watch`` is called at most once. Watches and replies are called in the order in which the
+        server sent them. A carrier may also call ``watch`` when the connection breaks.
         """
 
     def close(self, done: Callable[[], None]) -> None:
@@ -74,7 +76,8 @@ class _State(Enum):
 
 
 class _PendingRequest:
-    """A request whose ``done`` was not called yet."""
+    """A request that waits to be sent, or for its response: its callback ``done`` was not called
+    yet."""
 
     __slots__ = ("answer", "done", "has_answer", "request", "watch")
 
@@ -115,7 +118,7 @@ class CarriedSession:
         self._under_way: deque[_PendingRequest] = deque()
         self._at_server = 0
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- methods of `Session` --------------------------------------------------------------------
     def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
         self._enqueue(Get(self._absolute(path)), done, watch)
 
@@ -174,7 +177,7 @@ class CarriedSession:
             return
         self.carrier.close(done or _nothing)
 
-    # --- the carrier's calls ---------------------------------------------------------------------
+    # --- methods that the carrier calls ----------------------------------------------------------
     def connected(self, session_id: int) -> None:
         """Handle a new connection, on which a server has accepted the session."""
         if self._state is not _State.UNCONNECTED:
@@ -198,7 +201,7 @@ class CarriedSession:
         self.carrier.send(Sync("/"), caught_up)
 
     def disconnected(self) -> None:
-        """Handle a broken connection; the session may be connected again."""
+        """Handle a broken connection. The carrier tries to connect again until the session ends."""
         if self._state is _State.CONNECTED:
             self._fail_all(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
         elif self._state is _State.PREPARING:
@@ -206,7 +209,7 @@ class CarriedSession:
             self._state = _State.UNCONNECTED
 
     def expired(self) -> None:
-        """Handle the end of the session, which is final."""
+        """Handle the expiry of the session: the session never connects again."""
         if self._state not in (_State.EXPIRED, _State.CLOSED):
             self._fail_all(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
 
@@ -287,8 +290,8 @@ class CarriedSession:
     def _make_chroot(self, then: Callable[[], None]) -> None:
         def made(answer: Any) -> None:
             if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExists):
-                # Go on: requests for znodes below the chroot will fail with NoNode.
-                _log.error("chroot=%s not_made=%s", self._chroot, answer)
+                # Enter CONNECTED without the chroot: requests for znodes below it fail with NoNode.
+                _log.error("chroot=%s cannot be created: %s", self._chroot, answer)
             then()
 
         def looked(answer: Any) -> None:
@@ -302,7 +305,8 @@ class CarriedSession:
     def _absolute(self, path: str) -> str:
         if path == "/":
             return self._chroot or path
-        # A path without a slash is invalid: leave it unchanged, and `refusal` names it.
+        # A path that does not begin with a slash is invalid. Leave it unchanged, so that the error
+        # of `refusal` shows the caller's path.
         return self._chroot + path if path.startswith("/") else path
 
     def _relative(self, result: Any) -> Any:

@@ -102,7 +102,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replaces the data of a znode that has this version. The result is the new `Stat`."""
+    """Replaces the data of a znode if the znode has `version`. The result is the new `Stat`."""
 
     path: str
     data: bytes
@@ -110,14 +110,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deletes a znode that has this version. The result is None."""
+    """Deletes a znode if the znode has `version`. The result is None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Fails unless the znode exists and has this version. The result is None."""
+    """Fails unless the znode exists and has `version`. The result is None."""
 
     path: str
     version: int
@@ -127,7 +127,7 @@ Operation = Create | Set | Delete | Check
 Result = Created | Stat | None
 
 
-# --- errors: a callback receives a value or one of these ------------------------------------------
+# --- errors that a request's callback receives instead of a response ------------------------------
 
 
 class ZooKeeperError(KlogError):
@@ -168,7 +168,7 @@ class SessionExpired(ZooKeeperError):
 
 class ConnectionLost(ZooKeeperError):
     """The connection broke before the response, or before the request was sent. The outcome is
-    unknown, so the caller has to read back."""
+    unknown, so the caller has to read the znode again."""
 
 
 class MultiFailed(ZooKeeperError):
@@ -181,7 +181,7 @@ class MultiFailed(ZooKeeperError):
         self.error = error
 
 
-# --- the session --------------------------------------------------------------------------------
+# --- the interfaces of a session and of the function that opens it ------------------------------
 
 T = TypeVar("T")
 Done = Callable[[T | ZooKeeperError], None]
