@@ -77,7 +77,7 @@ def test_missing_data_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
         with BrokerProcess(data, options=options) as broker, RawClient(broker.address) as client:
             assert len(read_all(client, "t", 0)) == 1
             assert read_all(client, "t", 1) == []
-        line = f"topic=t partition=1 log_dir={data} missing: it begins empty in a new leader epoch"
+        line = f"topic=t partition=1 log_dir={data} missing: a new log begins in a new leader epoch"
         assert broker.log().count(line) == 1
 
 

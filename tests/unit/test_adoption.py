@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a number that no memory would hold": (brought("b-2000000000"), "b-19 and 1999999980 more; "),
     "a hole behind a known topic": (brought("known-3", topic_id=ID), "but not known-2; copy"),
-    "no topic's name": (brought("..-0"), "a folder's name is no topic's: a topic cannot be named"),
+    "no topic's name": (brought("..-0"), "a folder has an invalid topic name: a topic cannot be"),
     "what is left of a topic that is being deleted": (
         all_of(deletion_begun, brought("known-5", topic_id=None)),
         "/data/known-5 is of topic known, whose deletion is not finished; move it out",
@@ -543,7 +543,7 @@ def test_a_full_disk_adopts_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(CannotStart) as refused:
         start(files, adopt=True)
     assert str(refused.value).startswith("nothing was adopted: ")
-    assert str(refused.value).endswith("; start with --adopt again once that is in order")
+    assert str(refused.value).endswith("; start with --adopt again once the cause is removed")
     assert refused.value.exit_code is ExitCode.REFUSED_DIRECTORY
     monkeypatch.undo()
     files = files.killed()

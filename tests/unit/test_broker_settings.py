@@ -286,7 +286,7 @@ def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
     metadata = broker.services.metadata
     caplog.clear()
     asked(broker, lambda done: metadata.update_topic_configs("a", lambda _: stored, done))
-    named = "topic=a a stored setting does not count"
+    named = "topic=a ignoring a stored setting"
     assert sum(named in line for line in caplog.messages) == 2
     assert log_of(broker, "a").config.retention_ms == -1
     caplog.clear()

@@ -433,9 +433,9 @@ def test_missing_data_is_accepted_for_one_start(caplog: pytest.LogCaptureFixture
         assert log.leader_epoch == epochs(broker, "t")[number]
     assert warnings(caplog) == [
         f"the data directory /b has no meta.properties with directory.id {gone} (is its disk"
-        " mounted?): it is no longer expected (--accept-missing)",
+        " mounted?): klog-metadata drops this data directory (--accept-missing)",
         *(
-            f"topic=t partition={number} log_dir=/b missing: it begins empty in a new leader epoch"
+            f"topic=t partition={number} log_dir=/b missing: a new log begins in a new leader epoch"
             " (--accept-missing)"
             for number in lost
         ),
@@ -468,7 +468,7 @@ def test_a_directory_is_removed_on_purpose(caplog: pytest.LogCaptureFixture) -> 
     broker = start(files, data=(A,), accept_missing=True)
     assert counts(broker, "t") == [1] * 4
     assert len(warnings(caplog)) == 1 + len(moved)
-    text = f"topic=t partition={moved[0][2:]} log_dir=/b missing: its log in /a goes on in a new"
+    text = f"topic=t partition={moved[0][2:]} log_dir=/b missing: the log in /a is used in a new"
     assert warnings(caplog)[1].startswith(text)
     broker.close()
     start(files.killed(), data=(A,))

@@ -157,7 +157,7 @@ def test_another_file_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
     file.release_descriptor()
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / "other").replace(tmp_path / "file")
-    with pytest.raises(OSError, match="another file was put in its place"):
+    with pytest.raises(OSError, match="another file now has this file's path"):
         file.pwrite(b"x", 0)
     assert (tmp_path / "file").read_bytes() == b"other"
 

@@ -1,4 +1,5 @@
-"""Principals: the identities of the broker's clients. Authentication will have its place here, too.
+"""Principals (the identities of clients), and the operations and resource types of access control.
 
-May import: runtime, config and pyspark_klog. The packages network/ and dispatch/ import this one.
+Authentication will be part of this package, too. May import: runtime, config and pyspark_klog. The
+packages that serve requests import this one, such as network/, dispatch/ and api/.
 """

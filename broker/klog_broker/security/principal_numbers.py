@@ -8,8 +8,8 @@ ANONYMOUS_NUMBER = 0
 class PrincipalNumbers:
     """Gives each principal of a broker a number. Loop thread only.
 
-    Numbers stay until the broker ends: only authenticated principals get one, and of these there
-    are few.
+    A principal keeps its number until the broker ends. Only ANONYMOUS and authenticated principals
+    get a number, and a broker has few authenticated principals.
     """
 
     def __init__(self) -> None:

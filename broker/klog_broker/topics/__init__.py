@@ -1,6 +1,7 @@
-"""Topics: plans and makes changes of topics, describes their settings, adopts unknown folders.
+"""Plans and makes changes of topics, describes their settings, and checks a broker's folders at
+start-up: folders that the metadata does not list are refused or adopted, missing ones are reported.
 
-May import: klog_broker.{replication,metadata,log,config,runtime}. The package knows no API and no
-connection.
+May import: klog_broker.{replication,metadata,log,config,runtime}, no module of an API or of
+connections.
 Start reading at planning.py, then changes.py.
 """

@@ -1,10 +1,11 @@
-"""Refuse or adopt, at start-up, the partition folders that the metadata does not know.
+"""Refuse or adopt, at start-up, the partition folders that the metadata does not list.
 
-An adoption can be interrupted at any point and repeated. All topics of the adopted folders are
-written to the metadata in one step. Until then a start without ``--adopt`` still refuses the
-folders, and the broker has changed them only as it does in any start after a crash. Topic ids for
-folders without one, and the new leader epoch of each folder, are written after that step: when the
-replicas get their roles, as at every start.
+To adopt a folder means to add its topic and partition to the metadata, so that the broker serves
+the folder's records. An adoption can be interrupted at any point and repeated. All topics of the
+adopted folders are written to the metadata in one step. Until then a start without ``--adopt``
+still refuses the folders, and the broker has changed them only as it does in any start after a
+crash. After that step the replicas get their roles, as at every start. Only then the new leader
+epoch is written to each folder, and a topic id to each folder that has none.
 """
 
 import logging
@@ -55,8 +56,8 @@ from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
 
-# Clients may write batches with any producer id. Ids from this one on are ignored, because the
-# broker would soon run out of ids above them.
+# The broker assigns producer ids above the highest id in the adopted logs. Clients may have written
+# batches with any id. Ids from this number on are ignored, because too few ids are above them.
 _HIGHEST_PRODUCER_ID = 1 << 62
 _READ_BYTES = 1 << 20
 
@@ -87,8 +88,8 @@ class AdoptingStore(MetadataStore, Protocol):
     ) -> None:
         """Record `directories` as the broker's data directories.
 
-        The partitions whose data is `missing` begin a new leader epoch, and count as never created
-        unless `elect` finds their logs.
+        Each partition in `missing`, whose data is missing, begins a new leader epoch. The directory
+        that was recorded for its log is removed, until `elect` gets the log in `found`.
         """
 
     def elect(
@@ -96,8 +97,8 @@ class AdoptingStore(MetadataStore, Protocol):
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Announce the metadata image. A standalone broker also becomes the leader of all its
-        replicas.
+        """Pass the metadata image to the broker. A standalone broker also becomes the leader of all
+        its replicas.
 
         `found` has the logs that were loaded; `directory_of` returns the data directory of a log
         that is created later. The call blocks until this broker has applied all role assignments.
@@ -108,16 +109,17 @@ class AdoptingStore(MetadataStore, Protocol):
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# The settings of adopted topics: the former settings are unknown, and retention must not delete
-# records that were to be kept for ever.
+# The settings of adopted topics. The topic's settings at its former broker are unknown, and
+# retention must not delete records that were to be kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Adoption:
-    """The adoption of unknown folders during one start-up.
+    """The adoption of unknown folders during one start-up: of partition folders that the metadata
+    does not list.
 
     The LogManager calls `check` and `loading`; `finish` is called once the logs are loaded. With
-    ``is_wanted`` false no folder is adopted, and unknown folders are refused.
+    ``is_wanted`` false (no --adopt) no folder is adopted, and unknown folders are refused.
     """
 
     def __init__(
@@ -141,7 +143,8 @@ class Adoption:
         self._new: set[TopicPartition] = set()
 
     def check(self, found: Sequence[DirectoryFolders]) -> None:
-        """Raise LogDirectoryError if unknown folders exist and must not or cannot be adopted."""
+        """Raise LogDirectoryError if there are partition folders that the metadata does not list,
+        and they must not be adopted (``is_wanted``) or cannot be adopted."""
         image = self._metadata.image
         knowledge = MetadataTopics(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
@@ -157,7 +160,7 @@ class Adoption:
             try:
                 check_topic_name(topic.name)
             except InvalidTopicName as error:
-                raise LogDirectoryError(f"a folder's name is no topic's: {error}") from None
+                raise LogDirectoryError(f"a folder has an invalid topic name: {error}") from None
         try:
             for each in unknown:
                 self._files.list_dir(each.path)
@@ -226,7 +229,7 @@ class Adoption:
             if is_exhausted(error) or isinstance(error, OutOfDescriptors):
                 raise
             raise LogDirectoryError(
-                f"nothing was adopted: {error}; start with --adopt again once that is in order"
+                f"nothing was adopted: {error}; start with --adopt again once the cause is removed"
             ) from error
         for log in logs.logs():
             if log.topic_partition.topic in self._names:
@@ -271,7 +274,7 @@ def _log_adoption(topic: Topic, plan: AdoptedTopic) -> None:
     else:
         _log.warning(
             "topic=%s adopted partitions=%d: its settings are not known; retention.ms=-1 and"
-            " retention.bytes=-1 keep all of it until it is given others",
+            " retention.bytes=-1 keep all of its records until retention is set",
             topic.name,
             plan.partition_count,
         )

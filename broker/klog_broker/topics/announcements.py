@@ -1,4 +1,5 @@
-"""Announce changes of topics to the replicas and listeners, and warn of unused settings."""
+"""Announce changes of topics to the replicas and to the callbacks for deleted topics, and warn of
+settings that are invalid or have no effect."""
 
 import logging
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ _log = logging.getLogger("klog.topics")
 
 
 def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
-    """Announce that the topics in ``names`` were created or deleted, or have changed settings.
+    """Handle a new image, in which the topics in ``names`` were created or deleted, or have other
+    settings than before.
 
-    The metadata store calls this function with each new image.
+    Announces the existing topics to the replicas, and the deleted ones to the callbacks in
+    ``on_topic_deleted``. The metadata store calls this function with each new image.
     """
     known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
     broker.replicas.topics_changed([name for name in names if image.topic(name) is not None])
@@ -34,6 +37,6 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
 def warn_of_settings(name: str, config: TopicConfig) -> None:
     """Log a warning for each setting of a topic that is invalid or has no effect."""
     for problem in config.problems:
-        _log.warning("topic=%s a stored setting does not count: %s", name, problem)
+        _log.warning("topic=%s ignoring a stored setting: %s", name, problem)
     for warning in config.warnings:
         _log.warning("topic=%s %s", name, warning)

@@ -27,7 +27,8 @@ Given = Mapping[str, Mapping[str, str]]
 
 
 def given_to(start: BrokerConfig, given: Given, broker_id: BrokerId) -> EffectiveSettings:
-    """Return the settings of a broker: those of its start, overridden by its dynamic settings."""
+    """Return the settings of a broker: those from its file and command line (``start``), overridden
+    by the dynamic settings of all brokers, and these by the broker's own dynamic settings."""
     return effective_settings(start, given.get(ALL_BROKERS, {}), given.get(str(broker_id), {}))
 
 
@@ -36,8 +37,9 @@ def checked_broker_configs(
 ) -> Mapping[str, str]:
     """Return ``texts`` if they can replace the dynamic settings of ``name``, or raise BrokerError.
 
-    ``name`` is a broker's id or ALL_BROKERS. A text that does not change is not refused, even if it
-    is invalid; nor are texts refused for a problem that the stored settings already have.
+    ``name`` is a broker's id or ALL_BROKERS. ``texts`` has the text of each new setting. If a text
+    is the same as that of the stored setting, it is accepted, even if it is invalid. ``texts`` is
+    also accepted in spite of problems that the stored settings already have.
     """
     if len(texts) > MAX_SETTINGS_PER_BROKER:
         text = f"a broker takes at most {MAX_SETTINGS_PER_BROKER} settings while it runs"
@@ -64,11 +66,11 @@ def checked_broker_configs(
 def list_of_broker(
     config: BrokerConfig, broker_id: BrokerId, given: Given, name: str, setting: str
 ) -> tuple[str, ...]:
-    """Return the present items of the list ``setting`` for ``name``, to which a change adds items
-    or from which it removes some.
+    """Return the present items of the list ``setting`` of ``name``, a broker's id or ALL_BROKERS.
 
-    The result is the dynamic setting of ``name`` itself, or else the value that applies without
-    one. BrokerError if the setting is not a list.
+    Clients can add items to this list, or remove some. The items are those of the dynamic setting
+    of ``name``; if ``name`` has none, they are those of the value that applies to it. BrokerError
+    if the setting is not a list.
     """
     list_setting(setting, SETTINGS)
     own = given.get(name, {}).get(setting)

@@ -22,7 +22,7 @@ AlterDone = Callable[[BrokerError | None], None]
 """A callback with the error of a change, or None if the change was made."""
 
 Alter = Callable[[AlterDone], None]
-"""A function that makes a planned change of settings, and then calls its argument."""
+"""A function that makes a planned change of settings, and then calls its argument, an AlterDone."""
 
 
 class _ForeignFolders:
@@ -37,7 +37,8 @@ class _ForeignFolders:
         self._folders = broker.logs.folders_of(names)
 
     def check(self, name: str, first_new: int = 0) -> None:
-        """Raise InconsistentTopicId if a folder has the name of a partition from `first_new` on."""
+        """Raise InconsistentTopicId if a folder has the name of a partition of topic `name` whose
+        number is `first_new` or higher."""
         if not self._broker.metadata.is_standalone:
             return  # other brokers may host the replicas; each checks its own folders
         image = self._broker.metadata.image
@@ -45,7 +46,9 @@ class _ForeignFolders:
         if (len(known.partitions) if known is not None else 0) != first_new or any(
             topic.name == name for topic in image.deleting.values()
         ):
-            return  # the topic has changed, or its name is taken: the store refuses the change
+            # Since the plan was made, the topic was created or changed; or a topic of this name is
+            # being deleted. In each case the metadata store refuses the change.
+            return
         for number, path in self._folders.get(name, ()):
             # The folder of a deleted topic may have been removed since the folders were listed.
             if number >= first_new and self._broker.logs.folder_exists(path):
@@ -54,7 +57,7 @@ class _ForeignFolders:
                     " start the broker once with --adopt to take it in"
                 )
                 if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
-                    _log.warning("topic=%s cannot be made: %s", name, text)
+                    _log.warning("topic=%s partitions cannot be created: %s", name, text)
                 raise InconsistentTopicId(text)
 
 
@@ -161,8 +164,8 @@ def change_broker_configs(
 ) -> None:
     """Change the dynamic settings of ``name``, a broker's id or ALL_BROKERS.
 
-    `change` gets the present texts of all names and returns the new texts of ``name``, or raises
-    BrokerError. `done` gets the error, or None.
+    `change` gets the present dynamic settings of each broker and of ALL_BROKERS, as texts, and
+    returns the new texts of ``name``, or raises BrokerError. `done` gets the error, or None.
     """
     broker.metadata.update_broker_configs(name, change, lambda outcome: done(_error(outcome)))
 

@@ -89,7 +89,7 @@ def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry
 def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[ConfigEntry]:
     """Return the settings of a broker, sorted by name.
 
-    Settings without effect are in the result only if they are given, or named in `asked`.
+    Settings without effect in klog are in the result only if they are set, or named in `asked`.
     """
     entries = []
     for name, row in SETTINGS.items():
@@ -111,7 +111,7 @@ def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[Co
 
 
 def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the dynamic settings of all brokers, sorted by name."""
+    """Return the dynamic settings that all brokers share, sorted by name. `given` has the texts."""
     entries = []
     for name, text in sorted(given.items()):
         row = row_of(name)
@@ -132,11 +132,12 @@ def _entry(
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[ConfigSynonym]:
-    """Return the synonyms of a broker's setting, from the setting's own name on.
+    """Return the synonyms of a broker's setting: its own name, and the names that apply if it is
+    not set, such as log.retention.hours for log.retention.ms.
 
     The names that are set come first, sorted by source and then finest unit first; the names with
-    defaults follow. Names before the setting's own name are left out. If only a setting in a
-    coarser unit gives the value, the list is therefore empty, as in Kafka.
+    defaults follow. Entries before the first one with the setting's own name are left out. So if
+    the own name is not set and has no default, the list is empty, as in Kafka.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:

@@ -36,7 +36,8 @@ class MissingData:
     """The check for missing data during one start-up.
 
     The LogManager calls `check`; `finish` is called once the logs are loaded. If data is missing,
-    the broker does not start, except with ``is_accepted``: then the missing data is given up.
+    the broker does not start, unless ``is_accepted`` is true (--accept-missing): then a partition
+    begins empty if no data directory has its log.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class MissingData:
         if (gone or self._missing) and not self._is_accepted:
             raise LogDirectoryError(_text(gone, self._missing))
         for text in gone:
-            _log.warning("%s: it is no longer expected (--accept-missing)", text)
+            _log.warning("%s: klog-metadata drops this data directory (--accept-missing)", text)
 
     def finish(self, directories: Sequence[LogDirectory]) -> None:
         """Record these data directories in the metadata, and begin a new leader epoch for each
@@ -77,7 +78,7 @@ class MissingData:
                 topic,
                 partition,
                 directory,
-                "it begins empty" if folder is None else f"its log in {folder.parent} goes on",
+                "a new log begins" if folder is None else f"the log in {folder.parent} is used",
             )
 
     def _check_first(self, directories: Sequence[LogDirectory]) -> None:
@@ -116,9 +117,10 @@ class MissingData:
     def _missing_logs(
         self, directories: Sequence[LogDirectory], found: Sequence[DirectoryFolders]
     ) -> list[_MissingLog]:
-        """Return the logs whose data directory is missing, and those that no data directory has.
+        """Return the missing logs. A log is missing if klog-metadata records it in a data directory
+        that is missing, or if no data directory has a folder of the log.
 
-        Logs in an offline directory are not missing: their partitions are offline, too.
+        A log in an offline directory is not missing: its partition is offline, too.
         """
         present = {each.directory_id: each for each in directories if each.directory_id}
         folders = self._folders(found)
@@ -152,7 +154,9 @@ class MissingData:
         except OSError as error:
             if is_exhausted(error):
                 raise
-            return False  # not missing: the data directory goes offline when logs are loaded
+            # The folder exists, but cannot be read: the log is not missing. The data directory goes
+            # offline when the broker tries to load the log.
+            return False
 
 
 def _missing_reason(directory_id: DirectoryId, path: str, there: LogDirectory | None) -> str:

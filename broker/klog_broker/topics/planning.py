@@ -199,7 +199,8 @@ def _spread_more(broker: TopicServices, topic: Topic, added: int) -> Assignment:
 
 
 def _racks(broker: TopicServices, factor: int) -> dict[BrokerId, str | None]:
-    """Return the racks of all brokers; BrokerError unless they can have `factor` replicas."""
+    """Return the rack of each broker. BrokerError if `factor` is below 1, or above the number of
+    brokers."""
     brokers = broker.metadata.image.brokers
     if not 1 <= factor <= len(brokers):
         raise BrokerError(

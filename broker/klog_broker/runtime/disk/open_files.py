@@ -220,7 +220,7 @@ class RealFile:
         if self._identity is None:
             self._identity = identity
         elif identity != self._identity:
-            raise OSError(errno.ESTALE, "another file was put in its place", str(self.path))
+            raise OSError(errno.ESTALE, "another file now has this file's path", str(self.path))
         return self._open_files.add(self, descriptor)
 
     def drop_descriptor(self) -> bool:
