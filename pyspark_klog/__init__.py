@@ -22,9 +22,10 @@ def register(spark: "SparkSession") -> None:
     """Register the format ``klog`` with a session, and make the session the active one of the
     calling thread.
 
-    Spark finds the format by itself if this package was installed when the session began. This
-    function serves packages that were installed later, vendors that want it explicit, and threads:
-    a Python thread other than the main one cannot write until it has an active session.
+    Spark finds the format by itself if this package was installed when the session began. Call this
+    function if the package was installed later, if your Spark platform requires explicit
+    registration, and in each Python thread that writes, except the main thread: a thread cannot
+    write until it has an active session.
 
     :raises KlogError: if the session's workers run a Python in which this source cannot run
     """
@@ -39,7 +40,8 @@ def register(spark: "SparkSession") -> None:
     try:
         spark.dataSource.register(DefaultSource)
     except AnalysisException as error:
-        # Spark 4.0 refuses a source that it has found by itself; later releases take it again.
+        # Spark 4.0 refuses to register a source that it has already found by itself. Later releases
+        # accept the second registration.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
@@ -61,7 +63,7 @@ def batch_writer(**options: Any) -> "BatchWriter":
 
 def __getattr__(name: str) -> Any:
     # Spark imports every module named pyspark_* in every session and asks it for DefaultSource.
-    # This module has none without a Spark that has Python data sources.
+    # Raise AttributeError if pyspark is older than 4.0: such a Spark has no Python data sources.
     if name == "DefaultSource":
         try:
             from pyspark_klog.spark.data_source import DefaultSource

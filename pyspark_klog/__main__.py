@@ -1,4 +1,5 @@
-"""`python -m pyspark_klog` prints the usage; `python -m pyspark_klog check` what a job needs."""
+"""The command line: `python -m pyspark_klog` prints the usage, `python -m pyspark_klog check`
+checks what a Spark job needs."""
 
 import argparse
 import os

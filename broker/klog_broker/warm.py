@@ -1,7 +1,7 @@
 """Compiles the broker's kernels into the cache: ``python -m klog_broker.warm``.
 
-``./dev`` and the recipe of a container image run this module. A broker that finds the cache cold
-runs it in a child process at its first pipelined turn.
+``./dev`` and the recipe of a container image run this module. If a broker needs kernels that are
+not in the cache, it runs this module in a child process.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from pyspark_klog.records.kernels import cache
 
-# The modules with kernels.
+# The modules that contain the kernels of a broker.
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.record_validation",
@@ -32,7 +32,8 @@ _SLOWEST_MODULE = KERNEL_MODULES[-1]
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Load the kernels, print a line for each, and mark the caches as warm."""
+    """Load the kernels of these modules, compile those that are not cached, and print a line for
+    each. Then mark the modules' caches as warm (complete)."""
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
@@ -43,7 +44,8 @@ def warm(modules: Sequence[str]) -> None:
     for name in modules:
         before = len(jit.loaded_kernels)
         source = str(importlib.import_module(name).__file__)
-        # All records kernels share one mark, which pyspark_klog.warm sets.
+        # All modules in pyspark_klog.records.kernels share one cache, and not all of them are
+        # loaded here. Only pyspark_klog.warm loads all, and marks this cache as warm.
         if name not in KERNEL_MODULES[:_RECORDS_MODULE_COUNT]:
             sources.append(source)
         for kernel in jit.loaded_kernels[before:]:
@@ -65,9 +67,10 @@ def _print_line(line: str) -> None:
 
 @contextmanager
 def _compiling_in_parallel(module: str) -> Iterator[None]:
-    """Compile this module in another process during the `with` block, if its cache is cold.
+    """Compile the kernels of ``module`` in another process during the `with` block, unless they are
+    cached.
 
-    The block ends after that process has ended.
+    The block ends after the other process has ended.
     """
     spec = importlib.util.find_spec(module)
     if spec is None or cache.is_warm(str(spec.origin)):

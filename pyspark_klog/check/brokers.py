@@ -1,4 +1,5 @@
-"""Checks whether brokers can be reached from here, at the given and the advertised addresses."""
+"""Checks whether brokers can be reached from this machine: at the addresses that the user gave, and
+at the addresses that the brokers advertise."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,12 +9,12 @@ from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import KlogError
 
 _WITHIN_MS = 10_000
-"""The time limit of each step in ms, unless the settings give another."""
+"""The time limit of each step of the check in ms, unless the user's settings give another limit."""
 _SETTINGS = {"default.api.timeout.ms": str(_WITHIN_MS), "request.timeout.ms": str(_WITHIN_MS)}
 
 
 def check_brokers(servers: str, settings: Mapping[str, str]) -> Iterator[Item]:
-    """Connect to the given addresses, then to the brokers that the cluster names.
+    """Connect to each address in ``servers``, then to the brokers in the cluster's metadata.
 
     ``settings`` are settings of Kafka's clients.
     """

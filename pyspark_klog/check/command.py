@@ -1,4 +1,5 @@
-"""Prints the lines of `check`, and returns its exit code."""
+"""Runs the checks of `python -m pyspark_klog check`, prints a line for each, and returns the exit
+code."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from pyspark_klog.properties import PropertiesError, read_properties
 
 
 def check(environ: Mapping[str, str], servers: str | None, config: Path | None) -> int:
-    """Print a line for each check; return 1 if a job would fail because of one of them, else 0."""
+    """Run all checks and print a line for each. Return 1 if a check failed, else 0."""
     failed = 0
     for item in _items(environ, servers, config):
         sys.stdout.write(f"{item}\n")
@@ -31,7 +32,8 @@ def _items(environ: Mapping[str, str], servers: str | None, config: Path | None)
         yield check_java(environ)
     if servers is None:
         return
-    # Imported late: the import takes a while, and missing packages were reported above.
+    # Imported late: the import takes a while, and fails if a package is missing, which the checks
+    # above have already reported.
     try:
         settings = {entry.name: entry.text for entry in read_properties(config)} if config else {}
         from pyspark_klog.check.brokers import check_brokers

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class ItemVerdict(Enum):
-    """The word with which a line begins."""
+    """The result of a check: the word with which the check's line begins."""
 
     OK = "ok"
     NOTE = "note"

@@ -43,7 +43,7 @@ def check_java(environ: Mapping[str, str]) -> Item:
             f"Java: {found} ({where}) does not tell its version: {last[0]}; expected Java 17 or "
             f"21: {_WHAT_TO_DO}"
         )
-    # Java 8 calls itself 1.8.
+    # Java 8 and older print their version as 1.8, 1.7 and so on.
     major = int(version[2] or 1) if version[1] == "1" else int(version[1])
     text = f"Java: {major}, {found} ({where})"
     if major < _LEAST:

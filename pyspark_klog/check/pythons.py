@@ -26,14 +26,16 @@ _ALL = ("klog", "packages")
 
 
 class _Role(NamedTuple):
-    """A role, such as ``workers``, and the Python that Spark runs for the role."""
+    """A role of a Python in a Spark job, such as ``workers``, and the Python that Spark runs in the
+    role. ``path`` is None if there is no such program."""
 
     name: str
     python: Interpreter
     path: str | None
 
     def advice(self) -> str:
-        """Advice to the user: how Spark runs the present Python for this role."""
+        """Advice to the user: the setting with which Spark runs, in this role, the Python that runs
+        this check."""
         return f"set {self.python.setting}={sys.executable} before the session begins"
 
 
@@ -79,8 +81,8 @@ def _roles(environ: Mapping[str, str], home: Path | None) -> Iterator[_Role]:
 
 
 def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[Interpreter]:
-    """The Python of spark.pyspark.python. Only spark-submit reads this setting, and prefers it
-    to the environment variables."""
+    """The Python that spark-defaults.conf names in spark.pyspark.python. Only spark-submit reads
+    this setting, and prefers it to the environment variables."""
     folder = environ.get("SPARK_CONF_DIR") or (home and home / "conf")
     if not folder:
         return
@@ -94,7 +96,8 @@ def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[I
 
 
 def _contents(role: _Role, probes: Mapping[str, Probe]) -> Contents | Item:
-    """The packages of the role's Python; if it can't run or is the driver's, the line about it."""
+    """The packages of the role's Python. If this Python cannot run, or is the driver's, the result
+    is instead the line that `check` prints for the role."""
     name, python, path = role.name, role.python, role.path
     if " " in python.command:
         return fail(

@@ -120,7 +120,8 @@ _OWN_SOURCES = {
 
 
 def is_own(resource: Resource, entry: ConfigEntry) -> bool:
-    """Whether the setting was set for this very resource, not for all brokers or by default."""
+    """Whether the value was set for this very resource: not for all brokers, in a broker's file or
+    by default. For the resource "all brokers": whether the value was set for all brokers."""
     if resource.type is ResourceType.BROKER and not resource.name:
         return entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source == _OWN_SOURCES[resource.type]
@@ -161,9 +162,10 @@ def alter_configs(
     validate_only: bool = False,
     deadline_ms: int | None = None,
 ) -> None:
-    """Change some settings of a resource, all or none; its other settings stay. Kafka 2.3 or newer.
+    """Make all changes of settings of a resource, or none. Its other settings stay. Brokers need
+    Kafka 2.3 or newer.
 
-    :raises BrokerError: with the broker's reason
+    :raises BrokerError: with the broker's reason, if the broker refuses the changes
     """
     what = f"alter the settings of {resource}"
     rows = [

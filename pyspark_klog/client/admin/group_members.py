@@ -62,7 +62,8 @@ class DescribedGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the group has no members, so that its coordinator accepts commits of others."""
+        """Whether the group has no members, so that its coordinator accepts offset commits of
+        clients that are not members."""
         return not self.members and self.state in ("Empty", _DEAD)
 
 
@@ -122,8 +123,9 @@ def _described_classic_group(
 
 
 def _assigned(data: bytes) -> Iterator[TopicPartition]:
-    """The partitions in a classic member's assignment. Members encode it themselves: bytes that
-    are not a consumer's assignment give no partitions, nor do the empty bytes of a rebalance."""
+    """The partitions in the assignment of a member of a classic group. The group's leader encodes
+    the assignment. Bytes that are no consumer's assignment give no partitions, nor do empty bytes,
+    which a member has during a rebalance."""
     if not data:
         return
     try:
