@@ -52,7 +52,7 @@ def batch_writer(**options: Any) -> "BatchWriter":
         writer = pyspark_klog.batch_writer(**{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         counts.writeStream.outputMode("update").foreachBatch(writer).start()
 
-    Options are those of the sink, and are checked here.
+    Options are those of the sink. This call checks them.
 
     :raises KlogError: for invalid options
     """

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; without one, print the usage."""
+    """Run the command that the arguments name; print the usage if they name none."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:

@@ -18,13 +18,14 @@ _JITTER_STEPS = 1 << 16
 
 
 class Connect(Protocol):
-    """Makes a connection, which connects when the first request is sent (`Peers.connect`)."""
+    """Returns a new connection to a broker. The connection connects when its first request is sent
+    (`Peers.connect`)."""
 
     def __call__(self, host: str, port: int, /) -> EventedConnection: ...
 
 
 class ConnectPipelined(Protocol):
-    """Makes a connection as `Connect` does, with up to `max_in_flight` requests in flight."""
+    """Returns a new connection as `Connect` does, with up to `max_in_flight` requests in flight."""
 
     def __call__(self, host: str, port: int, /, *, max_in_flight: int) -> EventedConnection: ...
 

@@ -88,8 +88,9 @@ class AdoptingStore(MetadataStore, Protocol):
     ) -> None:
         """Record `directories` as the broker's data directories.
 
-        Each partition in `missing`, whose data is missing, begins a new leader epoch. The directory
-        that was recorded for its log is removed, until `elect` gets the log in `found`.
+        Each partition in `missing`, whose data is missing, begins a new leader epoch, and its log
+        is no longer recorded in a directory. If `elect` gets the log in `found`, it records the log
+        in the directory where the log was found.
         """
 
     def elect(

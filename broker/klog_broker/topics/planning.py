@@ -50,7 +50,7 @@ def plan_new_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> NewTopic:
-    """Return the plan of a topic to be created; -1 stands for the broker's default.
+    """Return the plan of a topic to be created. A number of -1 stands for the broker's default.
 
     An internal topic always gets the properties that `internal_topic` demands, even if a client
     creates the topic; other settings of the client apply. Kafka lets clients choose all properties,

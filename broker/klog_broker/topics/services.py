@@ -1,4 +1,4 @@
-"""The interface of the broker's parts that changes of topics use."""
+"""The interface of a broker for the functions of this package: the parts that they call."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class TopicServices(Protocol):
-    """The broker's parts that changes of topics use."""
+    """The parts of a broker that the functions in `topics` call to change topics."""
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -85,7 +85,7 @@ class ConfigChange(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """A setting that gives the value if none of the synonyms before it is set."""
+    """A setting that gives a `ConfigEntry` its value if none of the synonyms before it is set."""
 
     name: str
     value: str | None

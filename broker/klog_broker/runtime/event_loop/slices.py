@@ -2,8 +2,8 @@
 
 Work is a generator that yields the cost of each step in elements. An element is about the time to
 look up a partition and to add it to a response: 5 us. In each turn, all waiting work shares one
-slice, and all newly started work shares another slice. So many long requests take no more of a turn
-than one.
+slice, and all newly started work shares another slice. Because of this, several long requests
+together take no more time of a turn than one long request.
 """
 
 from collections import deque

@@ -106,7 +106,8 @@ class TimingWheel:
     def advance(self, now_ms: int) -> list[Timer]:
         """Move to ``now_ms`` and return the expired timers, ordered by deadline.
 
-        Timers with the same deadline keep the order of their start, if they started on one level.
+        Timers with the same deadline keep the order of their start, if all were started on the same
+        level of the wheel.
         """
         expired: list[Timer] = []
         queue = self._queue

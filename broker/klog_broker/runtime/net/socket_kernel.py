@@ -24,7 +24,7 @@ from klog_broker.runtime.net.socket_calls import ARENA_FULL, MAX_SOCKETS
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
-"""Whether `SocketKernel` works: numba is installed and the system is Linux."""
+"""Whether `SocketKernel` works: numba can compile kernels, and the system is Linux."""
 
 _SOCKETS_AT = 0
 _STARTS_AT = MAX_SOCKETS
