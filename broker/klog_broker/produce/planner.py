@@ -103,7 +103,8 @@ class PlanTargets(Protocol):
         that ``answer`` can be sent now."""
 
     def appended(self) -> None:
-        """Wake followers: the responses of appended batches wait for other replicas."""
+        """Complete delayed fetches of followers, because batches were appended. Responses to
+        producers wait until the followers have these batches."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Return whether the batch begins its producer's transaction in this partition, with the

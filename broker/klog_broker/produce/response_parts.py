@@ -1,8 +1,9 @@
-"""Splits a connection's responses in one plan by the timeout of their requests. Pure.
+"""Splits a produce plan's responses to one connection by the timeouts of the requests. Pure.
 
-Usually one client sends one timeout, and all its responses wait together. A client with different
-timeouts (librdkafka has one for each topic) must not get REQUEST_TIMED_OUT early because of an
-earlier request with a shorter timeout.
+Usually all requests of a client have the same timeout, and the plan's responses wait together
+until the batches are replicated. If the timeouts differ (librdkafka has one for each topic), the
+responses wait separately. A common wait would give a request with a long timeout REQUEST_TIMED_OUT
+as soon as the shorter timeout of an earlier request has passed.
 """
 
 from collections import deque
@@ -15,7 +16,8 @@ _SIZE_BYTES = 4
 
 
 class ResponsePart(NamedTuple):
-    """Consecutive responses that wait for the batches ``held`` and have the same timeout."""
+    """Consecutive responses that are sent together, when the batches ``held`` are replicated. The
+    requests of these batches have the same timeout."""
 
     held: Sequence[DelayedBatch]
     start: int
@@ -26,9 +28,12 @@ class ResponsePart(NamedTuple):
 def split_responses(
     replies: memoryview, held: Sequence[DelayedBatch], start: int, stop: int, requests: int
 ) -> Sequence[ResponsePart]:
-    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are whole response frames of
-    this many requests. The last part also counts the requests without a response. ``held`` is not
-    empty, and in the order of the responses."""
+    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are whole response frames.
+
+    ``requests`` is the number of requests that the plan has taken from the connection. Requests
+    with acks=0 have no response, and count for the last part. ``held`` must not be empty, and must
+    have the batches in the order of the responses.
+    """
     if len({each.timeout_ms for each in held}) == 1:
         return (ResponsePart(held, start, stop, requests),)
     parts: list[ResponsePart] = []

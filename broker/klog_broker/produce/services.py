@@ -1,4 +1,4 @@
-"""The services that Produce needs."""
+"""Protocols of the broker's services that the code for Produce requests uses."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pyspark_klog.ids import TopicPartition
 
 
 class ProduceAppends(Protocol):
-    """The appends of a turn's Produce requests; implemented in pipeline.py."""
+    """Collects the appends of an event-loop turn's Produce requests; implemented in pipeline.py."""
 
     def add(self, leader: Leader, append: Any) -> None:
-        """Add an append (see pending_produce.py) behind earlier ones to the same partition."""
+        """Add a PartitionAppend (pending_produce.py) to this turn's appends. Appends to the same
+        partition are made in the order of the calls."""
 
 
 class VerifyTransactions(Protocol):
@@ -44,7 +45,7 @@ class VerifyTransactions(Protocol):
 
 
 class PipelineServices(PartitionServices, Protocol):
-    """The services for the appends of a turn."""
+    """The broker's services that appending batches and delaying their responses use."""
 
     @property
     def clock(self) -> Clock: ...
@@ -63,7 +64,7 @@ class PipelineServices(PartitionServices, Protocol):
 
 
 class ProduceServices(PipelineServices, Protocol):
-    """The services that Produce needs."""
+    """The broker's services that handling Produce requests uses, from parsing to the response."""
 
     @property
     def principal_numbers(self) -> PrincipalNumbers: ...

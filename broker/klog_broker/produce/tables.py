@@ -1,8 +1,10 @@
-"""Writes a plan's input into the produce kernel's table, and reads the plan from it.
+"""Writes the input of a produce plan into the produce kernel's table, and reads the plan from it.
 
-The constants of kernel.py are the positions of words in a row. Positions in the arena, in the
-responses and in the table are plain numbers. One call packs or unpacks a row of a section: a row
-has up to 40 words, and a turn can have hundreds of rows.
+The table is an array of 64-bit words with one section of equal rows for each kind of object, such
+as connections, slots (partitions) and producers. The constants of kernel.py are the positions of
+words within a row. Positions in the table, in the received bytes (arena) and in the responses are
+plain integers. One call of ``struct`` packs or unpacks a whole row, because a row has up to 40
+words, and an event-loop turn can have hundreds of rows.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
-"""A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and the results."""
+"""The words of a slot's row up to SLOT_OUT: the facts of a partition, which the plan updates while
+it adds batches, and the counts and the position of these batches."""
 CONNECTION_ROW = Struct("=5q8x")
-"""A connection's words, without the number of its principal."""
+"""The words of a connection's row, without the last one (the number of the principal)."""
 BATCH_ROW = Struct("=13q")
 
 
@@ -53,7 +56,8 @@ class DelayedBatch(NamedTuple):
     slot: int
     end_offset: int
     answer_at: int  # the position of the batch's error code in `replies`
-    ones: int  # how many bytes after the error code are 0xFF in an error response
+    # how many bytes after the error code an error response sets to 0xFF (offsets and times of -1)
+    ones: int
     timeout_ms: int
 
 
@@ -69,7 +73,7 @@ class PlanTables:
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
         self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        """A plan's responses, connection by connection."""
+        """The responses of the latest produce plan, connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
         self._arguments = (
             np.frombuffer(arena, np.uint8),
@@ -82,15 +86,15 @@ class PlanTables:
         self._usual_version = kernel.LAST_VERSION
         self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
-    # -- one plan -----------------------------------------------------------------------------
+    # -- input, calls and counts of one produce plan ------------------------------------------
 
     def begin_plan(
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
     ) -> None:
         """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.
         ``principals``: the number of each connection's principal; None if every principal may write
-        to every topic and use every transactional id. A plan with principals takes no requests with
-        a transactional id."""
+        to every topic and use every transactional id. A plan with principals leaves requests with a
+        transactional id to the generic handler, which checks access to the id."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -118,14 +122,16 @@ class PlanTables:
             self._column(kernel.CONNECTION_PRINCIPAL, count)[:] = numbers
 
     def plan(self) -> int:
-        """Let the kernel begin or continue; return its status (DONE, FULL, NEED_SLOT, ...)."""
+        """Let the kernel begin the plan, or continue the plan with the facts that the caller has
+        filled in; return the kernel's status (DONE, FULL, NEED_SLOT, ...)."""
         status: int = self._kernel.plan_produce(*self._arguments)
         return status
 
     @property
     def needed(self) -> int:
-        """After NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot or producer to
-        fill."""
+        """After the status NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot
+        (partition) or producer whose facts the caller has to fill in before the next call of
+        :meth:`plan`."""
         number: int = self._words[self._kernel.HEAD_NEEDED]
         return number
 
@@ -154,20 +160,22 @@ class PlanTables:
 
     @property
     def connection(self) -> int:
-        """After FULL: the number of the connection at which the plan ended."""
+        """After the status FULL (a section of the table has no space for the next request): the
+        number of that request's connection, with which another plan has to begin."""
         number: int = self._words[self._kernel.HEAD_CONNECTION]
         return number
 
-    # -- slots --------------------------------------------------------------------------------
+    # -- slots: one row for each partition that requests name ---------------------------------
 
     @property
     def slots(self) -> int:
-        """How many slots are in use; slots outlast a plan."""
+        """How many slots (rows of partitions) are in use. A slot stays in use after the plan, until
+        :meth:`forget_slots` is called."""
         number: int = self._words[self._kernel.HEAD_SLOTS]
         return number
 
     def forget_slots(self) -> None:
-        """Free all slots before the next plan."""
+        """Free all slots. Later plans look each partition up again, and give it a new slot."""
         kernel = self._kernel
         self._words[kernel.HEAD_SLOTS] = 0
         start = kernel.SLOT_BUCKETS_AT * WORD_BYTES
@@ -188,14 +196,16 @@ class PlanTables:
         )
 
     def leave_slot(self, number: int) -> None:
-        """Leave requests for the slot to the generic handler in this plan."""
+        """Make this plan leave requests for the slot's partition to the generic handler."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
         words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
 
     def join_slots(self, number: int, other: int) -> None:
-        """Let the slot ``other``, of the same partition, represent both slots in this plan."""
+        """Let this plan use the slot ``other`` instead of the slot ``number``. A partition has
+        several slots if requests name its topic by name and by id, or if several principals
+        write."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -203,7 +213,8 @@ class PlanTables:
         words[at + kernel.SLOT_TARGET] = kernel.SLOTS_AT + other * kernel.SLOT_WORDS
 
     def fill_slot(self, number: int, facts: PlanFacts, acks_all: int) -> None:
-        """Write the facts of the slot's partition that this plan needs."""
+        """Write the facts of a partition, such as its next offset and limits, into the partition's
+        slot for this plan. ``acks_all`` is one of the constants ACKS_ALL_..."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         limits = facts.limits
@@ -236,7 +247,7 @@ class PlanTables:
         words[at + kernel.SLOT_LONGEST_MS] = limits.longest_ms
         words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = limits.untimed_limit_ms
 
-    # -- producers ----------------------------------------------------------------------------
+    # -- producers: one row for each producer id and partition in this plan -------------------
 
     def producer_key(self, number: int) -> tuple[int, int]:
         """Return a producer's slot number and producer id."""
@@ -246,22 +257,23 @@ class PlanTables:
         return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
 
     def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
-        """Write the log's state of the producer; ``entry`` is None if the log has no state of the
-        producer."""
+        """Write the producer's state in the log into the producer's row. ``entry`` is None if the
+        log has no state of the producer."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_NEW
         else:
-            # After an epoch that began with a marker the last sequence is -1, so the next must be
-            # 0.
+            # The last sequence is -1 if a transaction marker was the first batch of the producer's
+            # epoch: then the next sequence must be 0.
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
             words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
             words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
             words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
     def first_batch(self, number: int) -> FirstBatch:
-        """Return the batch that the kernel asks about with NEED_TRANSACTION."""
+        """Return the first batch of the producer in this plan. With the status NEED_TRANSACTION the
+        kernel asks whether this batch may begin a transaction."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         id_at = words[kernel.HEAD_TRANSACTIONAL_ID_AT]
@@ -279,8 +291,8 @@ class PlanTables:
         )
 
     def begin_transaction(self, number: int, first: ProducerHead) -> None:
-        """Let the producer begin its transaction with the batch ``first``, without further checks
-        of the producer's state."""
+        """Let the producer begin its transaction with the batch ``first``, which the log has
+        checked: write a producer state with which the kernel accepts the batch."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
@@ -315,7 +327,7 @@ class PlanTables:
                 )
         return found
 
-    # -- results of a plan --------------------------------------------------------------------
+    # -- results of a plan: responses and batches ---------------------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
         """Return the word ``field`` of each of the plan's first ``count`` connections."""
@@ -366,7 +378,8 @@ class PlanTables:
         return found
 
     def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
-        """Return the data to commit in each of these partitions after its batches are written."""
+        """Return what each partition's log has to commit after the partition's batches are written,
+        in the order of ``touched``."""
         kernel, words = self._kernel, self._words
         producers = self._producers()
         entries = self._index_entries()
@@ -400,7 +413,8 @@ class PlanTables:
         return found
 
     def _producers(self) -> dict[int, list[PlannedProducer]]:
-        """Return the plan's producers with batches, by the position of their slot's words."""
+        """Return the producers that have batches in the plan. The keys are the positions, in the
+        table, of the slots of their partitions."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedProducer]] = {}
         for number in range(words[kernel.HEAD_PRODUCERS]):

@@ -75,14 +75,16 @@ class ProduceTargets:
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> DelayedResponse | None:
-        """Return the delayed response; None if ``answer`` can be sent now, as it is."""
+        """Return the delayed response for the batches ``held``; None if no batch has to wait for
+        replication, so that the bytes ``answer`` can be sent now."""
         led = self._services.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
         made = DelayedResponse(answer, waiting, timeout_ms, self._services, answered)
         return None if made.is_due else made
 
     def appended(self) -> None:
-        """Wake followers: the responses of appended batches wait for other replicas."""
+        """Complete delayed fetches of followers, because batches were appended. Responses to
+        producers wait until the followers have these batches."""
         self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:

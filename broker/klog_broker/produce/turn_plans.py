@@ -1,14 +1,15 @@
-"""Collects the connections of a turn's produce plan, and has the plan's kernel loaded.
+"""Collects the connections of each event-loop turn's produce plan, and loads the produce kernel.
 
-Until the first pipelined turn, or a quiet moment before it (quiet_loading.py), plans cost nothing:
-numba is not imported, and the generic handler serves all requests. Then a helper thread loads the
-kernel, after a child process has compiled it if necessary. From then on each event-loop turn makes
-one plan for all connections whose received bytes begin with Produce.
+Before the kernel is loaded there are no plans: numba is not imported, and the generic handler
+serves all requests. Loading begins when a client pipelines Produce requests or sends a large one,
+when many are received (see the constants), or at a moment without requests (quiet_loading.py). A
+helper thread loads the kernel, after a child process has compiled it if necessary. From then on
+each event-loop turn makes one plan for all connections whose received bytes begin with Produce.
 
-A readable connection without other work may join the plan (Plans.offer_readable): one call receives
-from all joined connections, and another one sends the responses of those whose requests were all
-planned. If receiving fails, or the plan leaves some of a connection's requests or responses, the
-connection continues with them as if it had received the bytes itself.
+A readable connection without other work may join the turn's plan (``offer_readable``). One call
+receives from all joined connections, and another one sends the responses to those connections whose
+requests were all planned. If receiving from a connection fails, or the plan leaves some of its
+requests or responses, the connection continues as if it had received the bytes itself.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _READY_CONNECTIONS = 16
 # request's records one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
-"""Load the kernel also after this many unplanned requests: serving them without the kernel has cost
-as much time as loading it. A broker with followers is never quiet, because their fetches come all
-the time."""
+"""Load the kernel also after this many unplanned Produce requests: serving them without the kernel
+has cost as much time as loading it. On a leader with followers the quiet moment for which
+quiet_loading.py waits never comes, because the followers send fetches all the time."""
 
 
 class TurnPlans:
-    """Collects a turn's connections for the planner. Loop thread only."""
+    """Collects the connections of an event-loop turn for its produce plan. Loop thread only."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class TurnPlans:
         """Whether loading was requested: the kernel is loaded, is being loaded, or could not be
         loaded."""
         self.is_closed = False
-        """Whether the broker stops: then the compilation of a kernel is abandoned."""
+        """Whether the broker is stopping: a compilation of the kernel is then abandoned."""
         self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
@@ -70,7 +71,7 @@ class TurnPlans:
         self._offers_ever = 0
 
     def close(self) -> None:
-        """Note that the broker stops (``is_closed``)."""
+        """Set ``is_closed``, because the broker is stopping."""
         self.is_closed = True
 
     @property
@@ -102,7 +103,8 @@ class TurnPlans:
         return True
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Let the connection join this turn's plan. Return False if it has to receive by itself."""
+        """Let a readable connection join this turn's plan, which then receives its bytes. Return
+        False if the connection has to receive by itself."""
         joined = self._joined
         if not joined:
             if not self.receives:
@@ -115,7 +117,8 @@ class TurnPlans:
 
     @property
     def receives(self) -> bool:
-        """Whether connections may join plans."""
+        """Whether readable connections may join plans: the kernel is loaded, and the planner can
+        receive from many connections in one call."""
         return self.planner is not None and self.planner.calls is not None
 
     def _schedule(self) -> None:
@@ -181,7 +184,9 @@ class TurnPlans:
 
     def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
         if error is not None:
-            _log.warning("no kernel for Produce, so Python handles each request: %r", error)
+            _log.warning(
+                "the Produce kernel cannot be loaded, so Python handles each request: %r", error
+            )
         elif kernel is not None and not self.is_closed:
             self.planner = self._make_planner(kernel)
             _log.info("kernels loaded took_ms=%d", self._loop.now_ms() - self._asked_ms)

@@ -123,7 +123,8 @@ class ProduceVerification:
         """Ask the coordinator to verify the partitions; its answer completes or fails the appends.
 
         The connection's next requests are parsed only after the response. By then the transaction
-        is open in the log, so the batches that follow need no verification and can be planned.
+        is open in the log. So the next batches need no verification, and the produce kernel can
+        plan them.
         """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
@@ -163,7 +164,8 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     then the generic handler asks the coordinator again.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # The generic handler asks that broker; asking from here, too, would send the request twice.
+        # Another broker is the coordinator, and the generic handler asks it. If this function asked
+        # it, too, the request would be sent twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
@@ -194,7 +196,8 @@ def client_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
     coordinator's error."""
     text = f"the transaction coordinator answers {code.name}"
     if code is ErrorCode.PRODUCER_FENCED:
-        # With INVALID_PRODUCER_EPOCH, the producer can still abort its transaction and continue.
+        # A producer stops for good after PRODUCER_FENCED. After INVALID_PRODUCER_EPOCH it can still
+        # abort its transaction and continue.
         return ErrorCode.INVALID_PRODUCER_EPOCH, text
     is_retriable = code in _COORDINATOR_ERRORS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS:
