@@ -42,7 +42,7 @@ BATCH_ROW = Struct("=13q")
 
 
 class TouchedSlot(NamedTuple):
-    """A partition with batches in a plan."""
+    """A partition to which a produce plan appends batches."""
 
     number: int
     row: tuple[int, ...]
@@ -137,7 +137,7 @@ class PlanTables:
 
     @property
     def requests(self) -> int:
-        """How many requests the plan has taken."""
+        """How many Produce requests the plan serves; the generic handler serves the others."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 
@@ -147,8 +147,8 @@ class PlanTables:
         return int.from_bytes(self._arena[position + 4 : position + 8], "big")
 
     def versions(self) -> list[tuple[int, int]]:
-        """Return pairs of version and request count of the plan, which must have at least one
-        request."""
+        """Return pairs of a Produce version and the number of the plan's requests with that
+        version. The plan must have at least one request."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
         # Nearly all clients use one version.
         if self._words[at + self._usual_version] == requests:
@@ -336,7 +336,8 @@ class PlanTables:
         return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]
 
     def all_taken(self, count: int) -> bool:
-        """Return whether the plan has taken every byte of its first ``count`` connections."""
+        """Return whether the plan serves all requests of its first ``count`` connections, so that
+        no received byte is left to the generic handler."""
         kernel = self._kernel
         return self._column(kernel.CONNECTION_AT, count) == self._column(
             kernel.CONNECTION_END, count
@@ -402,7 +403,7 @@ class PlanTables:
         return appends
 
     def _index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
-        """Return the plan's index entries, by slot number."""
+        """Return the entries that the plan adds to the index files of logs, by slot number."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedIndexEntry]] = {}
         at = kernel.INDEX_ROWS_AT

@@ -40,7 +40,7 @@ def checked_entity(names: Mapping[str, str | None]) -> QuotaEntity:
             raise _refused(f"the {kind} is empty; null stands for the default")
     if IP in names:
         if len(names) > 1:
-            raise _refused("an ip has quotas by itself, not together with a user or client-id")
+            raise _refused("an entity with an ip cannot have a user or a client-id, too")
         _check_address(names[IP])
     return tuple(sorted(names.items()))
 

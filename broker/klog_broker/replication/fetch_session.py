@@ -36,8 +36,8 @@ class Delta(NamedTuple):
 
 
 class FollowerSession:
-    """A session with one leader. Call :meth:`handle_response` or :meth:`begin_new_session` after
-    each :meth:`next`."""
+    """A follower's fetch session with one leader. After each call of :meth:`next`, call
+    :meth:`handle_response`, or :meth:`begin_new_session` if the request failed."""
 
     def __init__(self) -> None:
         self.asked: dict[Key, RequestedPosition] = {}
@@ -84,7 +84,7 @@ class FollowerSession:
         began = self.begins
         if session_id == NO_SESSION or (not began and session_id != self._id):
             # The leader grants no session, or has ended this one. A response without a session id
-            # still counts.
+            # is handled nevertheless; a response with another session id is ignored.
             self.is_refused = began
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return session_id == NO_SESSION and all(key in self.asked for key in partitions)

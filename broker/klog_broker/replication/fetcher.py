@@ -1,8 +1,8 @@
 """Fetches the followed partitions from one leader, over one connection, with one request at a time
 and one fetch session.
 
-The cost of a turn depends only on the partitions with news: the partitions of the leader's
-response, and those whose log, role or delay has changed on this broker.
+The work for a request and its response depends only on the partitions with news: the partitions of
+the leader's response, and those whose log, role or delay has changed on this broker.
 """
 
 import logging
@@ -46,8 +46,9 @@ MOST_WHOLE = 5_000
 """The most partitions that one request names if the leader keeps no session; each request fetches
 the partitions that follow those of the request before, in turn. A leader accepts about 30,000
 partitions in a request."""
-# The cost of handling a response, in elements of a slice (runtime/event_loop/slices.py): each
-# partition counts as _PART_ELEMENTS, and every _BYTES_AN_ELEMENT bytes of records as one.
+# A long response is handled in several event-loop turns, each with a limited amount of work. The
+# unit of work is an element of about 5 us (runtime/event_loop/slices.py). A partition counts as
+# _PART_ELEMENTS elements, and its records as one element for every _BYTES_AN_ELEMENT bytes.
 _PART_ELEMENTS = 20
 _BYTES_AN_ELEMENT = 5_000
 
@@ -77,16 +78,18 @@ class Fetcher:
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
         self._session_broker_epoch = -1
-        """The epoch of this broker in the first request of the session."""
+        """The broker epoch of this broker in the first request of the session."""
         self._followed: dict[Key, FollowedPartition] = {}
-        # A partition with news is in one of three dicts: in `_news` before its state is read, in
-        # `_due` if the next request names it (None: forgets it), in `_unflushed` until its flush.
+        # A partition whose fetch position may have changed is in one of three dicts: in `_news`
+        # until the position is read; in `_due` until a request names the position (None removes the
+        # partition from the session); in `_unflushed` while its next fetch waits for a flush.
         self._news: dict[Key, None] = {}
         self._due: dict[Key, RequestedPosition | None] = {}
         self._unflushed: dict[Key, None] = {}
         self._flushed_by: Timer | None = None
         self._ends: dict[Key, None] = {}
-        """Partitions for which ListOffsets has to ask for the leader's log end and start."""
+        """Partitions whose fetch position was out of the leader's range, so that ListOffsets has to
+        ask for the leader's log end and start offsets."""
         self._is_busy = False
         """Whether a request is in flight, or its response is being handled."""
         self._pause: Timer | None = None
@@ -102,9 +105,9 @@ class Fetcher:
         """Whether no partition is fetched from this leader."""
         return not self._followed
 
-    # --- followed partitions ---------------------------------------------------------------------
+    # --- adding and removing partitions, changing the leader's address ---------------------------
     def add(self, followed: FollowedPartition) -> None:
-        """Fetch this partition from now on."""
+        """Fetch this partition from the leader from now on."""
         self._followed[followed.key] = followed
         self.on_news(followed.key)
 
@@ -148,15 +151,16 @@ class Fetcher:
         if connection is not None:
             connection.close("nothing is fetched from the broker any more")
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- sending Fetch requests ------------------------------------------------------------------
     def _schedule_request(self) -> None:
         if not self._is_called_soon:
             self._is_called_soon = True
             self._loop.call_soon(self._send_next_request)
 
     def _schedule_request_at_append(self) -> None:
-        """Call `_send_next_request` in this turn's append phase, unless a call is already due:
-        producers may wait for the next request."""
+        """Call `_send_next_request` in the append phase of this event-loop turn, unless a call is
+        already scheduled. The request must not be late, because with acks=all the producers wait
+        until it tells the leader which records this broker has."""
         if not self._is_called_soon:
             self._is_called_soon = True
             self._loop.call_at_append(self._send_next_request)
@@ -197,7 +201,8 @@ class Fetcher:
     def _waits_for_flushes(self) -> bool:
         """Whether the next Fetch has to wait for flushes. With flush.messages=1 a partition is
         fetched again only once its log is flushed. The leader might delay a Fetch that lacks this
-        partition, so the Fetch waits here for the flush, for at most the leader's longest delay."""
+        partition, so the follower sends the Fetch only after the flush, or after
+        replica.fetch.wait.max.ms."""
         if not self._unflushed:
             if self._flushed_by is not None:
                 self._flushed_by.cancel()
@@ -210,8 +215,8 @@ class Fetcher:
         return True
 
     def _flushes_are_late(self) -> None:
-        """Fetch the other partitions without the unflushed ones, which return once they are
-        flushed."""
+        """Fetch the other partitions, because flushes have taken replica.fetch.wait.max.ms. The
+        session forgets the unflushed partitions; each is fetched again once it is flushed."""
         self._flushed_by = None
         self._due.update(dict.fromkeys(self._unflushed))
         self._unflushed.clear()
@@ -230,7 +235,9 @@ class Fetcher:
                 del due[key]
             delta = session.next(part)
         if not session.asked:
-            session.begin_new_session()  # no partition to fetch: a later request ends the session
+            # There is no partition to fetch, so no request is sent. The next request, after a
+            # partition was added, replaces the leader's session by a new one.
+            session.begin_new_session()
             if self._due or self._news:
                 self._schedule_request()
             return
@@ -247,17 +254,17 @@ class Fetcher:
         )
 
     def _wait_ms(self) -> int:
-        """How long the leader may delay the next Fetch. The delay is 0 while further partitions
-        wait until a request can name them. If the leader keeps no session, some partitions may
-        always wait; then each Fetch gets its share of the longest delay, so that there is a pause
-        between requests."""
+        """How many milliseconds the leader may delay the next Fetch: replica.fetch.wait.max.ms, or
+        0 if other partitions wait for the request after it. If the leader keeps no session, and
+        more than MOST_WHOLE partitions are followed, some always wait. Then each Fetch may be
+        delayed for its share of that time, so that there is a pause between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:
             return self._settings.wait_max_ms * MOST_WHOLE // max(len(self._followed), MOST_WHOLE)
         return 0
 
-    # --- responses -------------------------------------------------------------------------------
+    # --- handling Fetch responses ----------------------------------------------------------------
     def _on_response(
         self, connection: EventedConnection, response: FetchResponse | None, error: KlogError | None
     ) -> None:
@@ -309,8 +316,9 @@ class Fetcher:
                 # replica to the ISR, so a new session has to name all partitions.
                 self._session.begin_new_session()
             if self._session.is_refused:
-                # The next request fetches the other partitions first. The partitions that had
-                # records come last, because a leader fills its response in the request's order.
+                # The next request begins with the partitions that the last one did not name. The
+                # partitions that had records come last, because a leader fills its response in the
+                # request's order.
                 these = self._session.asked
                 others = [key for key in self._news if key not in these]
                 idle = [key for key in these if key not in with_records]
@@ -336,7 +344,7 @@ class Fetcher:
         now_ms = self._loop.now_ms()
         if self._warnings.allows(now_ms):
             note = self._warnings.take_note()
-            _log.warning("leader=%d not_fetched_from=%s%s", self._leader, why, note)
+            _log.warning("leader=%d a fetch failed and is repeated: %s%s", self._leader, why, note)
         if self._pause is None:
             self._pause = self._loop.call_later(self._settings.backoff_ms, self._pause_is_over)
 
@@ -350,7 +358,7 @@ class Fetcher:
                 timer.cancel()
         self._pause = self._flushed_by = None
 
-    # --- log end and start offsets ---------------------------------------------------------------
+    # --- asking the leader for log end and start offsets -----------------------------------------
     def _request_ends(self, connection: EventedConnection) -> None:
         """Ask the leader for the log end offsets and, after that, for the log start offsets."""
         keys = list(islice(self._ends, MOST_NAMED))

@@ -19,8 +19,8 @@ AddressOf = Callable[[BrokerId], tuple[str, int] | None]
 
 
 class Fetchers:
-    """Fetches each partition that this broker follows from the partition's leader, until the role
-    ends. Loop thread only."""
+    """Fetches each partition that this broker follows from the partition's leader, as long as the
+    replica's role is Follower. Loop thread only."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class FollowedPartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition still has this role."""
+        """Whether the replica still has the Follower role for which this object was made."""
         return self.partition.role is self.role
 
     @property
@@ -83,7 +83,8 @@ class FollowedPartition:
         return max(self._leader_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:
-        """Cancel the timer of a delay; also called when the fetching of the partition ends."""
+        """Cancel the timer that ends the delay of the next Fetch. Called when the partition is no
+        longer fetched, and before another delay begins."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,8 +104,12 @@ class FollowedPartition:
 
     # --- responses of the leader -----------------------------------------------------------------
     def handle_response(self, asked: FetchPosition, part: FetchedPart) -> None:
-        """Handle the leader's response to a Fetch from ``asked``. The records of ``part`` are read
-        until this method returns or, if the log is truncated first, until that is done."""
+        """Handle the leader's response to a Fetch from ``asked``.
+
+        The memory of ``part.records`` must stay unchanged until this method returns. If a helper
+        thread has to empty the log before the records are appended, the memory must stay unchanged
+        until that is done.
+        """
         if self.is_current and not self._log.is_offline:
             if part.error is ErrorCode.NONE:
                 self._leader_watermark = part.high_watermark
@@ -170,7 +175,7 @@ class FollowedPartition:
     def _warn(self, why: str) -> None:
         if self._warnings.allows(self._loop.now_ms()):
             _log.warning(
-                "partition=%s leader=%d not_followed=%s%s",
+                "partition=%s leader=%d not replicated for now: %s%s",
                 self.partition.topic_partition,
                 self.role.leader,
                 why,
@@ -178,7 +183,8 @@ class FollowedPartition:
             )
 
     def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:
-        """Go on after the log was truncated or emptied. After an error the log is offline."""
+        """Fetch again, or append the records in ``part``, after the log was truncated or emptied.
+        After an error the log is offline, and this method does nothing."""
         if error is None and self.is_current and not self._log.is_offline:
             self._perform(self._state.changed(self._loop.now_ms()), part)
             self._on_news(self.key)

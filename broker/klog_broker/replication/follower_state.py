@@ -95,29 +95,30 @@ Phase = Fetching | Delayed | AskingEnds | Changing | Superseded
 
 
 class AppendRecords(NamedTuple):
-    """Append the records as a follower, in the position's leader epoch. The append checks CRCs,
-    offsets and epochs (log/append/follower_append.py). Then call ``appended``, or ``refused`` after
-    an error."""
+    """Append the records as a follower, in the leader epoch of the FollowerState. The append checks
+    CRCs, offsets and epochs (log/append/follower_append.py). Then call ``FollowerState.appended``,
+    or ``FollowerState.refused`` after an error."""
 
     records: memoryview
 
 
 class Truncate(NamedTuple):
     """Call the log's ``truncate_async``, even if the log already ends at the offset: an epoch
-    without records may have to be removed. Then call ``changed``."""
+    without records may have to be removed. Then call ``FollowerState.changed``."""
 
     offset: Offset
 
 
 class StartOver(NamedTuple):
-    """Drop all records, so that the log starts and ends at the offset. Then call ``changed``."""
+    """Drop all records, so that the log starts and ends at the offset. Then call
+    ``FollowerState.changed``."""
 
     offset: Offset
 
 
 class AskEnds(NamedTuple):
-    """Ask the leader for its log end offset and its log start offset. Then call ``handle_ends`` or
-    ``refused``."""
+    """Ask the leader for its log end offset and its log start offset. Then call
+    ``FollowerState.handle_ends``, or ``FollowerState.refused`` after an error."""
 
 
 class FollowBounds(NamedTuple):
@@ -173,7 +174,7 @@ class FollowerState:
         log = self._log
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
-    # --- responses of the leader -----------------------------------------------------------------
+    # --- handling the leader's responses and the end of log changes ------------------------------
     def handle_response(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
         """Handle the response to a Fetch from `asked`, and return the next step. A response to an
         earlier Fetch changes nothing."""
@@ -262,7 +263,8 @@ class FollowerState:
         return None
 
     def changed(self, now_ms: int) -> Step:
-        """Go on after the log was truncated or emptied; return the next step."""
+        """Leave the phase Changing, because the log was truncated or emptied; return the next
+        step."""
         phase = self.phase
         assert isinstance(phase, Changing)
         self.phase = Fetching()

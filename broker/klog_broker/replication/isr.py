@@ -55,7 +55,7 @@ class Expanding:
 
     @property
     def wanted(self) -> tuple[BrokerId, ...]:
-        """The set that the controller is asked for."""
+        """The ISR that the leader requests from the controller."""
         return self.maximal
 
 
@@ -74,12 +74,13 @@ class Shrinking:
 
     @property
     def wanted(self) -> tuple[BrokerId, ...]:
-        """The set that the controller is asked for."""
+        """The ISR that the leader requests from the controller."""
         return tuple(each for each in self.members if each not in self.leaving)
 
 
 InSyncSet = Committed | Expanding | Shrinking
-"""`members` is the ISR that the controller has committed; min.insync.replicas counts them."""
+"""`members` is the ISR that the controller has committed. An append with acks=all needs
+min.insync.replicas of these members."""
 
 
 def fallen_behind(

@@ -5,9 +5,9 @@ partition epoch that the change starts from, so the controller makes the change 
 if the leader sends the request several times.
 
 The controller may carry out a request without a response much later, even after it has refused the
-same change in another request. So after a request was given up, a refusal does not settle the
-change: the leader requests the present ISR. For that request the controller raises the partition
-epoch, and from then on it refuses all earlier requests.
+same change in another request. So if a request got no response, and the controller then refuses the
+change, the change may still be made. The leader therefore requests the present ISR: the controller
+raises the partition epoch for that request, and from then on refuses all earlier requests.
 
 If the controller has another partition state than the leader, Kafka's leader waits for a
 LeaderAndIsr request (AWAITS_LEADER_AND_ISR). The controller sends one only for a new leader epoch,

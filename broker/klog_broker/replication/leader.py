@@ -230,7 +230,7 @@ class Leader:
                 f" sync, min.insync.replicas asks for {self.replicas.min_in_sync_replicas}"
             )
 
-    # --- replication -----------------------------------------------------------------------------
+    # --- followers, ISR and high watermark -------------------------------------------------------
     def take_over(self, assignment: RoleAssignment, min_in_sync: int) -> None:
         """Take the replicas and the ISR of a role assignment of the same leader epoch, unless its
         partition epoch is older than the present one."""
@@ -269,8 +269,8 @@ class Leader:
         self.advance_watermark()
 
     def handle_isr_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
-        """Handle the controller's response to an ISR change, and return the state that follows
-        (LeaderReplicas.handle_result). The leadership must not have ended."""
+        """Handle the controller's response to an ISR change, and return the leader's next state, as
+        LeaderReplicas.handle_result does. The leadership must not have ended."""
         after = self.replicas.handle_result(change, answer)
         if after in (IsrOutcome.COMMITTED, IsrOutcome.REFUSED):
             self._context.in_sync_changed(self)

@@ -88,8 +88,8 @@ class LeaderReplicas:
         self._max_lag_ms = max_lag_ms
         self._asked: IsrChange | None = None
         self._may_be_late = False
-        """Whether a request from this partition epoch was given up, so that a controller may still
-        receive it."""
+        """Whether a request for a change from the present partition epoch got no response, so that
+        a controller may still receive it and make the change."""
         self._awaits_leader_and_isr = False
         """Whether the controller has another partition state than the leader."""
 
@@ -124,7 +124,8 @@ class LeaderReplicas:
         progress = self.followers.get(follower)
         if progress is None:
             raise NotAReplica(
-                f"broker {follower} fetches as a follower, the replicas are {self.replicas}"
+                f"broker {follower} fetches as a follower, but the partition's replicas are"
+                f" {self.replicas}"
             )
         if progress.is_of_older_broker_epoch(broker_epoch):
             raise StaleBrokerEpoch(
@@ -268,8 +269,9 @@ class LeaderReplicas:
                 return IsrOutcome.RETRY
             self._commit(self.partition_epoch, self.in_sync.members)
         elif error is ErrorCode.INVALID_UPDATE_VERSION and self._asks_for_an_epoch:
-            # The controller's partition epoch has moved on, perhaps because of an earlier request
-            # of this leader. Request the wanted ISR again to find out.
+            # The controller has a newer partition epoch, perhaps because it has carried out an
+            # earlier request for the wanted ISR. Request that ISR again: if the controller has
+            # committed it, the response is the committed state.
             assert not isinstance(self.in_sync, Committed)
             self._request_change(self.in_sync.wanted)
             return IsrOutcome.RETRY
@@ -351,8 +353,8 @@ class LeaderReplicas:
     def acks_all(self, required_offset: int, high_watermark: int) -> AcksAll:
         """Return whether all records before `required_offset` are replicated as acks=all requires.
 
-        The ISR may have shrunk since the high watermark passed these records. All replicas of the
-        maximal ISR have them.
+        All replicas of the maximal ISR have the records before the high watermark. The result is
+        TOO_FEW if these replicas are fewer than min.insync.replicas: the ISR may have shrunk.
         """
         if high_watermark < required_offset:
             return AcksAll.WAITING

@@ -1,5 +1,5 @@
-"""LeaderStateLog: a coordinator's access to the log of the state topic partition that stores its
-state. Implements the coordinators' StateLog."""
+"""LeaderStateLog: a coordinator's access to the log of the partition that stores its state, in
+__consumer_offsets or __transaction_state. Implements the coordinators' protocol StateLog."""
 
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import (
@@ -16,7 +16,8 @@ from pyspark_klog.records.control import EndTransactionMarker
 
 
 class LeaderStateLog:
-    """One leadership of a partition of a state topic. Loop thread only."""
+    """The log of a partition of __consumer_offsets or __transaction_state during one leadership of
+    this broker. Loop thread only."""
 
     def __init__(self, leader: Leader, clock: Clock) -> None:
         self._leader = leader

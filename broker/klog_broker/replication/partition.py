@@ -1,8 +1,8 @@
 """A partition that this broker has a replica of, and the replica's role.
 
-The role decides which requests this broker serves. Client requests and coordinators get a `Leader`
-and keep it while they wait. When a leadership ends, its `ended` is set for good; the partition's
-next leadership is another `Leader`, even on the same broker.
+The role decides which requests this broker serves. Delayed client requests and coordinators keep
+the `Leader` object of their partition. When the leadership ends, `Leader.ended` is set and never
+reset; the partition's next leadership is another `Leader` object, even on the same broker.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,7 @@ class Partition:
         log.listener = self
         self.role = Offline() if log.is_offline else Unassigned()
 
-    # --- roles -----------------------------------------------------------------------------------
+    # --- changes of the replica's role -----------------------------------------------------------
     def lead(
         self, assignment: RoleAssignment, min_in_sync: int, context: LeaderContext
     ) -> Leader | None:

@@ -93,8 +93,9 @@ class ReplicaManager:
         context: LeaderContext = STANDALONE,
     ) -> None:
         self.version = 0
-        """Rises when a role, an ISR, a setting, or the refusal of records for lack of space
-        changes."""
+        """A number that rises when a role, an ISR or a setting changes, or when a disk starts or
+        stops refusing records for lack of space. Caches of leaders (produce/targets.py) compare
+        it."""
         self.led: dict[tuple[str, int], Leader] = {}
         """All present leaderships, by topic and partition number (a TopicPartition is an equal
         key)."""
@@ -165,7 +166,7 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # called within `run`: the loop of the outer call goes on
+            return  # a batch has ended within `run` below, and that loop runs the next batch
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
@@ -231,7 +232,8 @@ class ReplicaManager:
                 )
             )
 
-        # If a broker without topic ids created the log earlier, this call stores the topic id.
+        # The log may exist already, without a topic id, because a broker that knew no topic ids
+        # (Kafka before 2.8) created it. Then this call stores the topic id in the log's folder.
         self._logs.changes.create_async(
             role_change.topic_partition, role_change.topic_id, settings.log, made
         )
@@ -260,14 +262,16 @@ class ReplicaManager:
         partition = self.partition(*role_change.topic_partition)
         if partition is None or partition.topic_id not in (role_change.topic_id, NO_TOPIC_ID):
             if role_change.deletes and partition is None:
-                # The log may be in an offline directory, and return together with that directory.
+                # No log was found. Fail if a directory is offline, because the log may be in that
+                # directory, and would return undeleted when the directory is online again.
                 self._logs.check_complete()
             done(None)
             return
         if role_change.leader_epoch < partition.epochs.leader_epoch:
             raise StaleRoleChange(
-                f"{role_change.topic_partition} is to stop in epoch {role_change.leader_epoch},"
-                f" it is in {partition.epochs.leader_epoch}"
+                f"{role_change.topic_partition} cannot be stopped with leader epoch"
+                f" {role_change.leader_epoch}: the replica already has leader epoch"
+                f" {partition.epochs.leader_epoch}"
             )
         if role_change.deletes and partition.log is None:
             self._logs.check_complete()
@@ -322,7 +326,7 @@ class ReplicaManager:
     def _ended(self, leader: Leader) -> None:
         del self.led[leader.topic_partition]
         by_id = leader.log.topic_id, leader.topic_partition.partition
-        if self.led_by_id.get(by_id) is leader:  # else a controller gave two topics one id
+        if self.led_by_id.get(by_id) is leader:  # False if two topics have the same id
             del self.led_by_id[by_id]
         self.version += 1
         self._pending_callbacks.extend(
@@ -359,7 +363,8 @@ class ReplicaManager:
         )
 
     def when_settings_are_taken(self, then: Callable[[], None]) -> None:
-        """Call `then` once all partitions have the settings of the calls of `topics_changed`."""
+        """Call `then` once the settings of all earlier calls of `topics_changed` are applied to the
+        hosted partitions."""
         self._updates.when_done(then)
 
     def _settings_taken(self) -> None:

@@ -30,7 +30,7 @@ class FollowerProgress(NamedTuple):
     caught_up_ms: int = NEVER_MS
     """When the follower last had all records of the leader (`fetched` sets this time)."""
     fetch_ms: int = NEVER_MS
-    """When the follower sent its latest Fetch."""
+    """When the follower's latest Fetch arrived at the leader."""
     leader_end_at_fetch: int = UNKNOWN
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> FollowerProgress:

@@ -1,4 +1,4 @@
-"""Applies the role changes of one call, a few partitions at a time."""
+"""Applies the role changes of one call of ReplicaManager.apply, a few partitions at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ OnRoleChangeApplied = Callable[[KlogError | None], None]
 
 
 class RoleChangeBatch:
-    """Applies the role changes of one call, a few at a time, and then calls `done` once with the
-    errors."""
+    """Applies the role changes of one call of ReplicaManager.apply, a few at a time, and then calls
+    `done` once with the errors."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RoleChangeBatch:
         """Start up to CONCURRENT_ROLE_CHANGES role changes; those of one partition run one after
         the other."""
         if self._is_beginning:
-            return  # called within `_apply_change`: the loop of the outer call goes on
+            return  # called by `_on_applied` within the loop below, which continues
         self._is_beginning = True
         while (
             self._left
@@ -56,7 +56,8 @@ class RoleChangeBatch:
         if self._left or self._at_work:
             return
         if self._deletes:
-            # A later log of the same name must not find the checkpoints of the deleted log.
+            # Remove the offsets of deleted logs from the checkpoint files: a log that is created
+            # later for the same partition must not get them.
             self._renew_checkpoints(self._end)
         else:
             self._end()

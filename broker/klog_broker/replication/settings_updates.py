@@ -22,13 +22,16 @@ class TopicSettings(NamedTuple):
     def from_topic_config(
         cls, config: TopicConfig, *, holds_state: bool = False
     ) -> "TopicSettings":
-        """Extract these settings from all settings of a topic."""
+        """Extract the log's settings and min.insync.replicas from all settings of a topic.
+        ``holds_state``: whether a coordinator stores its state in the topic."""
         log = LogConfig.from_topic_config(config, holds_state=holds_state)
         return cls(log, config["min.insync.replicas"])
 
 
 class SettingsUpdates:
-    """Applies the settings in parts; small updates finish within the call. Loop thread only."""
+    """Applies changed topic settings to partitions, at most PARTITIONS_A_TURN in each event-loop
+    turn. The first partitions get their settings within the call of :meth:`update`, unless earlier
+    updates are still under way. Loop thread only."""
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class SettingsUpdates:
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`settings_of` returns the present settings of a topic. Partitions for which `is_hosted`
-        returns False are skipped. `on_updated` is called after each part."""
+        returns False are skipped. `on_updated` is called after the updates of each turn."""
         self._settings_of = settings_of
         self._is_hosted = is_hosted
         self._on_updated = on_updated

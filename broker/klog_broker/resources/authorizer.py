@@ -1,5 +1,4 @@
-"""The authorizer that allows everything, and access checks that skip the call of this
-authorizer."""
+"""The authorizer that allows everything, and access checks that do not call it, to save time."""
 
 from typing import Protocol
 

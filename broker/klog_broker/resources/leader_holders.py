@@ -5,7 +5,8 @@ from weakref import WeakSet
 
 
 class LeaderHolder(Protocol):
-    """Holds the leaders of a cached request's partitions between requests. Compared by identity."""
+    """Holds the leaders of a cached request's partitions between requests. Holders must
+    compare by identity, because LeaderHolders keeps them in a set."""
 
     def release_leaders(self) -> None:
         """Drop all leaders, because a leadership has ended, and its log's files may be deleted."""
@@ -21,7 +22,8 @@ class LeaderHolders:
         self._holders: WeakSet[LeaderHolder] = WeakSet()
 
     def add(self, holder: LeaderHolder) -> None:
-        """Add a holder that has leaders from now on, until its ``release_leaders`` is called."""
+        """Add a holder that has references to leaders. When a leadership ends, the holder's
+        ``release_leaders`` is called once, and the holder is removed."""
         self._holders.add(holder)
 
     def drop_all_leaders(self) -> None:

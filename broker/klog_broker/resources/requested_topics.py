@@ -49,7 +49,7 @@ class RequestedTopic(NamedTuple):
         return _NONE if 0 <= partition < len(self.topic.partitions) else self.no_partition
 
     def existing(self) -> Topic:
-        """The topic; BrokerError if there is none."""
+        """Return the topic; raise BrokerError with ``error`` if ``topic`` is None."""
         if self.topic is not None:
             return self.topic
         if self.error is _DENIED:
@@ -104,7 +104,8 @@ def may_use_topic(
 def check_topic(
     services: AuthorizerServices, context: RequestContext, operation: AclOperation, name: str
 ) -> None:
-    """BrokerError TOPIC_AUTHORIZATION_FAILED unless the client may do the operation."""
+    """Raise BrokerError TOPIC_AUTHORIZATION_FAILED unless the client may do the operation on the
+    topic ``name``."""
     if not may_use_topic(services, context, operation, name):
         raise BrokerError(_DENIED)
 

@@ -1,4 +1,4 @@
-"""Describes partitions to a client, for whom only brokers with its listener are reachable."""
+"""Describes partitions to a client, which can reach only those brokers that have its listener."""
 
 from typing import Protocol
 
@@ -28,9 +28,10 @@ class SeenServices(Protocol):
 class SeenPartitions:
     """Describes partitions in the response to one request, by Kafka 3.9.1's rules with ZooKeeper.
 
-    A leader without the client's listener counts as no leader. The error is then
-    LISTENER_NOT_FOUND with ``names_listeners``, else LEADER_NOT_AVAILABLE. ``hides_replicas`` omits
-    replicas that the client cannot reach, as the first versions of Metadata do.
+    If the leader has no endpoint on the listener of the client's connection, the response has no
+    leader. The partition's error is then LISTENER_NOT_FOUND if ``names_listeners`` is true, and
+    LEADER_NOT_AVAILABLE if not. If ``hides_replicas`` is true, the response omits replicas that the
+    client cannot reach, as the first versions of Metadata do.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Disk access: files, which may outnumber the file descriptors, mappings, locks and directories."""
+"""Disk access: files (there may be more than file descriptors), mappings, locks, directories."""

@@ -20,14 +20,14 @@ from pyspark_klog.errors import KlogError
 
 
 class FileLockHeld(KlogError):
-    """Another process (or another broker in this one) holds the lock."""
+    """Another process, or another broker in this process, holds the lock of a file."""
 
 
 class Mapping(Protocol):
     """A writable memory mapping of the first bytes of a file.
 
-    The file has the written bytes at once. :meth:`File.sync` or :meth:`sync` writes them to the
-    disk.
+    Bytes that are stored into the mapping are in the file at once. :meth:`File.sync` and
+    :meth:`sync` make them durable.
     """
 
     @property
@@ -126,10 +126,11 @@ class File(Protocol):
 
 
 class ClosedFile:
-    """Replaces the file of an owner that has closed it. Every use raises OSError (EBADF).
+    """Stands for a File after its owner has stopped using it. Every use raises OSError (EBADF).
 
-    The owner replaces its reference and does not close the file itself, because a reader or a
-    helper thread may be in the middle of a call: the file closes with its last reference.
+    The owner replaces its reference to the file by a ClosedFile, and does not call ``File.close``,
+    because a reader or a helper thread may be in the middle of a call. The file closes when its
+    last reference is dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -234,7 +235,8 @@ class Files(Protocol):
         """
 
     def close_unused(self) -> None:
-        """Close the descriptors of files that were not used since the last call."""
+        """Close the descriptors of files that were not used since the last call. The next use of
+        such a file opens it again."""
 
 
 def write_atomically(files: Files, path: Path, data: bytes) -> None:
@@ -274,7 +276,9 @@ class RealFileLock:
             os.close(self._descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
-            raise FileLockHeld(f"{path} is locked by another process") from None
+            raise FileLockHeld(
+                f"{path} is locked by another process, or by another broker of this process"
+            ) from None
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
