@@ -250,7 +250,7 @@ class PlanTables:
     # -- producers: one row for each producer id and partition in this plan -------------------
 
     def producer_key(self, number: int) -> tuple[int, int]:
-        """Return a producer's slot number and producer id."""
+        """Return the slot number and the producer id of the producer ``number``."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         slot_at = words[at + kernel.PRODUCER_SLOT]

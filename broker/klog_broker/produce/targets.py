@@ -35,17 +35,17 @@ class ProduceTargets:
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals have different rights."""
+        """Whether this broker has access control, so that principals have different rights."""
         return self._services.authorizer is not ALLOWS_ALL
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
         """Return the partition of the topic with this name or id for the principal with this
-        number; None leaves the request to the handler.
+        number; None leaves the request to the generic handler.
 
-        A target is valid for all addresses of a principal. If the principal may write from some
-        addresses only, the handler decides.
+        A plan uses the result for all client addresses of the principal. So the result is None if
+        the principal may write from some addresses only, and the generic handler checks the access.
         """
         services = self._services
         try:

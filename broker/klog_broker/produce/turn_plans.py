@@ -87,9 +87,9 @@ class TurnPlans:
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Add a connection that has received Produce requests to this turn's plan
-        (Plans.offer_received). The connection then parses nothing before its ``on_planned`` is
-        called. Return False if the plan does not take the connection."""
+        """Add a connection that has received Produce requests to the plan of this event-loop turn
+        (see Plans in network/plans.py). The connection must then not parse its bytes before its
+        ``on_planned`` is called. Return False if the plan does not take the connection."""
         if self.planner is None:
             if not self.is_load_requested:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES

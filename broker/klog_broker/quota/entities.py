@@ -32,12 +32,12 @@ def checked_entity(names: Mapping[str, str | None]) -> QuotaEntity:
     The name None stands for the default entity of its type. BrokerError if the names are refused.
     """
     if not names:
-        raise _refused("an entity has no type: user, client-id or ip is expected")
+        raise _refused("a quota entity has no type: user, client-id or ip is required")
     for kind, name in names.items():
         if kind not in ENTITY_TYPES:
-            raise _refused(f"{kind!r} is no type of an entity: user, client-id and ip are")
+            raise _refused(f"{kind!r} is no type of a quota entity: use user, client-id or ip")
         if name == "":
-            raise _refused(f"the {kind} is empty; null stands for the default")
+            raise _refused(f"the name of the {kind} is empty: use null for the default entity")
     if IP in names:
         if len(names) > 1:
             raise _refused("an entity with an ip cannot have a user or a client-id, too")

@@ -40,7 +40,7 @@ class EndReason(Enum):
 
 
 class LeadershipEnded(ReplicationError):
-    """The leadership has ended: every append through it is refused."""
+    """An append was refused, because this broker's leadership of the partition has ended."""
 
     def __init__(self, topic_partition: TopicPartition, ended: EndReason) -> None:
         super().__init__(f"{topic_partition} is not led here any more: {ended.value}")

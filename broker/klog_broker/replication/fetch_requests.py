@@ -25,11 +25,11 @@ from pyspark_klog.protocol.apis.list_offsets import (
 )
 
 FETCH_VERSIONS = (15, 17)
-"""The lowest and highest version that klog sends: version 15 is the first with topic ids and
-the broker epoch, version 17 is the highest of Kafka 3.9.1."""
+"""The lowest and highest version of Fetch that a klog follower sends: version 15 is the first with
+topic ids and the broker epoch, version 17 is the highest of Kafka 3.9.1."""
 LIST_OFFSETS_VERSIONS = (4, 9)
-"""The lowest and highest version that klog sends: version 4 is the first that has leader epochs,
-version 9 is the highest of Kafka 3.9.1."""
+"""The lowest and highest version of ListOffsets that a klog follower sends: version 4 is the first
+that has leader epochs, version 9 is the highest of Kafka 3.9.1."""
 LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets that ask for the log end offset (when a replica asks) and for the log
 start offset."""

@@ -28,13 +28,13 @@ class Committed:
         return self.members
 
     def expanded(self, joining: BrokerId) -> Expanding:
-        """Return the ISR while the controller is asked to add a follower."""
+        """Return the state of the ISR while the leader asks the controller to add a follower."""
         if joining in self.members:
             raise ValueError(f"broker {joining} is in sync already: {self.members}")
         return Expanding(self.members, joining)
 
     def shrunk(self, leaving: Collection[BrokerId]) -> Shrinking:
-        """Return the ISR while the controller is asked to remove followers."""
+        """Return the state of the ISR while the leader asks the controller to remove followers."""
         if not leaving or not set(leaving) <= set(self.members):
             raise ValueError(f"brokers {sorted(leaving)} are not all in sync: {self.members}")
         return Shrinking(self.members, frozenset(leaving))

@@ -64,9 +64,9 @@ class IsrOutcome(Enum):
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""With these errors the controller says that it has the same partition epoch and has not made the
-change; so no other controller has made the change. The change may still be made if the same request
-was sent before, and that earlier copy arrives late."""
+"""With these errors the controller says that it has the partition epoch of the request, and has not
+made the change; so no other controller has made the change. The change may still be made if the
+same request was sent before, and that earlier copy arrives late."""
 
 _LEADER_AND_ISR_FOLLOWS = frozenset(
     {

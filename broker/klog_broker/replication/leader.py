@@ -119,7 +119,7 @@ class Leader:
 
     @property
     def is_enough_in_sync(self) -> bool:
-        """Whether appends with acks=all are possible: the ISR has min.insync.replicas members."""
+        """Whether the ISR has at least min.insync.replicas members, as acks=all requires."""
         return self.replicas.is_enough_in_sync
 
     @property
@@ -209,7 +209,7 @@ class Leader:
     def validation_job(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
-        """Return the function that validates the records of an append in a helper thread."""
+        """Return a function that validates the records of an append; call it in a helper thread."""
         return self.log.validation_job(records, now_ms)
 
     @property

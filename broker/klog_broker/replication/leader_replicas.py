@@ -1,7 +1,7 @@
 """A leader's state of its partition's replicas in one leader epoch, and its ISR decisions. Pure:
 the state of the log and the time are arguments.
 
-A leader uses the maximal ISR: the replicas that the controller has committed, and those that the
+A leader uses the maximal ISR: the ISR that the controller has committed, and the follower that the
 controller may have added by now. Each of these replicas has all records before the high watermark,
 so none of these records is lost whichever of the replicas is elected next.
 """

@@ -116,7 +116,7 @@ class Partition:
             role.take_over(assignment, min_in_sync)
             self.epochs = epochs
             role.advance_watermark()
-            # The ISR may have become too small for requests that wait with acks=all.
+            # Complete delayed Produce requests with acks=all, if the ISR is now too small for them.
             self._wake(self.topic_partition)
             return None
         log.begin_epoch(assignment.leader_epoch)

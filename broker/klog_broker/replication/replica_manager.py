@@ -1,8 +1,8 @@
 """The partitions that this broker has replicas of, and the role changes from the controller.
 
-The role changes of one call are applied together; those of later calls wait until all of them are
-done. Helper threads do the work on the disk (they create and delete logs), a few logs at a time.
-The roles themselves change in the loop thread.
+The role changes of one call of ``apply`` are applied together; those of later calls wait until all
+of them are done. Helper threads do the work on the disk (they create and delete logs), a few logs
+at a time. The roles themselves change in the loop thread.
 """
 
 from collections import deque

@@ -29,7 +29,8 @@ def truncation_offset(leaders: EpochEndOffset, own: EpochEndOffset, log_end_offs
     epochs, and its next Fetch asks the leader again with an older epoch.
     """
     if own.leader_epoch == leaders.leader_epoch or own.end_offset < 0:
-        # If the follower has no epoch as old as the leader's, the leader's end decides.
+        # If the follower's log has neither that epoch nor an older one, truncate it at the end of
+        # the epoch in the leader's log.
         ends = [leaders.end_offset, log_end_offset]
         if own.end_offset >= 0:
             ends.append(own.end_offset)

@@ -31,17 +31,17 @@ GROUP_OPERATIONS = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONF
 
 
 def topic_operations(services: AuthorizerServices, context: RequestContext, name: str) -> int:
-    """The operations that the client may do on the topic."""
+    """Return the operations that the client may do on the topic, as a bit set."""
     return _allowed(services, context, TOPIC_OPERATIONS, AclResourceType.TOPIC, name)
 
 
 def cluster_operations(services: AuthorizerServices, context: RequestContext) -> int:
-    """The operations that the client may do on the cluster."""
+    """Return the operations that the client may do on the cluster, as a bit set."""
     return _allowed(services, context, CLUSTER_OPERATIONS, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def group_operations(services: AuthorizerServices, context: RequestContext, group_id: str) -> int:
-    """The operations that the client may do on the group."""
+    """Return the operations that the client may do on the group, as a bit set."""
     return _allowed(services, context, GROUP_OPERATIONS, AclResourceType.GROUP, group_id)
 
 
