@@ -1,4 +1,4 @@
-"""Turns the broker's configuration into settings of packages that do not read it themselves."""
+"""Makes the settings of the network, log and compaction packages from the broker's config."""
 
 import math
 import sys
@@ -14,8 +14,8 @@ from klog_broker.runtime.system import descriptors
 def real_network(config: BrokerConfig) -> RealNetwork:
     """This machine's network with the configured socket buffers.
 
-    A buffer size that is not configured is left to the operating system: Kafka's default of 100 KiB
-    would disable the system's own tuning, which reaches several MiB.
+    A buffer size that is not configured is left to the operating system, which tunes the buffers of
+    each connection up to several MiB. Kafka's default of 100 KiB would disable this tuning.
     """
 
     def size(name: str) -> int | None:

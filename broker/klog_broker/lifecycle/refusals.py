@@ -30,7 +30,8 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
 
 
 def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
-    """The refusal of a data directory that this broker must not use, or whose data it must not."""
+    """The CannotStart for a data directory that this broker must not use, or for metadata that it
+    must not use."""
     return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
 
 
@@ -67,7 +68,10 @@ def refused_by_cluster(text: str) -> CannotStart:
 
 
 def disks_lost(directories: Iterable[Path], *, are_all: bool) -> CannotStart:
-    """The refusal if these data directories went offline during the start."""
+    """The refusal if these data directories went offline during the start.
+
+    ``are_all`` is true if no other data directory is left.
+    """
     paths = ", ".join(sorted(map(str, directories)))
     what = (
         "no data directory can be used"

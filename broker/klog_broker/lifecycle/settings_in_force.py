@@ -1,7 +1,8 @@
 """The settings in force of a running broker: those of its start, overridden by stored settings.
 
-Clients store settings in the metadata while the broker runs. When the metadata image brings changed
-settings, the parts of the broker follow immediately, and the logs of topics in slices.
+Clients store settings in the metadata while the broker runs. When a new metadata image has changed
+settings, the log manager, the network server and the log cleaner get them immediately. The logs of
+topics get them over several event-loop turns, because a broker can have many topics.
 docs/operations.md describes this for users.
 """
 
@@ -42,7 +43,7 @@ _DEFAULTS_OF_TOPICS = {
 
 
 class SettingsFollowers(Protocol):
-    """The parts of a broker that follow its settings."""
+    """The parts of a broker that get the new settings when the settings in force change."""
 
     config: BrokerConfig
 
@@ -68,8 +69,9 @@ class _Followers(NamedTuple):
 class SettingsInForce:
     """Computes a broker's settings in force, for the loop's thread only.
 
-    `apply_stored` is called once the metadata is read, `set_followers` once the parts of the broker
-    exist, then `image_changed` with each new metadata image.
+    The broker calls `apply_stored` once at start-up, after it has read the metadata; then
+    `set_followers`, once the server and the log cleaner exist; then `image_changed` with each new
+    metadata image.
     """
 
     def __init__(self, start: BrokerConfig) -> None:
@@ -82,8 +84,10 @@ class SettingsInForce:
         self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
 
     def set_broker_id(self, broker_id: BrokerId) -> None:
-        """Set the broker id that ZooKeeper generated; called first. The configured id may be the
-        same."""
+        """Set the broker's id, which ZooKeeper may have generated. Call before `apply_stored`.
+
+        Changes nothing if the id is the configured broker.id.
+        """
         if self.config["broker.id"] != broker_id:
             self.config = self._start = self._start.with_generated_id(broker_id)
 
@@ -100,11 +104,11 @@ class SettingsInForce:
             )
 
     def set_followers(self, services: SettingsFollowers, server: Server, cleaner: Cleaner) -> None:
-        """Set the parts of the broker that follow the settings from now on."""
+        """Set the parts of the broker to which `image_changed` gives new settings from now on."""
         self._followers = _Followers(services, server, cleaner)
 
     def topic_settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
-        """The settings of a topic's replicas: the topic's own, and the broker's as defaults."""
+        """Return a topic's settings: its ``configs``, with the broker's settings as defaults."""
         return self._read(tuple(configs.items()), name in INTERNAL_TOPICS)
 
     def _read_topic(
@@ -130,8 +134,8 @@ class SettingsInForce:
         if cleaner_settings(old) != cleaner_settings(new):
             cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
-            # Stop an earlier run of `_follow`, which applies older settings: the new run covers all
-            # topics.
+            # If an earlier `_follow` has not yet reached all topics, stop it: the new one gives the
+            # newest settings to all topics.
             following = self._following = object()
             services.slices.run(_follow(services), lambda: self._following is following)
 
@@ -149,9 +153,10 @@ class SettingsInForce:
 
 
 def _follow(services: SettingsFollowers) -> Steps:
-    """Apply the settings to the logs of all topics, in slices.
+    """Give the settings in force to the logs of all topics, over several event-loop turns.
 
-    A topic that is created or altered meanwhile gets the new settings anyway.
+    A topic that is created or altered between two turns needs nothing here: its logs are given the
+    settings in force at that time.
     """
     for topic in services.metadata.image.topics.values():
         yield 1 + len(topic.partitions)

@@ -15,10 +15,10 @@ from klog_broker.runtime.event_loop.purgatory import Purgatory
 
 _log = logging.getLogger("klog.app")
 
-# How long delayed requests may wait for an imminent event (a sync, another request). After this
-# time they are answered with an error.
+# How long a shutdown lets delayed requests wait for a sync to disk or for another client's request.
+# After this time, the delayed requests are answered with an error.
 _PATIENCE_MS = 1_000
-# The time limit while requests wait for syncs, because a disk may be slow.
+# The longer limit that holds while requests wait for a sync to disk, because a disk may be slow.
 _SYNC_PATIENCE_MS = 5_000
 # How long clients may take to receive their responses.
 _SENDING_MS = 1_000
@@ -43,14 +43,15 @@ class ShutdownServices(Protocol):
 
 
 class Shutdown:
-    """Ends the connections of a broker whose loop still runs, then calls ``over``.
+    """Ends the connections of a broker whose event loop still runs, then calls ``over``.
 
     First the listeners and the connections without outstanding requests are closed, and long polls
-    are answered with the data that there is. Leaderships with followers end, so that producers that
-    wait for followers get NOT_LEADER_OR_FOLLOWER. After a time limit, the leaderships of
-    coordinators' topics end, so that their delayed requests are answered, and other delayed
-    requests are answered as expired; nothing is written for that. Last, connections whose clients
-    do not read their responses are closed.
+    are answered with the data that there is. The broker gives up the leadership of each partition
+    that has followers, so that producers that wait for these followers get NOT_LEADER_OR_FOLLOWER.
+    After a time limit, the broker gives up the leadership of the coordinators' internal topics, so
+    that JoinGroup and other delayed requests to coordinators are answered. The delayed requests
+    that are left are answered as if their timeout had passed. Last, connections whose clients do
+    not read their responses are closed.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Shutdown:
         self._continue()
 
     def _continue(self) -> None:
-        # New long polls appear while requests that were received earlier are begun.
+        # Expire long polls in every turn: a request that was received before the shutdown, but is
+        # handled only now, can be a new long poll.
         ending = self._server.end_connections(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
         resigned = self._led_with_others[-_ENDED_A_TURN:]
@@ -111,7 +113,8 @@ class Shutdown:
         return any(log.flush_waiters for log in self._services.logs.logs())
 
     def _end_leaderships(self) -> None:
-        """End the leaderships of coordinators' topics, so that delayed requests are answered."""
+        """Give up the leadership of the internal topics, so that coordinators answer their delayed
+        requests."""
         for partition in list(self._services.replicas.partitions()):
             if partition.topic_partition.topic in INTERNAL_TOPICS:
                 partition.stop(deletes=False)

@@ -24,7 +24,7 @@ class Workers(NamedTuple):
     cleaner_helpers: Helpers
     """Helpers of the log cleaner, with lower CPU priority than the loop and the other helpers."""
     parallel_work: ParallelWork
-    """Parallel work on all logs, at start-up and shutdown."""
+    """Runs the loading of logs (start-up) and their closing (shutdown) in parallel threads."""
 
     def close(self) -> None:
         """Close the helpers after their present work is finished. Blocks."""

@@ -29,7 +29,7 @@ class RecordBatchTooLarge(LogError):
 
 
 class RecordError(KlogError):
-    """The fault of one record: an element of ``record_errors``, never raised (KIP-467)."""
+    """Why one record is invalid: an element of ``record_errors``, never raised (KIP-467)."""
 
     def __init__(self, batch_index: int, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class RecordError(KlogError):
 
 
 class RecordsRefused(InvalidRecords):
-    """Some records are invalid (INVALID_RECORD); ``record_errors`` has the fault of each."""
+    """Some records are invalid (INVALID_RECORD); ``record_errors`` says why each one is."""
 
     def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(message)
@@ -46,8 +46,8 @@ class RecordsRefused(InvalidRecords):
 
 
 class InvalidTimestamp(RecordsRefused):
-    """All faults are timestamps that are out of bounds or have the wrong type
-    (INVALID_TIMESTAMP)."""
+    """Some records are invalid, and each of them only because its timestamp is out of bounds or has
+    the wrong type (INVALID_TIMESTAMP)."""
 
 
 class UnsupportedForMessageFormat(LogError):
@@ -134,11 +134,12 @@ class ColdRead(Exception):
 
 
 class LongLookUp(Exception):
-    """Signals, without a failure, that a look-up must decompress records or read many of them.
+    """Signals, without a failure, that to find the offset for a timestamp takes long: a batch must
+    be decompressed, or many records or batch headers must be read.
 
     The caller runs ``search`` in a helper thread: ``search`` returns the TimestampOffset, or None
-    if the batch holds no matching record. After None, repeat the look-up with ``may_block=True``.
-    Raised only if ``may_block`` is False.
+    if it found no matching record. After None, look for the timestamp again with
+    ``may_block=True``. Raised only if ``may_block`` is False.
     """
 
     def __init__(self, search: Callable[[], object]) -> None:

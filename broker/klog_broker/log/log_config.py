@@ -39,8 +39,8 @@ class LogConfig:
     compression_level: int | None = None
     delete: bool = True
     compact: bool = False
-    # klog's own setting, true while a log from Kafka is adopted: compaction may have left gaps in
-    # the offsets.
+    # klog's own setting, true while start-up with --adopt loads the log of a topic that was not in
+    # the metadata: compaction may have left gaps between the offsets of the log's segments.
     may_have_gaps: bool = False
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
@@ -58,7 +58,8 @@ class LogConfig:
     def from_topic_config(cls, tc: Mapping[str, Any], *, holds_state: bool = False) -> "LogConfig":
         """Convert the values of ``config.topic_config``, whose keys are Kafka's setting names.
 
-        ``holds_state`` is true for the broker's own topics, which a coordinator loads.
+        ``holds_state`` is true for the internal topics (such as __consumer_offsets), from which
+        coordinators load their state.
         """
         policy = {item.strip() for item in _items(tc["cleanup.policy"])}
         codec = None

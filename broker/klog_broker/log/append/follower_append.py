@@ -1,7 +1,7 @@
 """Appends of a follower: keeps the bytes, offsets and leader epochs of the leader's batches.
 
-A follower checks the batches as recovery does, and takes offsets, leader epochs and producer fields
-from their headers. The records are not validated, because the leader has validated them.
+A follower checks sizes, CRCs and offsets of the batches, and takes offsets, leader epochs and
+producer fields from their headers. The records are not validated, because the leader has done so.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class FollowerPlan(NamedTuple):
-    """Whole batches that may be appended, and their effects on segment, producers and epochs."""
+    """The planned append of whole batches: what the append adds to the segment and its indexes, to
+    the producer states and to the leader epochs."""
 
     planned: PlannedAppend
     steps: list[ProducerStep]  # the changes that the batches make to the state of producers
@@ -34,15 +35,16 @@ class FollowerPlan(NamedTuple):
 
 
 class _FollowerDigest(Digest):
-    """A digest that also stores the first row, the newest leader epoch of the batches, and whether
-    a batch has an older epoch than the batch before it."""
+    """A digest (summary of scanned batches) that also stores the header of the first batch, the
+    newest leader epoch, and whether a batch has an older epoch than the batch before it."""
 
     first_row: BatchRow | None = None
     newest_epoch = -1
     has_falling_epochs = False
 
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """Add the batch rows to the digest, and note their leader epochs."""
+        """Add batches to the digest, and update ``first_row``, ``newest_epoch`` and
+        ``has_falling_epochs``. A row holds the header fields of one batch."""
         for row in rows:
             self._note(row, row.leader_epoch)
             if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
@@ -50,7 +52,7 @@ class _FollowerDigest(Digest):
             super().add_rows((row,), shift, buffer)
 
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """Add the batch rows of the table to the digest, and note their leader epochs."""
+        """Do the same as :meth:`add_rows` for batches that are the rows of a numpy table."""
         import numpy as np
 
         if not len(table):
@@ -82,10 +84,11 @@ def plan_follower_append(
     """Check the whole batches at the start of ``data``, and plan their append within ``limits``.
 
     Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
-    out. Raises CorruptRecords if bytes are not a good batch, or if offsets or leader epochs fall.
-    OffsetOutOfRange if the batches begin before the log's end, or end so far after it that no
-    segment can hold both. StaleLeaderEpoch for a batch whose epoch is newer than ``leader_epoch``:
-    a later leader wrote the batch (KAFKA-18723).
+    out. Raises CorruptRecords if bytes are not a valid batch, or if a batch has a lower offset or
+    leader epoch than the batch before it. Raises OffsetOutOfRange if the first batch begins before
+    the log's end, or if the last batch ends so far after the log's end that the offsets do not fit
+    into one segment. Raises StaleLeaderEpoch for a batch whose epoch is newer than
+    ``leader_epoch``: a later leader wrote the batch (KAFKA-18723).
     """
     digest = _FollowerDigest(
         position=limits.size_bytes,
@@ -112,11 +115,11 @@ def plan_follower_append(
             f"{leader_epoch}"
         )
     if digest.has_falling_epochs:
-        raise CorruptRecords("the leader epochs of the records that the leader sent fall")
+        raise CorruptRecords("the leader sent batches with leader epochs that fall")
     if digest.end_offset - log_end_offset > MAX_RELATIVE_OFFSET:
         raise OffsetOutOfRange(
-            f"the records that the leader sent end at {digest.end_offset}, the log at "
-            f"{log_end_offset}: too far for one segment"
+            f"the leader sent batches up to offset {digest.end_offset}, the log ends at "
+            f"{log_end_offset}: the distance is too far for one segment"
         )
     planned = _planned(digest, first, size_bytes)
     steps = digest.drain_producer_steps()
@@ -138,9 +141,10 @@ def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> Plann
 
 
 def aborted_in(states: ProducerStates, steps: Iterable[ProducerStep]) -> list[AbortedEntry]:
-    """Return the transaction index rows for the transactions that the steps abort.
+    """Return the transaction index entries for the transactions that ``steps`` abort.
 
-    The states do not change.
+    ``steps`` are the changes that batches make to the producer states once they are appended.
+    ``states`` are the states before these batches, and are not changed.
     """
     if not any(isinstance(step, ProducerMarker) and step.is_abort for step in steps):
         return []
@@ -175,7 +179,7 @@ def fits_segment(plan: FollowerPlan, limits: AppendLimits) -> bool:
 
 
 def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
-    """Split good batches into two parts; returns None if there is only one batch."""
+    """Split checked batches into two parts; returns None if there is only one batch."""
     rows = checks.scan(data, 0, len(data), check_crc=False).rows
     if len(rows) < 2:
         return None
@@ -186,10 +190,10 @@ def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, m
 def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
     if first is not None and first.base_offset < log_end_offset:
         raise OffsetOutOfRange(
-            f"the records that the leader sent begin at {first.base_offset}, the log ends at "
-            f"{log_end_offset}"
+            f"the leader sent batches from offset {first.base_offset} on, but the log already ends "
+            f"at {log_end_offset}"
         )
-    raise CorruptRecords("the offsets of the records that the leader sent fall")
+    raise CorruptRecords("the leader sent batches with offsets that fall")
 
 
 def _is_cut_off(data: memoryview, position: int) -> bool:
@@ -255,7 +259,8 @@ class FollowerAppender:
         state = self._state
         parts = None if fits_segment(plan, limits) else split_batches(data, state.checks())
         if parts is not None:
-            # The leader's next segment begins somewhere within the batches, and so does this log's.
+            # A batch among these needs a new segment. Append the two halves one after the other,
+            # and split them further, until this batch is alone.
             for part in parts:
                 self._append_at_end(part, leader_epoch, now_ms)
             return

@@ -58,7 +58,7 @@ class Appender:
                 f"{leader_epoch} is over"
             )
 
-    # --- validated batches -----------------------------------------------------------------------
+    # --- appending batches after their validation ------------------------------------------------
     def append_as_leader(
         self,
         records: bytes | bytearray | memoryview,
@@ -146,7 +146,7 @@ class Appender:
         return self._append(planned, step, now_ms)
 
     def _place(self, validated: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
-        """Give the batch its offsets at the log's end, and the leader epoch."""
+        """Set the batch's offsets, which begin at the log's end, and its leader epoch."""
         state = self._state
         self._check_epoch(leader_epoch)
         if leader_epoch > state.epochs.latest:
@@ -236,7 +236,7 @@ class Appender:
         waits = self._state.config.responses_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
-    # --- facts for the produce kernel ------------------------------------------------------------
+    # --- the state of the log that a produce plan needs ------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
         state = self._state
         config = state.config
@@ -251,7 +251,7 @@ class Appender:
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            return None  # the append without a produce plan reports the error
+            return None  # without a produce plan, append_as_leader meets the error and reports it
         if limits is None:
             return None
         return PlanFacts(

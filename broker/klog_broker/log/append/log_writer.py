@@ -1,7 +1,8 @@
 """Appends to a log in two steps: write, then commit.
 
-Written bytes lie after the log's end, where readers do not see them. If the append fails or is
-dropped, the bytes are cut off again. The commit makes the batches part of the log.
+Written bytes lie after the log's end, where readers do not see them. If the write fails, or if the
+caller drops the append before the commit, the bytes are cut off again. The commit makes the batches
+part of the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,8 +45,8 @@ class LogWriter:
     ) -> None:
         """Write and commit the leader's next batch, in a new segment if the batch needs one.
 
-        ``step`` is the batch's effect on the state of its producer. Raises LogStorageError; then
-        the log is unchanged.
+        ``step`` is the batch's effect on the state of its producer. Raises LogStorageError: if the
+        write failed, the log has no new batch; if the commit failed, the log is offline.
         """
         self.roll_for(batch, now_ms)
         steps: tuple[ProducerStep, ...] = ()
@@ -60,7 +61,10 @@ class LogWriter:
 
     # --- rolling before an append ----------------------------------------------------------------
     def roll_for(self, batch: AppendedBatch, now_ms: int) -> bool:
-        """Begin a new segment if the batch needs one; returns whether it did. LogStorageError."""
+        """Begin a new segment if the batch needs one; returns whether a segment began.
+
+        Raises LogStorageError if the disk fails.
+        """
         state = self._state
         size_bytes, _, end_offset, max_timestamp_ms = batch
         active = state.active
@@ -83,7 +87,7 @@ class LogWriter:
     def limits_for_next(self, now_ms: int) -> AppendLimits:
         """Return the append limits of the active segment; begin a new segment if a roll is due.
 
-        LogStorageError.
+        Raises LogStorageError if the disk fails.
         """
         state = self._state
         try:
@@ -109,8 +113,8 @@ class LogWriter:
         """Write whole batches at the log's end, without effect until the commit.
 
         ``index_rows`` is the number of index entries that the commit can add. ``aborted`` are the
-        rows of the transaction index. Raises LogStorageError if the write fails; then the log is
-        unchanged.
+        entries to be written to the transaction index. Raises LogStorageError if the write fails;
+        then the log is unchanged.
         """
         state = self._state
         try:
@@ -119,7 +123,7 @@ class LogWriter:
             raise state.write_failed(error) from error
 
     def cut_back(self) -> None:
-        """Cut off the bytes of :meth:`write`, because the append was dropped."""
+        """Cut off the bytes of :meth:`write`, because the caller will not commit them."""
         if not self._state.is_offline:
             self._state.cut_back()
 
@@ -129,7 +133,7 @@ class LogWriter:
         """Commit written batches, and count the records in the topic's metrics.
 
         Raises LogStorageError, and takes the log offline, if the batches do not begin at the log's
-        end.
+        end or if the commit fails.
         """
         state = self._state
         first_offset = written.first_offset
@@ -153,8 +157,9 @@ class LogWriter:
     ) -> None:
         """Make the batches of :meth:`write` part of the log.
 
-        Adds their index entries, their effects on producers, and the leader epochs that begin in
-        them (``epochs``). Raises LogStorageError, and takes the log offline, if any of this fails.
+        Adds the batches' index entries, applies ``steps`` to the producer states, and adds the
+        leader epochs that begin in the batches (``epochs``). If one of these changes fails, the log
+        goes offline and LogStorageError is raised.
         """
         state = self._state
         producers = state.producers

@@ -1,9 +1,9 @@
-"""Appends uncompressed batches that this broker has just made: a coordinator's, and markers.
+"""Appends uncompressed batches that this broker made: coordinators' records, transaction markers.
 
-A coordinator appends a small batch for each event-loop turn and shard, and one for each partition
-in which a transaction ends, so each append must be cheap. finish_plain_batch and
-end_transaction_batch make these batches well formed and uncompressed, and their caller knows the
-header fields. So these batches are not validated.
+A coordinator appends a small batch for each event-loop turn and coordinator shard, and a marker to
+each partition in which a transaction ends, so each append must be cheap. The batches are not
+validated: finish_plain_batch and end_transaction_batch make them well formed and uncompressed, and
+the coordinator passes the header fields that an append needs.
 """
 
 from klog_broker.log.append.leader_append import Appender
@@ -22,7 +22,8 @@ from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPO
 class PlainAppender:
     """Appends batches that this broker made to one log.
 
-    If the log's settings require a change of the batch, ``appender`` validates and appends it.
+    If compression.type or LogAppendTime require a change of a batch, or if the leader epoch is not
+    the log's newest, ``appender`` validates and appends the batch instead.
     """
 
     def __init__(self, state: LogState, writer: LogWriter, appender: Appender) -> None:
@@ -100,7 +101,7 @@ class PlainAppender:
         first_offset = state.log_end_offset
         end_offset = Offset(first_offset + record_count)
         written = AppendedBatch(size_bytes, first_offset, end_offset, timestamp_ms)
-        # The batch's CRC does not cover the base offset and the leader epoch.
+        # The CRC does not cover these two fields, so it stays valid.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
         self._writer.append_batch(batch, written, marker, now_ms)

@@ -1,1 +1,1 @@
-"""Data directories: their owner, lock, free disk space, and the partition folders in them."""
+"""Data directories: meta.properties, lock, free disk space, and the partition folders in them."""

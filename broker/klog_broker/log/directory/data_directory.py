@@ -54,7 +54,7 @@ class LogDirectory:
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.flushes = Durations()
-        """Durations of flushes, from the plan of each flush to its result."""
+        """Durations of flushes: each from the choice of the files to sync until all are synced."""
         self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()
@@ -117,9 +117,11 @@ class LogDirectory:
 
     # --- lock and owner --------------------------------------------------------------------------
     def lock_directory(self) -> None:
-        """Create the directory if it does not exist, and lock it. LogDirectoryError if another
-        broker uses the directory, or if the path cannot be used; OSError if no descriptor is
-        left."""
+        """Create the directory if it does not exist, and lock it.
+
+        Raises LogDirectoryError if another broker uses the directory, or if the path cannot be
+        used; OSError if no file descriptor is left.
+        """
         try:
             self._make()
             self._lock = self.files.lock(self.path / names.LOCK)
@@ -175,9 +177,9 @@ class LogDirectory:
 
     def sync_names(self) -> None:
         """Make the names of partition folders and checkpoints in this directory durable. Opens no
-        descriptor, so that a deletion succeeds even if none is left. Blocks."""
+        file descriptor, so that a log can be deleted even if no descriptor is left. Blocks."""
         if self._names is None:
-            raise OSError(errno.EBADF, "the data directory is not in use", str(self.path))
+            raise OSError(errno.EBADF, "the data directory is closed", str(self.path))
         self._names.sync()
 
     def release_lock(self) -> None:
@@ -191,8 +193,8 @@ class LogDirectory:
             self._lock = None
 
     def read_meta(self) -> None:
-        """Read meta.properties into ``meta`` if the file exists. LogDirectoryError if the file
-        cannot be read or has an unknown format version."""
+        """Read meta.properties into ``meta`` if the file exists. Raises LogDirectoryError if the
+        file cannot be read or has an unknown format version."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
             return
@@ -227,7 +229,7 @@ class LogDirectory:
         return True
 
     def write_clean_marker(self) -> None:
-        """Write the clean shutdown marker durably: all logs of the directory were closed."""
+        """Write the clean shutdown marker durably, after all logs of the directory were closed."""
         self._write(names.CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown_marker())
 
     # --- checkpoints -----------------------------------------------------------------------------

@@ -23,8 +23,8 @@ def check_owners(
     """Read each directory's meta.properties, and return the cluster id: the given id, or else the
     id in the directories, or a random id if all directories are new. Writes nothing.
 
-    LogDirectoryError if a directory belongs to another broker or cluster, or if two directories
-    have the same directory.id.
+    Raises LogDirectoryError if a directory belongs to another broker or cluster, or if two
+    directories have the same directory.id.
     """
     ids: dict[DirectoryId, LogDirectory] = {}
     for directory in directories:
@@ -60,7 +60,7 @@ def complete_meta(
     directory: LogDirectory, cluster_id: str, broker_id: BrokerId, chance: Chance
 ) -> None:
     """Write meta.properties durably if the file is missing or lacks a directory.id, which older
-    versions of klog and Kafka before 3.7 did not write. Blocks. OSError."""
+    versions of klog and Kafka before 3.7 did not write. Blocks. Raises OSError."""
     meta = directory.meta or MetaProperties(cluster_id, broker_id)
     if meta.directory_id is None:
         directory.write_meta(meta._replace(directory_id=_new_id(chance)))

@@ -16,7 +16,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 _log = logging.getLogger("klog.log")
 
 MEASURE_INTERVAL_MS = 1_000
-"""How often the free space of each disk is read."""
+"""Time in ms between two readings of the disks' free space, while no disk is near its floor."""
 NEAR_FLOOR_INTERVAL_MS = 100
 _CLOSE_BYTES = 1 << 30
 _PART_OF_STATE = 4
@@ -36,7 +36,7 @@ class FreeSpace:
         """log.dir.min.free.bytes; 0 refuses nothing."""
         self.refuses_clients = False
         self.refuses_state = False
-        """Whether even writes of coordinators are refused."""
+        """Whether the writes of coordinators are refused, too, not only the records of clients."""
         self._path = path
 
     def update(self, usable_bytes: int, floor_bytes: int) -> bool:
@@ -89,7 +89,7 @@ class FreeSpaceMonitor:
 
     def __init__(self, files: Files, helpers: Helpers, spaces: Sequence[tuple[Path, FreeSpace]]):
         self.on_change: Callable[[], None] = lambda: None
-        """Called in the event loop when the refused writes of a directory have changed."""
+        """Called in the event loop when a directory begins or stops to refuse a kind of writes."""
         self._files = files
         self._helpers = helpers
         self._spaces = spaces

@@ -1,4 +1,4 @@
-"""Lists the folders of a data directory, before any of its files is opened or changed."""
+"""Lists the folders of a data directory, before any log is opened or changed."""
 
 import logging
 from collections.abc import Iterable
@@ -40,8 +40,8 @@ class DirectoryFolders:
 def find_folders(files: Files, directory: LogDirectory) -> DirectoryFolders:
     """List the folders of the directory. Writes nothing.
 
-    Logs and skips a folder whose name is not that of a partition. OSError; LogDirectoryError for a
-    damaged partition.metadata.
+    Logs and skips a folder whose name is not that of a partition. Raises OSError, and
+    LogDirectoryError for a damaged partition.metadata.
     """
     partitions: list[PartitionFolder] = []
     deleted: list[Path] = []
@@ -65,7 +65,7 @@ def find_folders(files: Files, directory: LogDirectory) -> DirectoryFolders:
 
 
 def check_unique_partitions(partitions: Iterable[PartitionFolder]) -> None:
-    """Check that each partition is in one folder only. LogDirectoryError if not."""
+    """Raise LogDirectoryError if a partition is in more than one folder."""
     seen: dict[TopicPartition, Path] = {}
     for topic_partition, _, path in partitions:
         other = seen.setdefault(topic_partition, path)
@@ -79,7 +79,7 @@ def folders_of_topics(
     files: Files, directories: Iterable[LogDirectory], topics: Iterable[str]
 ) -> dict[str, list[tuple[int, Path]]]:
     """Return the (partition number, path) of each folder of the given topics in all directories,
-    by topic. OSError."""
+    by topic. Raises OSError."""
     wanted = set(topics)
     found: dict[str, list[tuple[int, Path]]] = {}
     for directory in directories:

@@ -39,7 +39,7 @@ class SyncNotes:
         self._is_closed = False
 
     def open(self) -> None:
-        """Map the file and read the notes that the last process left. Blocks. OSError."""
+        """Map the file and read the notes that the last process left. Blocks. Raises OSError."""
         file = self._files.open(self._path, create=True)
         found = file.pread(_SIZE_BYTES, 0).ljust(_SIZE_BYTES, b"\0")
         # Write all bytes, so that the file has no holes. On a full disk, a store into a hole of a
@@ -124,5 +124,5 @@ def noted_logs(data: bytes) -> list[str]:
 def _name_in(data: bytes, slot: int) -> str:
     start = slot * _SLOT_BYTES
     # After a power cut the file may hold any bytes, so decode without errors. A wrong name is
-    # harmless.
+    # harmless: at most, recovery writes and syncs the bytes of a log once more without need.
     return data[start + 1 : start + 1 + data[start]].decode(errors="replace")

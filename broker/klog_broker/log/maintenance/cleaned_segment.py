@@ -40,7 +40,7 @@ class CleanedSegment:
         return self._segment.size_bytes
 
     def write(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Append batches. OSError."""
+        """Append batches. Raises OSError."""
         segment = self._segment
         for data in pieces:
             written = segment.log_file.pwrite(data, segment.size_bytes)
@@ -53,10 +53,11 @@ class CleanedSegment:
         self._aborted += entries
 
     def finish(self, checks: RecordChecks, modified_ms: int) -> Generator[int, None, Segment]:
-        """Make the indexes, check all written batches on the way, and sync; returns the segment.
+        """Check all written batches, make the indexes from them, and sync; returns the segment.
 
         ``modified_ms`` is the time of the last write to the replaced segments. Each step checks
-        some MB, and yields the number of bytes that it has checked. OSError, InvariantViolation.
+        some MB, and yields the number of bytes that it has checked. Raises OSError
+        and InvariantViolation.
         """
         segment = self._segment
         if self._aborted:
@@ -73,5 +74,5 @@ class CleanedSegment:
         return segment
 
     def remove(self) -> None:
-        """Remove the files of a segment that will not be used. OSError."""
+        """Remove the files of a segment that will not be used. Raises OSError."""
         remove_files(self._segment)

@@ -74,7 +74,7 @@ class LogCleaning:
         }
 
     def new_segment(self, base_offset: int, now_ms: int) -> CleanedSegment:
-        """Begin to write a cleaned segment. Blocks. OSError."""
+        """Begin to write a cleaned segment. Blocks. Raises OSError."""
         state = self._state
         return CleanedSegment(state.files, state.path, base_offset, state.config, now_ms)
 
@@ -85,16 +85,17 @@ class LogCleaning:
     def swap(
         self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: SwapCallback
     ) -> None:
-        """Replace ``sources`` by ``cleaned``: :meth:`Swapper.swap`.
+        """Replace the segments ``sources`` by ``cleaned``, as :meth:`Swapper.swap` describes.
 
         Raises SourcesChanged, too, if the log was truncated or emptied since the cleaning round
         began.
         """
         if self.was_cut:
-            # The cleaner may have dropped a record in favour of a later one that the cut removed.
-            raise SourcesChanged(f"{self._state.topic_partition} was cut while it was cleaned")
+            # The cleaner may have dropped a record in favour of a later record of the same key that
+            # the truncation has removed.
+            raise SourcesChanged(f"{self._state.topic_partition} was truncated during its cleaning")
         self._swapper.swap(cleaned, sources, done)
 
     def close(self) -> None:
-        """Release the files of a swap that is running, because the log is closed."""
+        """Release the files of a running segment swap, because the log is closed."""
         self._swapper.close()

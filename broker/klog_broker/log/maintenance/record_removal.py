@@ -30,16 +30,16 @@ T = TypeVar("T")
 _log = logging.getLogger("klog.log")
 
 TRIES_WITHOUT_DESCRIPTORS = 20
-"""How often a cut is tried, once a second, while no file descriptor is free. During the tries the
-log cannot be used."""
+"""How often the truncation or emptying of a log is tried, once a second, while no file descriptor
+is free. The log cannot be used between the tries."""
 
 
 class RecordRemoval:
     """Removes records from one log.
 
     ``roll(now_ms)`` begins a new segment. ``remove_later(paths, delay_ms)`` removes files that are
-    renamed for deletion. ``renew_checkpoints(done)`` writes the checkpoints with the present
-    offsets of the logs. ``start_grew()`` is called when the log start offset has grown.
+    renamed for deletion. ``renew_checkpoints(done)`` writes all checkpoint files with the present
+    offsets of all logs. ``start_grew()`` is called when the log start offset has grown.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RecordRemoval:
 
     # --- deleting records at the start of the log ------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
-        """Raise the log start offset to ``offset``: PartitionLog.delete_records_before."""
+        """Raise the log start offset to ``offset``; see PartitionLog.delete_records_before."""
         state = self._state
         state.check_online()
         target = state.high_watermark if offset == -1 else offset
@@ -87,7 +87,7 @@ class RecordRemoval:
             self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that retention allows: PartitionLog.apply_retention."""
+        """Delete the segments that retention allows; see PartitionLog.apply_retention."""
         state = self._state
         state.check_online()
         if state.is_being_cleaned:
@@ -143,7 +143,7 @@ class RecordRemoval:
 
     # --- truncating the end of the log -----------------------------------------------------------
     def truncate_async(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """Truncate the log in a helper thread: PartitionLog.truncate_async."""
+        """Truncate the log in a helper thread; see PartitionLog.truncate_async."""
         state = self._state
         state.check_online()
         if offset >= state.log_end_offset:
@@ -174,8 +174,9 @@ class RecordRemoval:
                 state.epochs.mark_saved(epochs)
             self._end_cut(error, done)
 
-        # Lower the recovery point checkpoint first. After a power cut in the middle, the file can
-        # have its old length, with zeros from the cut on, so the next start must check these bytes.
+        # Lower the recovery point in the checkpoint file before the log file is truncated. After a
+        # power cut during the truncation, the log file can have its old length, with zeros from the
+        # truncation offset on, so the next start must check these bytes.
         self._renew_checkpoints(
             lambda: state.when_in_place(lambda: self._run_with_retries(work, cut))
         )
@@ -204,7 +205,10 @@ class RecordRemoval:
             left -= 1
             if isinstance(error, OSError) and is_exhausted(error) and left:
                 _log.warning(
-                    "log=%s not_cut=%s tries_left=%d", state.path, describe_exhaustion(error), left
+                    "log=%s not truncated yet: %s (tries_left=%d)",
+                    state.path,
+                    describe_exhaustion(error),
+                    left,
                 )
                 self._retry = begin
             else:
@@ -214,11 +218,11 @@ class RecordRemoval:
 
     @property
     def awaits_cut(self) -> bool:
-        """Whether a cut is to be tried again: PartitionLog.awaits_cut."""
+        """Whether a truncation or emptying found no file descriptor and must be tried again."""
         return self._retry is not None
 
     def retry_cut(self) -> None:
-        """Try a cut again that found no file descriptor: PartitionLog.retry_cut."""
+        """Try the truncation or emptying again that found no file descriptor."""
         again, self._retry = self._retry, None
         if again is not None:
             again()
@@ -226,22 +230,23 @@ class RecordRemoval:
     def _end_cut(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
     ) -> None:
-        """End the cut after its work on the files, with the error if that work failed."""
+        """End a truncation or emptying of the log after the files were changed in a helper thread,
+        or after ``error`` prevented this."""
         state = self._state
         if isinstance(error, OSError) and not is_exhausted(error):
             error = state.log_directory.go_offline(error)
         elif error is not None:
-            # The cut is half done. The next start recovers the log.
+            # Only a part of the files is changed. The next start recovers the log.
             error = state.go_offline(error)
-        # First call the caller of the cut, then the callbacks that waited for the end of the cut.
+        # First call the caller's callback, then the callbacks that were passed to ``after_cut``.
         state.is_being_cut = False
         done(error)
         state.end_cut()
 
     def _cut_files(self, offset: Offset) -> None:
-        """Cut the files, while no other thread uses the log.
+        """Truncate the log's files to ``offset``, while no other thread uses the log.
 
-        May be called again after it has failed, because no file descriptor was free.
+        If this fails because no file descriptor is free, it can be called again.
         """
         state = self._state
         segments = state.segments.segments
@@ -253,12 +258,14 @@ class RecordRemoval:
             for path in mark_deleted(segment):
                 state.files.remove(path)
         if gone:
-            # Make the removal durable before the cut. In a log that may have gaps, start-up cannot
-            # tell the cut from a gap, and would accept a removed segment that a crash brought back.
+            # Make the removal durable before the last segment is truncated. If compaction has
+            # left gaps in the log, start-up takes the truncated part for such a gap, and would
+            # accept a removed segment that a crash brought back.
             state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:
-            # Find the position only once: after the file is cut, the indexes lead past its end.
+            # Find the position only once: after the log file is truncated, index entries can point
+            # past its end.
             place = find_batch(last, offset)
             self._cut_at = last.size_bytes if place is None else place.position
         position = self._cut_at
@@ -277,8 +284,8 @@ class RecordRemoval:
         )
         with state.log_directory.sync_notes.note_sync(state.path.name):
             last.log_file.sync()
-            # Cut the transaction index only now, after the log file is synced: until then a power
-            # cut can bring markers back, and these need their rows.
+            # Truncate the transaction index only after the log file is synced: until then a power
+            # cut can bring abort markers back, which need their entries in the index.
             last.transaction_index.cut_to_offset(offset)
             for file in last.sync_files():
                 file.sync()
@@ -288,14 +295,15 @@ class RecordRemoval:
     def start_over_async(
         self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Drop all records and epochs, in a helper thread: PartitionLog.start_over_async."""
+        """Drop all records and epochs in a helper thread; see PartitionLog.start_over_async."""
         state = self._state
         state.check_online()
         start = Offset(offset)
         is_before = start < state.log_start_offset
         state.begin_cut()
         state.log_start_offset = min(state.log_start_offset, start)
-        # A crash may bring the old records back. Readers must not see more of them than before.
+        # A crash may bring the old records back. Readers must not see old records that were above
+        # the high watermark before.
         seen = min(state.high_watermark, start)
         state.high_watermark = max(state.log_start_offset, seen)
         state.cleaned_offset = None
@@ -331,9 +339,9 @@ class RecordRemoval:
             state.when_in_place(lambda: self._run_with_retries(work, begun))
 
         if is_before:
-            # Lower the log start offset in the checkpoint first. With the old checkpoint, start-up
-            # would drop the records before that offset, which this log is about to copy from the
-            # leader.
+            # Lower the log start offset in the checkpoint file before the log starts over. With the
+            # old checkpoint file, a start after a crash would drop the records before the old log
+            # start offset, which this log is about to copy from the leader.
             self._renew_checkpoints(begin)
         else:
             begin()
@@ -344,8 +352,8 @@ class RecordRemoval:
         # Remove the producer snapshots too: they describe removed records, and the emptied log
         # needs none.
         state.snapshots.remove_all()
-        # Remove the last segment first, so that a crash leaves no gap between segments
-        # (_cut_files).
+        # Remove the last segment first, so that a crash between two removals leaves no gap between
+        # segments.
         for segment in reversed(state.segments.segments):
             for path in mark_deleted(segment):
                 state.files.remove(path)

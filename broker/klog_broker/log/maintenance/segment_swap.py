@@ -24,8 +24,8 @@ SwapCallback = Callable[[BaseException | None], None]
 
 
 class SourcesChanged(KlogError):
-    """The log no longer has the segments that the cleaner read: the log was cut, or segments were
-    deleted."""
+    """The log no longer has the segments that the cleaner read: the log was truncated or emptied,
+    or segments were deleted."""
 
 
 class Swapper:
@@ -41,7 +41,7 @@ class Swapper:
         self._helpers = helpers
         self._remove_later = remove_later
         self._held = ExitStack()
-        """The open files and the directory of the swap that is running."""
+        """The open directory and segment files that the running swap still needs."""
 
     def close(self) -> None:
         """Release the files of a running swap, because the log is closed.
@@ -101,7 +101,10 @@ class Swapper:
     def _sync_and_step(
         self, directory: OpenDirectory, steps: list[Callable[[], None]], done: SwapCallback
     ) -> None:
-        """Sync the directory, run the next step, and repeat; after the last step sync again."""
+        """Sync the directory before each of ``steps`` and after the last one, then call ``done``.
+
+        A step renames or deletes files, which is safe only once the renames before it are durable.
+        """
         state = self._state
 
         def synced(_: None, error: BaseException | None) -> None:
