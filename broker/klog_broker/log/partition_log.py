@@ -1,4 +1,4 @@
-"""One partition's log: a class with the methods of all parts of a log, and rolling."""
+"""PartitionLog: one partition's log. Its methods call the parts of the log (append/, read/ ...)."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,8 +43,9 @@ class PartitionLog:
     Only the LogManager makes logs, and only the loop's thread uses them. Work that blocks (fsync,
     deleting, reading ahead) is given to helper threads, and its outcome comes back to the loop.
 
-    After a failed sync or a failed invariant the log, or its whole directory, is offline: every
-    method then raises LogStorageError, and all waiting callbacks get that error.
+    After a failed sync or a failed invariant the log, or its whole directory, is offline. Methods
+    that read or write the log then raise LogStorageError, and the callbacks that wait for a flush
+    get that error.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class PartitionLog:
         self._transactions = LogTransactions(state)
         self._undecided = state.producers.transactions
         if log_directory.is_offline:
-            # Another log of the directory failed to load while this one was loading.
+            # The directory went offline because another of its logs failed to load.
             self._close_files()
 
     def __repr__(self) -> str:
@@ -162,7 +163,10 @@ class PartitionLog:
 
     @property
     def compacted_before(self) -> Offset:
-        """A record may be missing if a later record of its key lies before this offset."""
+        """The end of the part of the log in which compaction may remove records.
+
+        A record may have been removed if a later record with the same key lies before this offset.
+        """
         state = self._state
         if state.config.compact or state.cleaned_offset is not None:
             return max(state.high_watermark, state.cleaned_offset or Offset(0))
@@ -191,7 +195,7 @@ class PartitionLog:
         return self._state.producers.get(producer_id)
 
     def update_config(self, config: LogConfig) -> None:
-        """Use new settings, from the next append or check on.
+        """Use these settings for later appends, rolls, flushes and retention.
 
         The high watermark stays; the leader of the partition computes it again.
         """
@@ -244,7 +248,8 @@ class PartitionLog:
             self.listener.log_went_offline(self)
 
     def directory_went_offline(self) -> None:
-        """Fail all waiting callbacks, because the directory is offline, and close the log's files.
+        """Fail the callbacks that wait for a flush, because the directory is offline, and close the
+        log's files.
 
         Called by the LogManager. The failed disk can be unmounted once the files are closed.
         """
@@ -262,7 +267,8 @@ class PartitionLog:
             new = Segment.create(state.files, self.path, base_offset, state.config, now_ms)
             old.deactivate()
         except OSError:
-            # The new segment's files must not stay while the old segment grows past their offset.
+            # The files of the new segment must not stay: the old segment keeps growing past the
+            # offset that is in their names.
             Segment.remove_files(state.files, self.path, base_offset)
             raise
         snapshot = state.snapshots.write(state.producers, base_offset)
@@ -335,7 +341,8 @@ class PartitionLog:
         epoch must have begun (:meth:`begin_epoch`).
 
         A writable buffer is changed in place and not kept; a read-only buffer is copied. A client's
-        batch that begins a transaction needs the ``guard`` of its verification.
+        batch that begins a transaction needs the ``guard`` of the verification of this transaction
+        (:meth:`begin_verification`).
 
         The log is unchanged after CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
@@ -433,10 +440,11 @@ class PartitionLog:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """Return the guard with which to ask the transaction coordinator about this partition.
+        """Return the guard of a verification (KIP-890), or None if the transaction is open in this
+        log already.
 
-        The question is whether the producer's transaction includes the partition. Returns None if
-        the transaction is open in this log already.
+        The caller then asks the transaction coordinator whether the producer's transaction includes
+        this partition, and passes the guard to the append.
         """
         return self._appender.begin_verification(
             producer_id,
@@ -447,10 +455,10 @@ class PartitionLog:
         )
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether the coordinator's confirmation that belongs to ``guard`` still holds.
+        """Whether the transaction coordinator's confirmation that belongs to ``guard`` still holds.
 
-        True if the transaction is open in this log, or if ``guard`` still belongs to the producer's
-        current verification, which a marker of the producer removes.
+        True if the transaction is open in this log, or if ``guard`` belongs to the producer's
+        current verification. A transaction marker of the producer ends the verification.
         """
         return self._appender.is_verified(producer_id, producer_epoch, guard)
 
@@ -458,17 +466,18 @@ class PartitionLog:
         """Whether an append of a batch with this ``head`` would begin a transaction."""
         return self._appender.may_begin_transaction(head, guard)
 
-    # --- planned appends -------------------------------------------------------------------------
+    # --- appends of a produce plan ---------------------------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
-        """Return the facts for planning appends at ``now_ms``; None if they cannot be planned.
+        """Return the state of the log that a produce plan at ``now_ms`` needs.
 
-        Appends cannot be planned if the settings change stored records or delay responses until a
-        flush, if the active segment must be rolled, or if the log cannot be used.
+        Returns None if a plan cannot append to this log: its settings change stored records or
+        delay responses until a flush, the active segment must be rolled, or the log cannot be used.
         """
         return self._appender.plan_facts(now_ms)
 
     def write_planned(self, data: memoryview, index_rows: int) -> None:
-        """Write whole batches at the log's end, without effect until :meth:`commit_planned`.
+        """Write a produce plan's batches at the log's end, without effect until
+        :meth:`commit_planned`.
 
         No other append may come between the two calls. Raises LogStorageError if the write fails;
         then the log is unchanged.
@@ -477,13 +486,13 @@ class PartitionLog:
         self._writer.write(data, index_rows)
 
     def cut_back_planned(self) -> None:
-        """Cut off the bytes of :meth:`write_planned`, because the plan was dropped."""
+        """Cut off the bytes of :meth:`write_planned`, because the plan will not be committed."""
         self._writer.cut_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
         """Make the batches of :meth:`write_planned` part of the log.
 
-        If the plan does not begin at the log's end, the log goes offline, with LogStorageError.
+        If ``planned`` does not begin at the log's end, the log goes offline, with LogStorageError.
         """
         self._writer.commit_as_leader(planned, (), now_ms)
 
@@ -497,8 +506,8 @@ class PartitionLog:
         incomplete batch at the end of ``records`` is ignored.
 
         The log rolls where the leader's log rolled if both have the same settings. The log is
-        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch; after LogStorageError
-        the batches before a roll may have been appended.
+        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch. If ``records`` needed
+        a new segment, the batches before it may have been appended despite a LogStorageError.
         """
         self._follower.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
 
@@ -519,8 +528,8 @@ class PartitionLog:
 
         Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]. For an offset at or
         past ``end_offset`` within this range the result is empty. With ``may_block=False`` raises
-        ColdRead if the search for the batches, or a read of the region's first or last bytes, would
-        have to wait for the disk.
+        ColdRead if the search for the batches, or a read of the first or last bytes of the found
+        region, would have to wait for the disk.
         """
         state = self._state
         state.check_online()
@@ -576,10 +585,10 @@ class PartitionLog:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the :meth:`aborted_transactions` of a region.
+        """Return the :meth:`aborted_transactions` of the ``region`` of a segment that :meth:`read`
+        has returned for ``from_offset``.
 
-        :meth:`read` must have returned the region for ``from_offset``. The list can include
-        transactions that begin shortly after the region.
+        The list can include transactions that begin shortly after the region.
         """
         return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
 
@@ -603,8 +612,9 @@ class PartitionLog:
         new end (KAFKA-10706: even if the log ends before ``offset`` anyway).
 
         The log ends at ``offset`` as soon as this returns, and refuses all use (LogStorageError)
-        until ``done(error)`` is called in the loop's thread. If no batch has to be dropped, this
-        happens at once. Raises OffsetOutOfRange for an offset before the log's start.
+        until ``done(error)`` is called in the loop's thread. If no batch has to be dropped,
+        ``done`` is called before this returns. Raises OffsetOutOfRange for an offset before the
+        log's start.
         """
         self._record_removal.truncate_async(offset, done)
 
@@ -637,19 +647,23 @@ class PartitionLog:
 
     @property
     def awaits_cut(self) -> bool:
-        """Whether a cut failed for want of a file descriptor, and has to be tried again."""
+        """Whether a truncation or emptying of the log failed for want of a file descriptor, and has
+        to be tried again."""
         return self._record_removal.awaits_cut
 
     def retry_cut(self) -> None:
-        """Try the cut again that failed for want of a file descriptor.
+        """Try the truncation or emptying again that failed for want of a file descriptor.
 
-        If the log is offline, the callback of the cut gets the error.
+        If the log is offline, the ``done`` callback of the truncation or emptying gets the error.
         """
         self._record_removal.retry_cut()
 
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for ``expiration_ms``; returns how many."""
+        """Forget producers that have no open transaction and wrote nothing for ``expiration_ms``.
+
+        Returns the number of forgotten producers.
+        """
         state = self._state
         return 0 if state.is_being_cut else state.producers.expire(now_ms, expiration_ms)
 
@@ -662,7 +676,7 @@ class PartitionLog:
     def close(self) -> None:
         """Flush and close the log, and write a last producer snapshot. Blocks.
 
-        OSError or LogStorageError.
+        Raises OSError or LogStorageError.
         """
         self.begin_close()()
 
@@ -675,8 +689,9 @@ class PartitionLog:
         state = self._state
         state.check_online()
         active, end_offset = state.active, state.log_end_offset
-        # The trimmed indexes and the snapshot need not be durable if the log is synced: start-up
-        # after a power cut detects damaged ones, and makes them again.
+        # If all records and indexes are synced already, neither the index files that `deactivate`
+        # trims nor the snapshot need a sync: start-up after a power cut detects damaged files and
+        # makes them again.
         is_whole = self._flushing.is_fully_synced and active.has_final_entry
         active.deactivate()
         snapshot: tuple[File, ...] = ()
@@ -704,8 +719,8 @@ class PartitionLog:
     def _close_files(self) -> None:
         """Close all files of a log that was deleted or has failed.
 
-        No reader or writer needs them. Objects that refer to each other would keep the files open
-        until a garbage collection.
+        The log is not used any more, but reference cycles would keep its files open until the next
+        garbage collection.
         """
         state = self._state
         if state.is_being_cut:

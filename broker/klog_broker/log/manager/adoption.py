@@ -1,6 +1,6 @@
 """Finds folders that belong to no known topic, and plans how to add them to the metadata.
 
-Only `sync_folder` touches files: it makes copied files durable.
+Only `sync_folder` touches files: it makes files durable that a user has copied into a folder.
 """
 
 from collections import defaultdict
@@ -36,8 +36,8 @@ class AdoptedTopic(NamedTuple):
     name: str
     topic_id: TopicId
     first_new: int
-    """The first partition number that the metadata does not know: its number of partitions so
-    far."""
+    """The first partition number that the metadata does not know: the number of partitions that the
+    topic has in the metadata (0 for an unknown topic)."""
     partition_count: int
 
     def new_partitions(self) -> list[TopicPartition]:
@@ -97,8 +97,11 @@ class MetadataTopics:
                 )
 
     def plan(self, unknown: Iterable[PartitionFolder]) -> list[AdoptedTopic]:
-        """Plan the topics to be made from the unknown folders. LogDirectoryError if partition
-        numbers are missing, or if the folders of two topics have the same topic id."""
+        """Return the topics and partitions to be added to the metadata for the unknown folders.
+
+        Raises LogDirectoryError if partition numbers are missing, if the folders of one topic have
+        different topic ids, or if the folders of two topics have the same topic id.
+        """
         by_topic: dict[str, list[PartitionFolder]] = defaultdict(list)
         for found in unknown:
             by_topic[found.topic_partition.topic].append(found)
@@ -155,7 +158,7 @@ def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
 
 
 def sync_folder(files: Files, path: Path) -> None:
-    """Make the folder's files durable, because they may be fresh copies. OSError. Blocks."""
+    """Sync the folder's files, which a user may just have copied. Blocks. Raises OSError."""
     for name in files.list_dir(path):
         if not files.is_dir(path / name):
             file = files.open(path / name, writable=False)

@@ -1,4 +1,4 @@
-"""The checkpoint files of a data directory: offsets of its logs, which a start reads."""
+"""The checkpoint files of a data directory: offsets of its logs, which start-up reads."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class Checkpoint:
         self.offsets: dict[TopicPartition, int] = {}
         """The rows to be written to the file: an offset for each partition."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
-        """The present offset of each log of the directory.
+        """The present offset of each log of the directory, an upper bound for the rows of a file.
 
-        An older file may stay if none of its rows exceeds its log's bound, because start-up with
-        lower offsets is safe. A file with a row of a log that is not in ``bounds`` must not stay.
+        If this checkpoint cannot be written, an older file may stay in its place as long as all its
+        rows name logs in ``bounds`` and are not above the log's bound: start-up with lower offsets
+        is safe.
         """
         self._offset_of = _OFFSETS[name]
         self._starts: dict[TopicPartition, int] | None = None
@@ -49,7 +50,7 @@ class Checkpoint:
         if self._starts is not None:
             self._starts[log.topic_partition] = offset
             if offset <= log.segments[0].base_offset:
-                return  # no row: start-up takes this offset from the segment's file name
+                return  # no row: start-up finds this offset in the name of the first segment's file
         self.offsets[log.topic_partition] = offset
 
 
@@ -60,15 +61,16 @@ class Checkpoints:
         self._helpers = helpers
         self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
         self._writing: set[tuple[Path, str]] = set()
-        # The calls to make once the running write of a file is over, by file.
+        # By file: the calls that wait for the end of the running write of this file.
         self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
 
     def write(self, directory: LogDirectory, found: Checkpoint) -> None:
-        """Write the checkpoint if it has changed. Does nothing while the same file is written."""
+        """Write the checkpoint if it has changed. Does nothing while the same file is being
+        written."""
         key = (directory.path, found.name)
         if key in self._writing or self._written.get(key) == found.offsets:
             return
-        # On a full disk the old file stays, which only costs time at the next start.
+        # If the disk is full, the old file stays. Start-up with its lower offsets is safe.
         work = partial(directory.write_checkpoint, found.name, found.offsets)
         self._submit(directory, found, work, lambda: None)
 

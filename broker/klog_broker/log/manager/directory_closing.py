@@ -21,7 +21,8 @@ def close_in_parallel(
 ) -> dict[LogDirectory, OSError | LogStorageError]:
     """Close all logs; each group holds the logs of one directory. Blocks.
 
-    Returns the first error of each directory that has failed. Its other logs are not closed.
+    Returns the first error of each directory in which a log could not be closed. The logs of such a
+    directory that have not been closed by then stay open.
     """
     failed: dict[LogDirectory, OSError | LogStorageError] = {}
 

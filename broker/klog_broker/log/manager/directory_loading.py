@@ -39,7 +39,7 @@ class LogToLoad:
 class DirectoryLoading:
     """A data directory whose logs are being loaded.
 
-    Once it ``has_failed``, no further log of the directory is loaded.
+    Once the disk has failed (``has_failed``), no further log of the directory is loaded.
     """
 
     directory: LogDirectory
@@ -64,7 +64,7 @@ class DirectoryLoading:
         tally: LoadingTally,
     ) -> Self:
         """Read the checkpoints that the last broker wrote, and remove its clean shutdown marker.
-        Blocks. OSError."""
+        Blocks. Raises OSError."""
         directory = folders.directory
         directory.sync_notes.open()
         is_clean = directory.remove_clean_marker()
@@ -99,7 +99,7 @@ class DirectoryLoading:
         return loading
 
     def load(self, log: LogToLoad) -> LoadedLog | OSError | None:
-        """Load a log; any thread. Blocks.
+        """Load a log. Blocks; can be called in any thread.
 
         Returns the OSError if the disk fails, and None if the directory had failed before.
         """
@@ -135,6 +135,7 @@ class DirectoryLoading:
 
 
 def load_in_parallel(loadings: Sequence[DirectoryLoading], run: ParallelWork, threads: int) -> None:
-    """Load all logs. OSError if no file descriptor is free; LoadingCancelled at a shutdown."""
+    """Load all logs. Raises OSError if no file descriptor is free, and LoadingCancelled if the
+    broker is asked to stop."""
     works = [[partial(each.load, log) for log in each.logs] for each in loadings]
     run(works, threads, lambda group, number, loaded: loadings[group].set_loaded(number, loaded))

@@ -29,7 +29,7 @@ _FIRST_ROUND_MS = 30_000
 # Check flush.ms of topics this often, even if log.flush.scheduler.interval.ms is at its default,
 # "never".
 _FLUSH_CHECK_MS = 1_000
-# Files that were not used for this long give their descriptors and mappings back.
+# How often the descriptors of unused files and the indexes of inactive segments are closed.
 _UNUSED_FILES_MS = 60_000
 # How many logs one event-loop turn works on: this takes some 0.2 ms.
 LOGS_A_TURN = 100
@@ -80,16 +80,16 @@ class Housekeeping:
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
-        # Unfinished walks over all logs. One walk ends before the next begins, so the newest
-        # offsets are written last to a checkpoint file.
+        # Walks: tasks that do one step for each log, in order of their start. The first one ends
+        # before the next begins, so the newest offsets are written last to a checkpoint file.
         self._walks: deque[Iterator[object]] = deque()
         self._to_renew: list[Callable[[], None]] = []
-        """The callbacks that wait for the next renewal of all checkpoints."""
+        """Callbacks of `renew_checkpoints` that wait for the next rewrite of the checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
-        """Called when :meth:`run_due` should be called soon.
+        """Asks the event loop to call :meth:`run_due` soon, because a walk is unfinished.
 
-        If this is None, :meth:`next_deadline_ms` shows that work is due.
+        While this is None, the caller must ask :meth:`next_deadline_ms` when work is due.
         """
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceMonitor(files, helpers, [(d.path, d.space) for d in directories])
@@ -142,7 +142,7 @@ class Housekeeping:
             self._remove(heapq.heappop(self._removals)[2])
 
     def remove_later(self, paths: Iterable[Path], delay_ms: int) -> None:
-        """Remove unused files or directories after the delay."""
+        """Remove these files or directories, which no log uses any more, after ``delay_ms``."""
         due_ms = self._clock.monotonic_ms() + delay_ms
         for path in paths:
             self._removal_count += 1
@@ -245,7 +245,8 @@ class Housekeeping:
         for log in self._online():
             yield
             if log.flushed_offset > log.recovery_point:
-                # Only the records are flushed; flush their indexes, for the next checkpoint.
+                # Some flushes sync only the records. Flush their index entries, too, so that the
+                # recovery point can rise in the next checkpoint.
                 log.start_flush(with_indexes=True)
 
     def renew_checkpoints(self, done: Callable[[], None]) -> None:
@@ -253,8 +254,8 @@ class Housekeeping:
 
         A deleted log's checkpoints must not count for the next log of its name, because a start
         after a crash would trust records that were never synced. Calls that arrive while a renewal
-        is running share the next one: after the failure of a leader, many followers may truncate
-        their logs at once. ``done`` is called in the loop's thread.
+        is running share the next one, because after the failure of a leader many logs may be
+        truncated at once. ``done`` is called in the loop's thread.
         """
         self._to_renew.append(done)
         if len(self._to_renew) == 1:
@@ -297,7 +298,8 @@ class Housekeeping:
         self._write_checkpoints(names.HIGH_WATERMARK_CHECKPOINT)
 
     def checkpoint_cleaned(self) -> None:
-        """Write how far logs have been cleaned. If the file is lost, logs are cleaned again."""
+        """Write each log's cleaned offset to the cleaner checkpoint. Without this file, the cleaner
+        would clean all logs again from their start."""
         self._write_checkpoints(names.CLEANER_CHECKPOINT)
 
     def _write_checkpoints(self, name: str) -> None:

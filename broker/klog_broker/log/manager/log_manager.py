@@ -64,7 +64,7 @@ class LogManager:
     ) -> None:
         # Called when a directory goes offline. The process has to end if no directory is left.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
-        # The listener of each log that is loaded or made.
+        # Notified of appends and other changes of each log that is loaded or made.
         self.listener: LogListener[PartitionLog] | None = None
         self.checks: RecordChecks = PlainChecks()
         self._files = files
@@ -128,7 +128,7 @@ class LogManager:
         return tuple(self._logs.values())
 
     def use_kernels(self) -> None:
-        """Validate in compiled code from now on. Compiles now if the cache of kernels is cold."""
+        """Check records in compiled code from now on. Compiles the code now unless it is cached."""
         self.checks = kernel_checks()
 
     # --- loading ---------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ class LogManager:
         parallel_work: ParallelWork = run_in_order,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Lock the directories and load all logs in them; recover those that were not closed.
+        """Lock the directories, load all logs in them, and recover logs that were not closed.
 
-        Blocks. ``admit`` is called with the folders in the directories before any file is opened or
-        changed; its errors are raised here. Loading raises no leader epoch: the metadata store must
-        do so for logs that ``was_unclean``.
+        Blocks. ``admit`` is called with the folders in the directories before any log is opened or
+        changed; its errors are raised here. Loading does not increase leader epochs: the metadata
+        store must do so for each log whose ``was_unclean`` is true.
 
         Raises LogDirectoryError if a directory belongs to another version, cluster or broker, or is
         in use; OSError if no file descriptor is free; LoadingCancelled once ``is_wanted()`` is
@@ -228,8 +228,8 @@ class LogManager:
             loading.tally.log_totals()
 
     def _replace_checkpoints(self, directory: LogDirectory) -> None:
-        """Rewrite the checkpoints of a directory, because a log was cut or deleted after they were
-        written.
+        """Rewrite the checkpoints of a directory, because a log was truncated or deleted after they
+        were written.
 
         Records that this broker appends must not lie before a recovery point or a log start offset
         that belongs to other records.
@@ -292,10 +292,10 @@ class LogManager:
                 raise directory.storage_error()
 
     def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
-        """Return numbers and paths of all folders on the disks with the names of these topics.
+        """Return partition number and path of each folder that has the name of one of these topics.
 
-        The keys are the topics. Folders that klog did not make are included. LogStorageError.
-        Blocks; from any thread.
+        The keys are the topics. Folders that klog did not make are included. Raises
+        LogStorageError. Blocks; can be called in any thread.
         """
         online = [directory for directory in self._directories if not directory.is_offline]
         try:
@@ -306,11 +306,15 @@ class LogManager:
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
     def folder_exists(self, path: Path) -> bool:
-        """Whether a folder from :meth:`folders_of` still exists. Blocks; from any thread."""
+        """Whether a folder from :meth:`folders_of` still exists. Blocks; can be called in any
+        thread."""
         return self._files.exists(path)
 
     def sync_recovery_points(self) -> None:
-        """Write the checkpoints of all recovery points, durably. OSError. Blocks."""
+        """Write the recovery points of all logs to the checkpoint files, durably. Blocks.
+
+        Raises OSError.
+        """
         name = names.RECOVERY_POINT_CHECKPOINT
         for directory in self._directories:
             if not directory.is_offline:
@@ -322,14 +326,14 @@ class LogManager:
         self.changes.delete(topic_partition)
 
     def renew_checkpoints(self, done: Callable[[], None]) -> None:
-        """Rewrite the checkpoints without deleted logs: :meth:`Housekeeping.renew_checkpoints`.
+        """Rewrite the checkpoints, without deleted logs; then call ``done``.
 
         Call this after a log was deleted, before a new log of the same name may be made.
         """
         self._housekeeping.renew_checkpoints(done)
 
     def checkpoint_cleaned(self) -> None:
-        """Write how far logs have been cleaned: :meth:`Housekeeping.checkpoint_cleaned`."""
+        """Write each log's cleaned offset to the checkpoint files of the log cleaner."""
         self._housekeeping.checkpoint_cleaned()
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
@@ -345,7 +349,7 @@ class LogManager:
         return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """Use new settings: :meth:`Housekeeping.take_settings`."""
+        """Use these settings for the expiry of producers and for the free disk space to keep."""
         self._housekeeping.take_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------
@@ -366,7 +370,7 @@ class LogManager:
 
     # --- shutdown --------------------------------------------------------------------------------
     def close(self, parallel_work: ParallelWork = run_in_order) -> None:
-        """Flush and close all logs, write the checkpoints and the clean marker. Blocks.
+        """Flush and close all logs; write the checkpoints and clean shutdown markers. Blocks.
 
         A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
         the next start.

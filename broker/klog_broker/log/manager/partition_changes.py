@@ -1,7 +1,8 @@
 """Makes and deletes the logs of partitions, in the loop's thread or in a helper thread.
 
-The loop's thread decides on a change. ``run`` of a NewLog or a Removal does the work on the disk,
-in either thread. Then the loop's thread adds the new log, or forgets the old one.
+The loop's thread describes the change of a partition's log as a NewLog or a Removal. The ``run``
+method of this object does the work on the disk, in either thread. The loop's thread removes a log
+from the LogManager before its Removal runs, and adds a new log after its NewLog has run.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -109,7 +110,10 @@ class Removal:
 
 
 class PartitionChanges:
-    """Changes the LogManager's ``logs``, one change of a partition at a time. Loop's thread."""
+    """Changes the LogManager's ``logs``. For the loop's thread only.
+
+    The async methods make one change of a partition at a time.
+    """
 
     def __init__(
         self,
@@ -138,8 +142,8 @@ class PartitionChanges:
         self._making: dict[TopicPartition, LogDirectory] = {}
         """The logs that helper threads are making, with their directories."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """The partitions whose logs helper threads are making or deleting, each with the later
-        changes of this partition, which wait."""
+        """The partitions whose logs helper threads are making or deleting, each with the calls of
+        the async methods that wait for the end of this change."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
@@ -167,10 +171,10 @@ class PartitionChanges:
         config: LogConfig,
         done: Callable[[PartitionLog | None, BaseException | None], None],
     ) -> None:
-        """Do the same as :meth:`create`, with all blocking work in a helper thread.
+        """Do the same as :meth:`create`, but make a missing log in a helper thread.
 
-        ``done(log, error)`` is called once, in the loop's thread. If there is nothing to make, the
-        call comes before this returns.
+        ``done(log, error)`` is called once, in the loop's thread: before this method returns,
+        unless a log must be made or another change of the partition is running.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
@@ -280,10 +284,11 @@ class PartitionChanges:
         topic_id: TopicId,
         done: Callable[[BaseException | None], None],
     ) -> None:
-        """Do the same as :meth:`delete` if the log has this topic id, in a helper thread.
+        """Do the same as :meth:`delete`, in a helper thread, if the log has this topic id.
 
-        The log refuses everything as soon as this returns. ``done(error)`` is called once, in the
-        loop's thread. If there is nothing to delete, the call comes before this returns.
+        If another change of the partition is running, the deletion begins after that change. Once
+        it has begun, the log can no longer be read or written. ``done(error)`` is called once, in
+        the loop's thread: before this method returns if there is no log to delete.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
@@ -312,8 +317,10 @@ class PartitionChanges:
         self._helpers.submit(lambda: removal.run(self._files), renamed)
 
     def _removal(self, log: PartitionLog) -> Removal:
-        """Take the log out of use; returns the Removal of its directory. Raises LogStorageError if
-        the data directory is offline."""
+        """Remove the log from ``logs`` and close its files; returns the Removal of its directory.
+
+        Raises LogStorageError if the data directory is offline.
+        """
         del self._logs[log.topic_partition]
         self._removed(log)
         directory = log.log_directory

@@ -163,8 +163,9 @@ class ProducerStates:
         client's batch is a duplicate. Changes nothing.
 
         Raises InvalidTransactionState, InvalidProducerEpoch or OutOfOrderSequence. A producer
-        without state may begin with any sequence; a new epoch begins with 0. A batch that begins a
-        transaction needs the guard of its verification.
+        without state may begin with any sequence, but with 0 if the batch begins a transaction of
+        version 2; a new epoch begins with 0. A batch that begins a transaction needs the ``guard``
+        of the verification of this transaction (KIP-890).
         """
         entry = self._entries.get(head.producer_id)
         if entry is not None:
@@ -189,14 +190,15 @@ class ProducerStates:
 
     def check_coordinator_batch(self, head: ProducerHead, *, is_transactional: bool) -> None:
         """Check whether a coordinator's batch may be appended. Sequences are not checked, and a
-        transaction needs no verification. InvalidProducerEpoch or InvalidTransactionState."""
+        transaction needs no verification. Raises InvalidProducerEpoch or
+        InvalidTransactionState."""
         entry = self._entries.get(head.producer_id)
         if entry is not None:
             _check_epoch(head, entry)
             _check_kind(entry, is_transactional=is_transactional)
 
     def check_marker(self, marker: ProducerMarker, transaction_version: int) -> None:
-        """Check whether a marker may be appended. InvalidProducerEpoch or CoordinatorFenced if not.
+        """Raise InvalidProducerEpoch or CoordinatorFenced if a marker may not be appended.
 
         From transaction version 2 on, a marker's epoch is greater than the epoch of the transaction
         that the marker ends (KIP-890). An equal epoch is accepted only without an open transaction,
@@ -300,8 +302,9 @@ class ProducerStates:
     def restore(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, *, seen_ms: int
     ) -> None:
-        """Replace the state by that of a snapshot at ``end_offset``. Each window has only the last
-        batch afterwards; WindowRefill adds the batches before it.
+        """Replace the state by that of a snapshot at ``end_offset``. Each producer's window then
+        has only the last batch, because a snapshot holds no more; WindowRefill adds the batches
+        before it from the log.
 
         ``seen_ms`` is the time at which the snapshot was written, if known.
         """
@@ -356,7 +359,7 @@ def _check_sequence(head: ProducerHead, entry: ProducerEntry) -> None:
             f" {head.first_sequence} to {head.last_sequence} after {last}, expected"
             f" {next_sequence(last)} or one of the last {WINDOW_BATCHES} batches again"
         )
-    # The epoch of a producer without batches came from a transaction marker.
+    # A producer state without batches exists because of a transaction marker, which set the epoch.
     if last < 0 and head.first_sequence != 0:
         raise OutOfOrderSequence(
             f"producer {head.producer_id} epoch {head.producer_epoch}: sequence"
