@@ -55,9 +55,10 @@ def open_logs(
 ) -> tuple[AdoptingStore, LogManager]:
     """Open the metadata store, and lock, load and recover all logs. Blocks.
 
-    ``adopts`` adds topics to the metadata for partition folders that it lacks. ``accepts_missing``
-    creates empty logs for partitions whose data is missing. A broker in a cluster loads every log:
-    the controller decides later which of them are its replicas.
+    With ``adopts`` (--adopt), partitions that have a folder but are not in the metadata are added
+    to the metadata. With ``accepts_missing`` (--accept-missing), partitions whose data is missing
+    get empty logs. A broker in a cluster loads every log: the controller decides later which of
+    them are its replicas.
 
     :raises StoreRefused, LogDirectoryError, OSError: if the metadata or a log cannot be used
     :raises LoadingCancelled: once ``is_wanted`` returns False, because the broker is to stop

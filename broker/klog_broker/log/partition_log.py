@@ -466,18 +466,20 @@ class PartitionLog:
         """Whether an append of a batch with this ``head`` would begin a transaction."""
         return self._appender.may_begin_transaction(head, guard)
 
-    # --- appends of a produce plan ---------------------------------------------------------------
+    # --- appends of a produce plan (planned by compiled code for many requests at once) ----------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
         """Return the state of the log that a produce plan at ``now_ms`` needs.
 
-        Returns None if a plan cannot append to this log: its settings change stored records or
-        delay responses until a flush, the active segment must be rolled, or the log cannot be used.
+        In a produce plan, compiled code checks the batches of many requests at once and plans their
+        appends. Returns None if a plan cannot append to this log: its settings change stored
+        records or delay responses until a flush, the active segment must be rolled, or the log
+        cannot be used.
         """
         return self._appender.plan_facts(now_ms)
 
     def write_planned(self, data: memoryview, index_rows: int) -> None:
-        """Write a produce plan's batches at the log's end, without effect until
-        :meth:`commit_planned`.
+        """Write the batches of a produce plan (see :meth:`plan_facts`) at the log's end, without
+        effect until :meth:`commit_planned`.
 
         No other append may come between the two calls. Raises LogStorageError if the write fails;
         then the log is unchanged.
@@ -486,13 +488,14 @@ class PartitionLog:
         self._writer.write(data, index_rows)
 
     def cut_back_planned(self) -> None:
-        """Cut off the bytes of :meth:`write_planned`, because the plan will not be committed."""
+        """Cut off the bytes of :meth:`write_planned`, because they will not be committed."""
         self._writer.cut_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
         """Make the batches of :meth:`write_planned` part of the log.
 
-        If ``planned`` does not begin at the log's end, the log goes offline, with LogStorageError.
+        If the batches do not begin at the log's end, the log goes offline, and LogStorageError is
+        raised.
         """
         self._writer.commit_as_leader(planned, (), now_ms)
 

@@ -236,7 +236,7 @@ class Appender:
         waits = self._state.config.responses_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
-    # --- the state of the log that a produce plan needs ------------------------------------------
+    # --- the state of the log for a produce plan (appends planned by compiled code) --------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
         state = self._state
         config = state.config
@@ -251,7 +251,7 @@ class Appender:
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            return None  # without a produce plan, append_as_leader meets the error and reports it
+            return None  # append_as_leader appends instead, and reports the error
         if limits is None:
             return None
         return PlanFacts(

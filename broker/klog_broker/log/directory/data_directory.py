@@ -86,7 +86,7 @@ class LogDirectory:
     def error_for(self, error: OSError, refused: object) -> LogStorageError:
         """Return the exception to raise for an operation that failed without any effect.
 
-        If the disk is full or no descriptor is left, only this operation fails. Any other error
+        If the disk is full, or if no descriptor is left, only this operation fails. Any other error
         takes the directory offline. ``refused`` names the partition or file for the message.
         """
         if is_exhausted(error):

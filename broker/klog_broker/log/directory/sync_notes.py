@@ -74,7 +74,7 @@ class SyncNotes:
             yield
         except OSError as error:
             if is_exhausted(error) or isinstance(error, FileNotFoundError):
-                self._synced(log)  # No sync was attempted, or the log has been deleted.
+                self._synced(log)  # No descriptor, so no sync was tried; or the log was deleted.
             raise
         self._synced(log)
 

@@ -1,4 +1,4 @@
-"""Finds folders that belong to no known topic, and plans how to add them to the metadata.
+"""Finds partition folders that the metadata lacks, and plans how to add them to the metadata.
 
 Only `sync_folder` touches files: it makes files durable that a user has copied into a folder.
 """
@@ -28,9 +28,10 @@ class KnownTopic(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic that was found in folders, or further partitions of a known topic.
+    """A topic to be added to the metadata because of its folders, or more partitions of a known
+    topic.
 
-    With NO_TOPIC_ID the topic gets a new id.
+    A topic with NO_TOPIC_ID gets a new id.
     """
 
     name: str
@@ -55,9 +56,9 @@ class MetadataTopics:
         self._by_id = {each.topic_id: each for each in (*self._topics.values(), *self._deleting)}
 
     def unknown(self, partitions: Iterable[PartitionFolder]) -> list[PartitionFolder]:
-        """Return the folders that belong to no known topic.
+        """Return the folders of partitions that are not in the metadata.
 
-        A folder without a topic id belongs to the topic of its name.
+        A folder without a topic id is taken for a folder of the known topic with its name.
         """
         return [found for found in partitions if not self._is_known(found)]
 
@@ -74,8 +75,8 @@ class MetadataTopics:
     def check_conflicts(self, unknown: Iterable[PartitionFolder]) -> None:
         """Raise LogDirectoryError if an unknown folder conflicts with a known topic.
 
-        The folder has the name of a known topic and another id, or the id of a known topic and
-        another name, or it belongs to a topic whose deletion is not finished.
+        An unknown folder conflicts if it has the name of a known topic and another id, or the id of
+        a known topic and another name, or the name of a topic whose deletion is not finished.
         """
         for (name, _), topic_id, path in unknown:
             known = self._topics.get(name)
@@ -121,7 +122,10 @@ class MetadataTopics:
 
 
 def _id_of_all(name: str, folders: Iterable[PartitionFolder]) -> TopicId:
-    """Return the one topic id of a topic's folders; NO_TOPIC_ID if none of them has an id."""
+    """Return the topic id that a topic's folders have; NO_TOPIC_ID if none of them has an id.
+
+    Raises LogDirectoryError if they have different ids.
+    """
     paths: dict[TopicId, Path] = {}
     for found in folders:
         if found.topic_id != NO_TOPIC_ID:

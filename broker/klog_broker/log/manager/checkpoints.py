@@ -77,7 +77,7 @@ class Checkpoints:
     def replace_file(
         self, directory: LogDirectory, done: Callable[[], None], found: Checkpoint
     ) -> None:
-        """Write the checkpoint, after a running write of the same file; then call ``done``."""
+        """Write the checkpoint once no write of the same file is running; then call ``done``."""
         key = (directory.path, found.name)
         if key in self._writing:
             again = partial(self.replace_file, directory, done, found)

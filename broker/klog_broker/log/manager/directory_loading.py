@@ -115,7 +115,7 @@ class DirectoryLoading:
             return error
 
     def set_loaded(self, number: int, loaded: LoadedLog | OSError | None) -> None:
-        """Store the result of :meth:`load` for one of the logs; a failed disk goes offline."""
+        """Store the result of :meth:`load`. An OSError takes the data directory offline."""
         if isinstance(loaded, OSError):
             self.directory.go_offline(loaded)
         else:

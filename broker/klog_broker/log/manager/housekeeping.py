@@ -60,7 +60,7 @@ class _Periodic:
 
 
 class Housekeeping:
-    """Does the periodic work on the logs that ``logs`` returns."""
+    """Does the periodic work on all logs, which ``logs()`` returns."""
 
     def __init__(
         self,
@@ -80,14 +80,15 @@ class Housekeeping:
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
-        # Walks: tasks that do one step for each log, in order of their start. The first one ends
-        # before the next begins, so the newest offsets are written last to a checkpoint file.
+        # Unfinished walks. A walk does one step for each log, over several event-loop turns. Each
+        # walk ends before the next begins, so the newest offsets are the last that are written to a
+        # checkpoint file.
         self._walks: deque[Iterator[object]] = deque()
         self._to_renew: list[Callable[[], None]] = []
         """Callbacks of `renew_checkpoints` that wait for the next rewrite of the checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
-        """Asks the event loop to call :meth:`run_due` soon, because a walk is unfinished.
+        """Asks the event loop to call :meth:`run_due` soon, because work on all logs is unfinished.
 
         While this is None, the caller must ask :meth:`next_deadline_ms` when work is due.
         """

@@ -100,14 +100,15 @@ class LogManager:
     # --- finding logs and directories ------------------------------------------------------------
     @property
     def cluster_id(self) -> str:
-        """The cluster id in meta.properties: the configured one, or a random one."""
+        """The cluster id in meta.properties: given to the constructor, or chosen at random when the
+        first data directory was made."""
         if self._cluster_id is None:
             raise RuntimeError("the cluster id is not known before load()")
         return self._cluster_id
 
     @property
     def is_clean_start(self) -> bool:
-        """Whether all directories with logs were closed properly by the last broker."""
+        """Whether the last broker process closed all directories with logs properly."""
         return self._is_clean
 
     @property

@@ -275,7 +275,7 @@ class ProducerStates:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers without an append for ``expiration_ms`` and without an open transaction,
-        and verifications of that age. Returns the number of removed producers."""
+        and verifications that began so long ago. Returns the number of removed producers."""
         self.verifications.expire(now_ms, expiration_ms)
         gone = [
             entry.producer_id
