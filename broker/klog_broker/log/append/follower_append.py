@@ -115,7 +115,9 @@ def plan_follower_append(
             f"{leader_epoch}"
         )
     if digest.has_falling_epochs:
-        raise CorruptRecords("the leader sent batches with leader epochs that fall")
+        raise CorruptRecords(
+            "the leader sent batches out of order: the leader epochs in their headers fall"
+        )
     if digest.end_offset - log_end_offset > MAX_RELATIVE_OFFSET:
         raise OffsetOutOfRange(
             f"the leader sent batches up to offset {digest.end_offset}, the log ends at "
@@ -190,10 +192,12 @@ def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, m
 def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
     if first is not None and first.base_offset < log_end_offset:
         raise OffsetOutOfRange(
-            f"the leader sent batches from offset {first.base_offset} on, but the log already ends "
-            f"at {log_end_offset}"
+            f"the leader sent batches that begin at {first.base_offset}, the log ends at "
+            f"{log_end_offset}"
         )
-    raise CorruptRecords("the leader sent batches with offsets that fall")
+    raise CorruptRecords(
+        "the leader sent batches out of order: the offsets of the records in them fall"
+    )
 
 
 def _is_cut_off(data: memoryview, position: int) -> bool:
