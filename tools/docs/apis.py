@@ -15,12 +15,13 @@ _HEAD = """\
      and not_served.py, not this page. -->
 # APIs of the broker
 
-ApiVersions tells clients these versions; a client takes the newest one that both sides have. Each
-API goes up to Kafka 4.4's newest stable version. A request with an API or version that is not
-served closes the connection, as in Kafka; but ApiVersions is answered in any version.
+An ApiVersions response lists the APIs and versions that a klog broker serves; a client chooses the
+newest version that both sides have. Each API goes up to Kafka 4.4's newest stable version. The
+broker closes the connection of a request with another API or version, as in Kafka; but it answers
+ApiVersions in any version.
 
-The last column has the operations that Kafka's access control knows for each API. A broker has no
-rules for them yet: every client may do everything.
+The last column of the tables has the operations that Kafka's access control requires for an API.
+klog has no access control yet: every client may do everything.
 
 ## Served
 
@@ -31,9 +32,9 @@ rules for them yet: every client may do everything.
 _BETWEEN_BROKERS = """
 ## Between brokers
 
-By these the brokers of a cluster and their controller talk, at inter.broker.protocol.version 3.5 to
-3.9. Only a broker with zookeeper.connect serves them, and answers CLUSTER_AUTHORIZATION_FAILED on
-any listener but that of the brokers (inter.broker.listener.name).
+The brokers of a cluster and their controller talk by the APIs of this table, at
+inter.broker.protocol.version 3.5 to 3.9. Only a broker with zookeeper.connect serves these APIs. On
+any listener but that of inter.broker.listener.name it answers CLUSTER_AUTHORIZATION_FAILED.
 
 | API | key | versions | operations that a client needs |
 |---|---|---|---|

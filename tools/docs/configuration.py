@@ -36,12 +36,12 @@ A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, e
 `--data` sets `log.dirs`. `klog broker --print-config` shows every value and its source.
 [broker/server.properties](../broker/server.properties) has all defaults, commented out.
 
-The file's syntax is that of Java's `.properties`: `name=value`, `#` and `!` begin a comment, a
-backslash at a line's end joins the next line, `\\u` and four hexadecimal digits are a character,
-and the last of two entries counts. The encoding is UTF-8, or Latin-1 if that is not valid.
-Lists are comma-separated.
+The syntax of a broker's configuration file is that of Java's `.properties`: `name=value`, `#` and
+`!` begin a comment, a backslash at a line's end joins the next line, `\\u` and four hexadecimal
+digits are a character, and the last of two entries for a name counts. The encoding is UTF-8, or
+Latin-1 if the file is not valid UTF-8. Lists are comma-separated.
 
-There are four kinds of names:
+klog distinguishes four kinds of setting names:
 - known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
 - Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
   each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are refused;
@@ -64,42 +64,57 @@ def configuration_page() -> str:
         columns: tuple[str, ...] = ("name", "type", "default", "allowed", "while it runs")
         parts.append(table((*columns, "what it does"), _cells(rows)))
     parts.append(
-        "## Topics' settings\n\nGiven when a topic is created, and changed at any time by"
-        " IncrementalAlterConfigs. For a setting that a topic does not have, the broker's counts.\n"
+        "## Topics' settings\n\nA topic's settings can be given when the topic is created, and"
+        " changed at any time by\nIncrementalAlterConfigs. For a setting that a topic does not"
+        " have, the broker's setting in the last\ncolumn counts.\n"
     )
     columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
     parts.append(table(columns, _topic_cells()))
-    parts.append("## What is different here\n\nDefaults that are not Kafka's:\n")
+    parts.append("## What is different here\n\nSettings with another default than in Kafka:\n")
     parts.append(table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
-    parts.append("Settings that Kafka does not have:\n")
+    parts.append("Settings of klog that Kafka does not have:\n")
     parts.append(table(("name", "why"), _names(KLOGS_OWN.items())))
     parts.append(
-        "`broker.id` and `node.id` of a broker that runs alone must be at least 0."
+        "`broker.id` and `node.id` of a standalone broker must be at least 0."
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
         " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
         " its cleaner cannot work then.\n\n"
-        "Changes of Kafka 4.x (klog keeps the settings of 3.9.1):\n"
+        "Settings that Kafka 4.x changed or dropped (klog keeps those of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
     parts.append(table(("name", "in Kafka 4.x"), _names(changes)))
-    parts.append("Names that Kafka dropped earlier, and klog refuses with what to set instead:\n")
+    parts.append(
+        "Settings that Kafka dropped before 3.9.1; klog refuses them, and says what to set"
+        " instead:\n"
+    )
     parts.append(table(("name", "set instead"), ((f"`{k}`", f"`{v}`") for k, v in REMOVED.items())))
     parts.append(
-        "## Kafka's names that refuse the start\n\nWith any value; an empty one sets nothing.\n"
+        "## Kafka's names that refuse the start\n\nSettings with which a broker never starts,"
+        " whatever the value is (an empty value counts as not set):\n"
     )
     parts.append(table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
-    parts.append("And these, unless the value says that the broker runs alone:\n")
+    parts.append(
+        "Settings with which a broker does not start either, unless the broker is standalone and"
+        " the value\nmeans a KRaft cluster of this broker alone:\n"
+    )
     parts.append(table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
-    parts.append("And these, of a broker with `zookeeper.connect`:\n")
+    parts.append(
+        "Settings with which a broker with `zookeeper.connect` does not start either; the value"
+        " `false` is\nallowed, but for `control.plane.listener.name`:\n"
+    )
     refused = ((name, f"{why}.") for name, (_, why) in REFUSED_IN_CLUSTER.items())
     parts.append(table(("name", "why"), _names(refused)))
-    parts.append("## Kafka's names without effect\n\nNames marked \\* came with Kafka 4.\n")
+    parts.append(
+        "## Kafka's names without effect\n\nklog accepts and ignores the settings of Kafka listed"
+        " here, but some values\n[refuse the start](#kafkas-names-that-refuse-the-start). Kafka 4"
+        " introduced the settings marked \\*.\n"
+    )
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
-        text = "\n".join(_wrapped(f"**{reason}** {listed}"))
+        text = "\n".join(_wrapped(f"**{reason}** No effect: {listed}"))
         parts.append(text + "\n")
     listed = ", ".join(f"`{prefix}...`" for prefix in PREFIXES_WITHOUT_EFFECT)
-    parts.append(f"And all names that begin with {listed}.\n")
+    parts.append(f"All settings whose names begin with {listed} have no effect, either.\n")
     return "\n".join(parts)
 
 

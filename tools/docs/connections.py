@@ -9,9 +9,9 @@ _HEAD = """\
      broker/klog_broker/network/connection_states.py, not this page. -->
 # Connections
 
-How the broker serves one client's connection. The connection's inbox receives bytes and cuts them
-into requests; its outbox sends the responses in the order of the requests. While one request is
-unanswered no other is begun, except that Produce may follow Produce. No request at all is begun
+Look up how the broker serves a client's connection. The connection's inbox receives bytes and cuts
+them into requests; its outbox sends the responses in the order of the requests. The broker begins
+no request before it has answered the previous one, except that Produce may follow Produce, and none
 while too many responses are outstanding or unsent. A connection is always in one of these states:
 
 ```mermaid

@@ -13,10 +13,10 @@ _HEAD = """\
      and replica_states.py in broker/klog_broker/controller/decisions/, not this page. -->
 # The controller's states
 
-Look up why a partition has no leader, or whom the controller elects next. One broker of a
+Look up why a partition has no leader, or which replica the controller elects next. One broker of a
 [cluster](clusters-of-brokers.md) is its controller. The controller keeps a state for each partition
-and each replica, and refuses each step that is not a row below. The states are in memory only: a
-new controller derives them from ZooKeeper.
+and each replica, and refuses each change of state that is not a row of the tables. The states are
+in memory only: a new controller derives them from ZooKeeper.
 """
 
 _ELECTIONS = """
@@ -28,9 +28,9 @@ The first broker in a partition's assignment is the preferred leader.
 |---|---|---|
 {rows}
 
-A broker that shuts down counts as alive only in the row that names it. A replica that goes offline
-leaves the ISR, unless the replica is the last one in it. Each of these changes begins a new leader
-epoch.
+A broker that shuts down counts as alive only in the election that replaces a leader on such a
+broker. A replica that goes offline leaves the ISR, unless the replica is the last one in it. Each
+election, and each removal of replicas from the ISR, begins a new leader epoch.
 
 A replica has *bounced* when its broker registered again after the partition's state was written.
 Its log may now lack records that made it in-sync, so the replica leaves the ISR before an election.

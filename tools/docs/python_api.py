@@ -59,8 +59,9 @@ with testing.Broker() as broker, Admin(broker.bootstrap_servers) as admin:
     assert admin.list_topics() == ["orders"]
 ```
 
-Other names can change in any release. [Options](options.md) of the data source and the
-[settings](configuration.md) of a broker have pages of their own.
+Names of `pyspark_klog` that this page does not list can change in any release.
+[Options](options.md) of the data source and the [settings](configuration.md) of a broker have pages
+of their own.
 """
 
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s+[A-Z`]|$)", re.DOTALL)

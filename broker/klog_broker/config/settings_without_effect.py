@@ -28,14 +28,14 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.metadata.migration.min.batch.size",
     ),
     "klog has no separate listener for the controller.": ("control.plane.listener.name",),
-    "A standalone broker asks its own coordinator and does not have to retry.": (
+    "A standalone broker asks its own transaction coordinator and does not have to retry.": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
     ),
     "klog always verifies that a partition takes part in a transaction (KIP-890).": (
         "transaction.partition.verification.enable",
     ),
-    "The state of transactions is loaded in pieces of a fixed size.": (
+    "The state of transactions is read in pieces of a fixed size.": (
         "transaction.state.log.load.buffer.size",
     ),
     "Two-phase commit is off, as with Kafka's default; klog cannot switch it on.": (
@@ -90,29 +90,29 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
     ),
-    "Replicas do not move between data directories, and none is kept from new ones.": (
+    "Replicas stay in their data directory, and every data directory takes new replicas.": (
         "cordoned.log.dirs",
         "num.replica.alter.log.dirs.threads",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     ),
-    "A broker in a cluster ends with its first data directory that fails.": (
+    "A broker in a cluster stops as soon as one of its data directories fails.": (
         "log.dir.failure.timeout.ms",
     ),
-    "A leader is in the in-sync set, or comes from an unclean election, when others go.": (
+    "klog has no eligible leader replicas, and unclean elections wait for no interval.": (
         "eligible.leader.replicas.enable",
         "unclean.leader.election.interval.ms",
     ),
     "A commit of offsets waits for all replicas in sync.": ("offsets.commit.required.acks",),
     "Consumers read only from leaders.": ("replica.selector.class",),
-    "Brokers use replica.socket.timeout.ms and controller.socket.timeout.ms between them.": (
+    "Requests between brokers use replica.socket.timeout.ms or controller.socket.timeout.ms.": (
         "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
     ),
-    "The system sizes the buffers of connections between brokers.": (
+    "The operating system sizes the buffers of connections between brokers.": (
         "replica.socket.receive.buffer.bytes",
     ),
-    "Quotas come with a later release.": (
+    "Quotas of clients and connections come with a later release.": (
         "client.quota.callback.class",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
@@ -244,7 +244,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    "The newer group protocols come with a later release.": (
+    "The newer group protocols (consumer, share, streams) come with a later release.": (
         "group.consumer.assignment.interval.ms",
         "group.consumer.assignors",
         "group.consumer.heartbeat.interval.ms",
@@ -343,7 +343,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "DescribeTopicPartitions answers at most 2000 partitions at once.": (
         "max.request.partition.size.limit",
     ),
-    "Committed offsets are loaded in pieces of a fixed size.": ("offsets.load.buffer.size",),
+    "Committed offsets are read in pieces of a fixed size.": ("offsets.load.buffer.size",),
     "Background tasks start at most 30 seconds after the broker.": ("log.initial.task.delay.ms",),
 }
 
