@@ -38,9 +38,10 @@ from pyspark_klog.ids import BrokerId
 
 
 class BrokerParts:
-    """The parts of a broker; complete after the constructor.
+    """The parts of one broker. All of them exist when the constructor returns.
 
-    ``prepare_kernels`` is called in a helper thread before records are converted.
+    ``prepare_kernels`` loads the compiled kernels. fetch/down_conversion.py calls it once, in a
+    helper thread, before it first converts records for an old version of Fetch.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class BrokerParts:
         )
         self.awaited_followers = AwaitedFollowers(loop, purgatory)
         self.leader_holders = LeaderHolders()
-        """All objects that hold references to leaders between requests."""
+        """The objects that keep references to Leader objects between requests, until this broker's
+        leadership of any partition ends."""
         self.folder_warnings = RateLimit()
-        """The rate limit of warnings about folders that prevent the creation of topics, which
-        clients request again and again."""
+        """The rate limit of the warning that a folder in a data directory prevents the creation of
+        a topic: clients request the topic again and again."""
         self.in_sync_counts = InSyncCounts()
         self.advertised: dict[str, AdvertisedAddress] = {}
         """The address that FindCoordinator returns, by listener name. Empty until the listeners
@@ -107,7 +109,7 @@ class BrokerParts:
         self.new_topic_settings = side.new_topic_settings
         self.other_controller = side.other_controller
 
-        # The following parts use the parts above.
+        # The parts below get this object and use the attributes above, so they are created last.
         self.produce: ProduceAppends = ProducePipeline(self)
         self.groups = new_groups(self)
         transactions = side.new_transactions(self)

@@ -51,7 +51,7 @@ def _has_descriptors() -> bool:
         )
         return False
     _log.info(
-        "descriptors=%d (ulimit -n) connections=%d open_files=%d",
+        "limits of this process: descriptors=%d (ulimit -n) connections=%d open_files=%d",
         count,
         descriptors.connection_limit(),
         descriptors.file_limit(),
@@ -60,9 +60,9 @@ def _has_descriptors() -> bool:
 
 
 def _frozen_after_load(load: Load[T]) -> Load[T]:
-    """Exclude loaded kernels, and numba's 120,000 objects, from garbage collection.
+    """Wrap ``load``, and exclude the kernels that it loads from garbage collection.
 
-    The kernels live as long as the process.
+    The compiled kernels, and the 120,000 objects of numba, live as long as the process.
     """
 
     def loading(is_stopping: Callable[[], bool]) -> T:
@@ -87,7 +87,7 @@ def run(
     """
     if not _has_descriptors():
         return ExitCode.REFUSED
-    # Tests, which use `until_stdin_ends`, start hundreds of brokers: do not compile in advance.
+    # Tests, which use `until_stdin_ends`, start hundreds of brokers: compile no kernel in advance.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,

@@ -38,8 +38,9 @@ def api_and_version(head: int) -> tuple[int, int]:
 class RequestTimes:
     """The request and turn durations of one broker. Loop thread only.
 
-    ``is_served`` says whether the broker serves an API in a version. Unserved versions of an API
-    share one row, because clients choose these numbers and could create any number of rows.
+    ``is_served`` says whether the broker serves an API in a version. All unserved versions of an
+    API share one histogram row: clients choose the version of a request, and could otherwise create
+    any number of rows.
     """
 
     def __init__(self, is_served: Callable[[int, int], bool]) -> None:
@@ -47,8 +48,9 @@ class RequestTimes:
         """The heads of requests that were both received and answered in this turn. Connections
         keep a reference to this list and append to it, so the list is never replaced."""
         self.answered_later: list[tuple[int, int, int]] = []
-        """Groups of further requests that were answered in this turn: (head, number of requests,
-        time (ns) of the turn in which the requests were received, or IN_THIS_TURN)."""
+        """Requests that were answered in this turn and are not in ``answered``, in groups: (head,
+        number of requests, time (ns) of the turn that received the requests). The time is
+        IN_THIS_TURN if this turn received them."""
         self.turns: list[int] = new_row()
         self._rows: dict[int, list[int]] = {}
         self._is_served = is_served
@@ -67,7 +69,7 @@ class RequestTimes:
         turns[SUM] += took_ns
         answered = self.answered
         if answered:
-            # With few clients a turn answers one request: then skip the counting below.
+            # With few clients, a turn usually answers one request, and need not count by head.
             head = answered.pop()
             count = 1
             if answered:

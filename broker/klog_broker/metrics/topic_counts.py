@@ -28,8 +28,9 @@ class TopicCounts:
 class CountsByTopic:
     """The counts of all topics of one broker. Loop thread only.
 
-    A topic has an entry while this broker has a log of the topic. Without a log, only the topic's
-    share of the broker's totals remains, so that created and deleted topics use no memory.
+    A topic has an entry while this broker has a log of the topic. When the topic's last log is
+    deleted, its counts are added to one sum for all deleted topics: the broker's totals stay right,
+    and topics that are created and deleted again do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -41,14 +42,15 @@ class CountsByTopic:
         return self._by_topic
 
     def add_log(self, topic: str) -> TopicCounts:
-        """Return the topic's counts for one more log, which calls ``remove_log`` when deleted."""
+        """Count one more log of the topic, and return the topic's counts. The caller calls
+        ``remove_log`` when the log is deleted."""
         counts = self._by_topic.setdefault(topic, TopicCounts())
         counts.logs += 1
         return counts
 
     def remove_log(self, topic: str) -> None:
-        """Forget one deleted log of the topic. With the topic's last log, the topic's counts are
-        added to those of the deleted topics."""
+        """Count one log of the topic as deleted. After its last log, the topic's counts are added
+        to those of the deleted topics."""
         counts = self._by_topic[topic]
         counts.logs -= 1
         if not counts.logs:

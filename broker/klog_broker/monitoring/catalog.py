@@ -1,8 +1,8 @@
-"""All metrics, one row each, in the order of the text; docs/metrics.md is printed from the rows.
+"""All metrics, one row each, in the order of /metrics; docs/metrics.md is printed from the rows.
 
-A metric that Kafka has too is named as by the usual rules of Prometheus' JMX exporter, so that
-dashboards and alerts for Kafka find it. All others begin with ``klog_``, or have the names that
-Prometheus' own clients use for a process.
+A metric that Kafka has too has the name that the usual rules of Prometheus' JMX exporter give it,
+so that dashboards and alerts for Kafka find it. All others begin with ``klog_``, or have the names
+that Prometheus' own clients use for a process.
 """
 
 from typing import Literal, NamedTuple

@@ -1,5 +1,5 @@
-"""Collects the broker's counts as the text of the metrics, in steps, so that requests are served in
-between (runtime/event_loop/slices.py)."""
+"""Reads the broker's counts and writes the text of /metrics, in steps: the event loop serves
+requests between the steps (runtime/event_loop/slices.py)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _Steps = Generator[int, None, T]
 _AT_ONCE = 10
 _LINES_AT_ONCE = 250
 _LOG_METRICS = ("size", "logstartoffset", "logendoffset", "numlogsegments")
-# An element of a step's cost is about 5 us: two partitions with four lines each, or ten lines of a
-# histogram.
+# Each step yields its cost in elements of about 5 us (runtime/event_loop/slices.py): an element is
+# the work for two partitions with four lines each, or for ten lines of a histogram.
 _PARTITIONS_AN_ELEMENT = 2
 _LINES_AN_ELEMENT = 10
 _LOOKED_AT_ONCE = 100
@@ -97,11 +97,12 @@ class MonitoredCluster(Protocol):
     """The facts about a broker's cluster that metrics show."""
 
     def without_leader(self, offline: int) -> int:
-        """Return how many partitions have no leader, as far as this broker knows; ``offline`` of
-        its own replicas are offline."""
+        """Return how many partitions have no leader, as far as this broker knows. ``offline`` is
+        the number of this broker's own replicas that are offline."""
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
-        """Return the partitions that this broker follows, each with its leader."""
+        """Return the partitions that this broker follows, each after the broker id of its
+        leader."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +123,7 @@ class Sources:
     began_wall_ms: int
 
     def loading(self) -> dict[str, int]:
-        """Return the number of partitions that are being loaded, by coordinator."""
+        """Return for each coordinator how many partitions of its topic it is loading."""
         services = self.services
         return {
             "groups": services.groups.statuses()[ShardStatus.LOADING],
@@ -131,7 +132,8 @@ class Sources:
 
 
 def collect(sources: Sources) -> _Steps[list[bytes]]:
-    """Return the text of all metrics, in parts."""
+    """Yield the cost of each step, then return the text of all metrics as a list of byte
+    strings."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
     state = _STOPPING if sources.is_stopping() else _RUNNING
@@ -184,7 +186,8 @@ def _api_name(api_key: int) -> str:
 
 def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
     by_topic = sources.services.logs.counts
-    # A topic that is deleted during collecting still counts as existing.
+    # Read both counts at once: a topic that is deleted while this function yields is then counted
+    # once, in `rows`.
     total = by_topic.counts_of_deleted_topics()
     rows = tuple(by_topic.by_topic.items())
     names = [f"{_BROKER}_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
@@ -223,7 +226,8 @@ def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _write(text: MetricsText, names: list[str], families: list[list[str]]) -> Iterator[int]:
-    """Write the metric families, which have many lines. Topic names need no escaping."""
+    """Write the metric families in steps, because each has a line for every topic or partition.
+    Topic names in labels need no escaping: they consist of letters, digits and ``._-``."""
     for name, lines in zip(names, families, strict=True):
         if lines:
             text.head(name)

@@ -77,10 +77,10 @@ class HttpConnection:
         self._on_closed(self)
 
     def send(self, status: int, content_type: str, body: Sequence[bytes]) -> None:
-        """Send the response to the present request."""
+        """Send the response to the request that is being answered."""
         request = self._request
         if request is None:
-            raise RuntimeError("an answer without a request")
+            raise RuntimeError("send was called while no request was being answered")
         lines = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
             f"Content-Type: {content_type}",
@@ -175,8 +175,8 @@ class HttpConnection:
             return
         self._wait(HEAD_MS if self._reader.has_begun else IDLE_MS)
         self._update_interest()
-        # Wait for the next event-loop turn, so that a client with many requests does not delay the
-        # broker.
+        # Serve the client's next request in the next event-loop turn, so that a client with many
+        # requests does not delay the broker.
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:

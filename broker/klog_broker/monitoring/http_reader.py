@@ -37,8 +37,11 @@ class BadRequest(NamedTuple):
 
 
 class HttpReader:
-    """The unparsed bytes of one connection: at most MAX_HEAD_BYTES plus one ``feed``, if the caller
-    feeds nothing while ``next`` returns a request."""
+    """The unparsed bytes of one connection.
+
+    The caller calls ``feed`` again only after ``next`` has returned None. The reader then holds at
+    most MAX_HEAD_BYTES plus the bytes of one ``feed``.
+    """
 
     def __init__(self) -> None:
         self._bytes = bytearray()

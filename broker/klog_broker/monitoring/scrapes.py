@@ -15,7 +15,8 @@ CACHED_MS = 1000
 """How long a rendered text is reused, in milliseconds."""
 
 SLICE_ELEMENTS = 40
-"""Elements of rendering in one event-loop turn: about 0.2 ms."""
+"""How much of the text is rendered in one event-loop turn, in elements of about 5 us each
+(runtime/event_loop/slices.py): about 0.2 ms."""
 
 Parts = Sequence[bytes]
 

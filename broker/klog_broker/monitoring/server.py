@@ -47,7 +47,7 @@ class MetricsServer:
         listening = self._listening = self._network.listen(host, port, _BACKLOG)
         self._loop.register(listening.fileno(), READABLE, lambda _: self._accept(listening))
         taken = listening.address()[1]
-        _log.info("metrics host=%s port=%d", host or "0.0.0.0", taken)
+        _log.info("serving metrics host=%s port=%d", host or "0.0.0.0", taken)
         return taken
 
     def close(self) -> None:

@@ -8,20 +8,21 @@ RECEIVE_BYTES = 128 * 1024
 held for a connection while none of its requests may be passed to a handler."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one turn from a connection of which the last produce plan took more
-than RECEIVE_BYTES / 2. All ready connections share this number, but each gets at least
-RECEIVE_BYTES. Receiving more in each turn costs less CPU time per byte."""
+"""The most bytes received in one turn from a connection that sends in bulk: the last produce plan
+served more than RECEIVE_BYTES / 2 bytes of the connection's requests. All connections that are
+ready in the turn share this number, but each may receive at least RECEIVE_BYTES. Receiving more in
+each turn costs less CPU time per byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
-"""If fewer bytes than this are free in the arena, a connection receives in the next turn
-instead."""
+"""The fewest free bytes of the arena (the receive buffer that all connections share in a turn) with
+which a connection receives. If fewer are free, the connection receives in the next turn."""
 
 LARGE_RECEIVE_BYTES = 1024 * 1024
 """The most bytes received in one turn from a connection that sends a frame above RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
-"""The size of the arena: the most bytes received from all connections in one turn, without large
-frames."""
+"""The size of the arena, the receive buffer that all connections share: the most bytes received in
+one turn, apart from the bytes of large frames, which have buffers of their own."""
 
 POOLED_BYTES = 32 * 1024 * 1024
 """The most bytes in pooled free buffers for large frames; further buffers are freed."""

@@ -1,7 +1,7 @@
 """Memory for received requests: one arena for each turn, and a pool of buffers for large frames.
 
-The arena is reused after each turn, and a returned buffer at any time, so no view may be held
-longer.
+Each turn reuses the arena, and the pool may lend a returned buffer at any time. So no view of the
+arena may be used after its turn, and no view of a buffer after the buffer is returned.
 """
 
 from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES
@@ -15,12 +15,12 @@ class ReceiveArena:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """The result of ``window`` while no byte of the arena is used, which is the case in most
-        turns."""
+        """The view that ``window`` returns while no byte of the arena is used. Most turns need no
+        other view, so this one is made only once."""
 
     def window(self) -> memoryview | None:
-        """The arena's next RECEIVE_BYTES, not reserved before ``mark_used``; None if fewer are
-        free."""
+        """Return a view of the arena's next RECEIVE_BYTES bytes; None if fewer are free. The bytes
+        are not reserved until ``mark_used`` is called."""
         start = self.used_bytes
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
@@ -47,8 +47,8 @@ class ReceiveArena:
 class FrameBufferPool:
     """Reusable buffers for frames that are too large for the arena; sizes are powers of two.
 
-    A new buffer costs a page fault for each 4 KiB, which takes longer than receiving into it. So
-    the pool keeps returned buffers, up to ``keep_bytes`` altogether.
+    A new buffer costs a page fault for each 4 KiB, which takes longer than receiving 4 KiB. So the
+    pool keeps returned buffers, up to ``keep_bytes`` altogether.
     """
 
     def __init__(self, keep_bytes: int = POOLED_BYTES) -> None:

@@ -43,7 +43,7 @@ _READ_OFF_TIMES = 16
 # Unpacks a frame's size, and its head: API key and version in one number.
 _unpack_size_and_head = Struct(">iI").unpack_from
 _unpack_head = Struct(">I").unpack_from
-# A request whose head is below this number is a Produce request.
+# Produce has API key 0, so a request whose head is below this number is a Produce request.
 _BEHIND_PRODUCE = head_of(PRODUCE + 1, 0)
 
 
@@ -107,11 +107,13 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # True if a produce plan served the last request: then the connection, once quiet, joins the
-        # next plan. Only a plan sets it to True, so a connection that plans do not admit never
-        # joins.
+        # True after a produce plan has served Produce requests of this connection, until a request
+        # of another API comes. The next time that the connection is quiet and readable, it then
+        # joins the turn's produce plan, which receives for many connections in one call. Only plain
+        # (non-TLS) connections join.
         self._joins = False
-        # Whether the last produce plan took more than half of RECEIVE_BYTES from this connection.
+        # Whether the last produce plan served more than RECEIVE_BYTES / 2 bytes of requests of this
+        # connection.
         self._is_bulk = False
         self._resume_scheduled = False
         # The last turn that passed requests of this connection to handlers, and the number of these
@@ -283,8 +285,8 @@ class Connection:
         return True
 
     def plannable(self) -> tuple[int, int] | None:
-        """Start and end of the unparsed bytes in the arena; None if no plan may serve them in this
-        turn."""
+        """Return start and end of the unparsed bytes in the arena, or None if the turn's produce
+        plan may not serve them, such as while earlier requests of the connection are unanswered."""
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
@@ -380,10 +382,10 @@ class Connection:
         return READING
 
     def _finish(self, stopped: ConnectionState) -> None:
-        """After the last byte was received: close the connection if no request or response is left.
+        """Close the connection, which receives no more bytes, if no request or response is left.
 
-        If the client has disconnected while a request other than Produce is outstanding, close the
-        connection at once.
+        If the client has ended its stream while a request other than Produce is outstanding, close
+        the connection at once: the client does not wait for the response.
         """
         is_ours = self.state is ENDING
         if self._outbox.outstanding:

@@ -163,4 +163,4 @@ TRANSITIONS: dict[ConnectionState, dict[ConnectionState, str]] = {
     },
     CLOSED: {},
 }
-"""For each state, the states that may follow, and the reasons."""
+"""For each state, the states that may follow it, each with the reasons for the change."""

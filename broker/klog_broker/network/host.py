@@ -10,11 +10,13 @@ from klog_broker.network.outbox import OutboxHost
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.single_requests import SingleRequests, SingleResponse
 
-C = TypeVar("C", contravariant=True)  # the class Connection; connection.py imports this module
+# Stands for the class Connection: this module cannot import connection.py, which imports this
+# module.
+C = TypeVar("C", contravariant=True)
 
 
 class Host(OutboxHost, Protocol[C]):
-    """The network of one broker, for its connections."""
+    """The methods of the broker's network that its connections use."""
 
     @property
     def memory(self) -> ReceiveMemory: ...
@@ -52,7 +54,8 @@ class Host(OutboxHost, Protocol[C]):
         """
 
     def bulk_share_bytes(self) -> int:
-        """The most bytes to receive in this turn from one connection that sends in bulk."""
+        """Return how many bytes to receive at most in this turn from one connection that sends in
+        bulk (see bounds.BULK_RECEIVE_BYTES)."""
 
     def touch(self, connection: C) -> None:
         """Record that bytes were received or sent, so that the connection is not idle."""

@@ -26,7 +26,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class OutboxHost(Protocol):
-    """The interface of the broker's network for an outbox."""
+    """The methods of the broker's network that an outbox uses."""
 
     @property
     def loop(self) -> Loop: ...
@@ -45,7 +45,7 @@ class OutboxHost(Protocol):
 
 
 class OutboxOwner(Protocol):
-    """The interface of a connection for its outbox."""
+    """The methods of a connection that its outbox uses."""
 
     @property
     def state(self) -> ConnectionState: ...
@@ -99,13 +99,14 @@ class Outbox:
         self.is_open = True
         """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
-        """The number of places in the queue that wait for the response of a request, or of a plan's
-        requests."""
+        """The number of places in the queue that have no response yet. A place is for one request,
+        or for several requests that a produce plan served together."""
         self.planned = 0
-        """How many of the ``outstanding`` places belong to produce plans; these do not stop further
-        plans."""
+        """How many of the ``outstanding`` places are for requests that a produce plan served. While
+        only such places are outstanding, a plan may serve the connection's next requests."""
         self.held = 0
-        """How many of the ``outstanding`` places stop the parsing of later requests (``hold``)."""
+        """How many of the ``outstanding`` places stop the parsing of later requests, because their
+        ``hold`` was called."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -194,13 +195,14 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # While a place is held, no buffer is made for a large frame that has arrived in part. So
-        # the connection has to resume, too, when no place is held any more.
+        # While a place stops the parsing (`hold`), a partly received large frame gets no buffer, so
+        # the rest of the frame is not received. So the connection resumes also when the last such
+        # place is filled.
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 
     def on_slot_held(self) -> None:
-        """Pass no more requests to handlers until the held place is filled."""
+        """Pass no more requests to handlers until the place whose ``hold`` was called is filled."""
         self.held += 1
 
     def schedule_flush(self) -> None:

@@ -1,4 +1,8 @@
-"""The interface of produce plans for the network; klog_broker.produce implements it."""
+"""The interface through which the network offers Produce requests to the turn's produce plan.
+
+A produce plan serves the plain Produce requests of many connections together, with one call of a
+compiled kernel. klog_broker.produce implements the interface.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Plans(Protocol):
-    """Plans the Produce requests of many connections together, once in each turn."""
+    """Serves the plain Produce requests of many connections together, once in each turn."""
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections may be offered: False until the kernel is loaded."""
+        """Whether connections may be offered: False until the compiled produce kernel is loaded."""
 
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int

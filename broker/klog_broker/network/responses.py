@@ -16,7 +16,7 @@ from klog_broker.network.large_frame import LargeFrame
 from klog_broker.runtime.disk.files import ProbedRegion
 from klog_broker.runtime.net.sockets import StreamSocket
 
-# sendmsg takes at most 1024 buffers (IOV_MAX).
+# The most parts in one send call: below the limit of sendmsg, which takes 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
 COUNTED_ELSEWHERE = -1
 _IN_MEMORY = (bytes, bytearray, memoryview)
@@ -32,7 +32,7 @@ class SlotState(Enum):
 
 
 class SlotOwner(Protocol):
-    """The interface of a connection's outbox for the places in its queue."""
+    """The methods of a connection's outbox that the places in its queue use."""
 
     @property
     def is_open(self) -> bool:
@@ -42,7 +42,7 @@ class SlotOwner(Protocol):
         """Called when ``slot`` has been filled: completed, skipped or closed."""
 
     def on_slot_held(self) -> None:
-        """Pass no more requests to handlers until the held place is filled."""
+        """Pass no more requests to handlers until the place whose ``hold`` was called is filled."""
 
     def flush_now(self) -> None:
         """Send the scheduled responses now, before the turn's send phase."""
@@ -74,8 +74,8 @@ class QueuedResponse:
         self._owner = owner
         self.api_key = api_key
         self.head = head
-        """API key and version in one number, as in metrics/requests.py; COUNTED_ELSEWHERE for a
-        place of several planned requests."""
+        """API key and version in one number, as in metrics/requests.py. COUNTED_ELSEWHERE for a
+        place of requests that a produce plan served: produce/planner.py counts them."""
         self.began_ns = began_ns
         """The time in ns of the turn in which the request was passed to its handler."""
         self.state = SlotState.WAITING
@@ -115,8 +115,8 @@ class QueuedResponse:
         self._fill(SlotState.ANSWERED)
 
     def send_early(self) -> None:
-        """Send the response before the turn's other responses, unless an earlier response of the
-        connection is missing."""
+        """Send the response now, before the turn's send phase, unless an earlier response of the
+        connection is still missing."""
         self._owner.flush_now()
 
     def skip(self) -> None:

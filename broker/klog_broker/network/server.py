@@ -76,7 +76,8 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self._plans: Plans | None = None
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
-        """Offers a readable connection to the produce plan; returns whether the plan takes it."""
+        """Offers a readable connection to the turn's produce plan; returns whether the plan
+        receives from the connection."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.single_requests = SingleRequests(loop)
         self.counters: Counter[str] = Counter()
@@ -275,10 +276,11 @@ class Server:
         if limit.allows(self.loop.now_ms()):
             _log.warning("%s%s", text, limit.take_note())
 
-    # -- produce plans and shares of a turn ---------------------------------------------------
+    # -- produce plans and bulk receiving -----------------------------------------------------
 
     def use_plans(self, plans: Plans) -> None:
-        """Use plans for Produce requests. Without plans the handler serves all Produce requests."""
+        """Offer Produce requests to ``plans`` from now on. Before this call, the Produce handler
+        serves all of them."""
         self._plans = plans
         self.join_plan = plans.offer_readable
 
@@ -299,7 +301,8 @@ class Server:
         return self._plans.offer_received(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
-        """The most bytes to receive in this turn from one connection that sends in bulk."""
+        """Return how many bytes to receive at most in this turn from one connection that sends in
+        bulk (see bounds.BULK_RECEIVE_BYTES)."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
 

@@ -20,7 +20,7 @@ _IN_MEMORY = (bytes, bytearray)
 
 
 class SingleRequestConnection(Protocol):
-    """The interface of a connection for its single requests."""
+    """The methods of a connection that this module uses."""
 
     def settle(self, slot: SingleResponse) -> None:
         """Send the response, or give the request a place in the outbox's queue if it has none yet.
@@ -79,7 +79,8 @@ class SingleResponse:
             self.place().complete(parts)
 
     def send_early(self) -> None:
-        """Send the response early if it has a place in the outbox; otherwise do nothing."""
+        """Send the response before the turn's send phase if it has a place in the outbox; otherwise
+        do nothing."""
         if self.ordinary is not None:
             self.ordinary.send_early()
 
@@ -104,7 +105,8 @@ class SingleResponse:
 
 
 class SingleRequests:
-    """The single requests of a turn, on all connections. Loop thread only."""
+    """The single requests of a turn: each is the only open request of its connection. Loop thread
+    only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

@@ -1,10 +1,11 @@
-"""Pipelined Produce: one kernel call plans an event-loop turn, then the plan is written and
-committed.
+"""Appends Produce requests: a turn's plain ones with one produce plan, others with the pipeline.
 
-kernel.py makes the plan; tables.py writes and reads the kernel's table; planner.py writes and
-commits the plan; targets.py finds the partitions that may be in a plan. turn_plans.py collects a
-turn's connections, and has kernel_loading.py load the kernel when enough requests come;
-quiet_loading.py loads the kernel while the broker is quiet. pipeline.py appends the Produce
-requests that are not in a plan. May import: every package below fetch and produce in the layers of
-docs/architecture.md, and network.
+One call of a compiled kernel checks the Produce requests that an event-loop turn has received, and
+assigns their offsets: this is the turn's produce plan. kernel.py makes the plan; tables.py writes
+and reads the kernel's table; planner.py writes the planned batches to the logs and commits them;
+targets.py finds the partitions that may be in a plan. turn_plans.py collects the connections of a
+plan, and has kernel_loading.py load the kernel when enough requests come; quiet_loading.py loads
+the kernel while the broker is quiet. pipeline.py appends the Produce requests that are not in a
+plan. May import: every package below fetch and produce in the layers of docs/architecture.md, and
+network.
 """

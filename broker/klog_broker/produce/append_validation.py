@@ -36,8 +36,8 @@ class AppendValidation:
     """The queues of waiting appends by connection. Loop thread only.
 
     ``finish(leader, append, prepared)`` appends the batch that a helper thread has validated. If
-    ``prepared`` is None, it validates the batch in the loop thread, or returns False if that would
-    take too long.
+    ``prepared`` is None, no helper thread has validated the batch: ``finish`` validates and appends
+    it in the loop thread, or returns False if that would take too long.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class AppendValidation:
         self._working = 0
 
     def has_waiting(self, connection_id: str) -> bool:
-        """Return whether an append of the connection waits: then all its later appends must
-        wait."""
+        """Return whether an append of the connection waits: then all later appends of the same
+        connection must wait, too."""
         return connection_id in self._queues
 
     def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:

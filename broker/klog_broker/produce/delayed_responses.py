@@ -1,9 +1,9 @@
-"""Delayed responses of a produce plan: with acks=all, they wait until the followers have the
-batches.
+"""Delayed responses to the acks=all requests of a produce plan: they wait until the followers have
+the batches.
 
-The kernel has written each response as a success. All responses of a connection in one plan wait
-together if their timeouts are equal, since they are sent in order anyway. If a batch fails, its
-part of the response is overwritten with the error.
+The produce kernel has written each response as a success. All responses of one connection to the
+requests of one plan wait together if the requests have the same timeout, since they are sent in
+order anyway. If a batch fails, its part of the response is overwritten with the error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class DelayedAppend(NamedTuple):
     answer_at: int
     """The position of the batch's error code in the response."""
     ones: int
-    """How many bytes after the error code are 0xFF in an error response."""
+    """How many bytes after the error code have to become 0xFF in an error response: its base
+    offset, log append time and (from version 5 on) log start offset are -1."""
 
 
 class ResponsePlace(Protocol):
@@ -46,8 +47,8 @@ class ResponsePlace(Protocol):
 
 
 class DelayedResponse(DelayedOperation):
-    """The responses of one connection, sent when the high watermark has passed all their
-    batches."""
+    """The responses of one connection to acks=all requests, sent when each batch is replicated (the
+    partition's high watermark has passed the batch) or has failed, such as by the timeout."""
 
     __slots__ = ("_answer", "_answered", "_place", "_services", "_timeout_ms", "_waiting")
     kind = "Produce"

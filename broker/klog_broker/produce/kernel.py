@@ -3,18 +3,19 @@
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
 set, partitions and producers that the caller knows, transactions that have begun. At any other
-request the kernel stops, and the generic handler serves that request. The kernel decides the same
-as the handler, in the same order, but changes only its own tables: the caller writes the batches
-and then commits.
+request the kernel stops reading this connection's bytes, and the generic handler serves the
+request. The kernel decides the same as the handler, in the same order, but changes only its own
+tables: the caller (planner.py) writes the batches and then commits.
 
 The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
 partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
 The caller fills them in and calls again, and the kernel continues.
 
-All state is in one table of int64 with sections (passing one array costs less than passing many): a
-head, the connections, the slots (one for each partition and spelling of its topic, by name or by
-id), producers, the batches in order, index entries, and two hash tables. Positions are positions in
-the arena.
+All state is in one table of int64 words with sections (passing one array costs less than passing
+many): a head, the connections, the slots, the producers, the batches in order, index entries, and
+two hash tables. A *slot* has a partition's facts; a partition has a slot for each principal that
+writes to it and for each spelling of its topic (by name, by id). Positions of requests and batches
+are positions in the arena, the turn's receive buffer.
 """
 
 from typing import Any
@@ -62,54 +63,64 @@ from pyspark_klog.records.layout import (
 )
 
 IS_COMPILED = COMPILED
-"""False without numba: then the generic handler is faster than the kernel."""
+"""False without numba: the kernel is then plain Python code, and slower than the generic
+handler."""
 
-# --- status --------------------------------------------------------------------------------------
+# --- results of plan_produce ---------------------------------------------------------------------
 DONE = 0  # the requests of all connections are planned, or left to the generic handler
-FULL = 1  # one of the tables is full: this plan ends, and another one may begin
-NEED_SLOT = 2  # the caller must fill in the facts of slot HEAD_NEEDED, and call again
-NEED_PRODUCER = 3  # the caller must fill in the facts of producer HEAD_NEEDED, and call again
-NEED_TRANSACTION = 4  # as NEED_PRODUCER; the producer's batch may begin a transaction
+FULL = 1  # a section of the table, or `replies`, is full: this plan ends, the rest needs a new plan
+# The caller has to write the facts of a partition into the slot with the number HEAD_NEEDED, and
+# call again.
+NEED_SLOT = 2
+# The caller has to write the log's state of a producer into the row with the number HEAD_NEEDED of
+# the section of producers, and call again.
+NEED_PRODUCER = 3
+# As NEED_PRODUCER; the caller also has to decide whether the producer's batch begins a transaction.
+NEED_TRANSACTION = 4
 
 # Internal results of planning one frame, which ``plan_produce`` never returns.
 _TAKEN = 5
 _STOP = 6
 
-# --- the head ------------------------------------------------------------------------------------
-# the number of this plan; the facts in slots and producers of another plan are out of date
+# --- the table's head: its words -----------------------------------------------------------------
+# The number of this plan. A slot or producer whose own SLOT_ROUND or PRODUCER_ROUND differs has the
+# facts of an earlier plan, which are out of date.
 HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
-HEAD_SLOTS = 3  # number of slots in use; slots outlast a plan
+HEAD_SLOTS = 3  # how many slots are in use; they stay in use for the next plans
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
-HEAD_TOUCHED = 7  # number of slots with batches in this plan
+HEAD_TOUCHED = 7  # how many slots (partitions) have batches in this plan
 HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
-HEAD_REQUEST_STAMP = 12  # a number that increases with each request, and is never reset
+# A number that is higher for each request, and never reset: it shows whether a request has had a
+# batch for a partition before (SLOT_REQUEST).
+HEAD_REQUEST_STAMP = 12
 # The transactional id of the current request (position and length), and the request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_HELD = 16  # how many batches of this plan have a delayed response
+HEAD_HELD = 16  # how many batches of this plan have a delayed response (acks=all)
 HEAD_LEAVES_TRANSACTIONS = 17  # 1: requests with a transactional id are left to the generic handler
-HEAD_VERSIONS = 18  # first of one counter for each version: requests of that version in this plan
+# The word HEAD_VERSIONS + v counts this plan's requests of Produce version v.
+HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 
-# --- a connection --------------------------------------------------------------------------------
-CONNECTION_AT = 0  # position of the next frame; the requests before it are planned
+# --- the words of a connection -------------------------------------------------------------------
+CONNECTION_AT = 0  # arena position of the next frame; the requests before it are planned
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
 CONNECTION_REQUESTS = 4
-CONNECTION_PRINCIPAL = 5  # the number of the connection's principal
+CONNECTION_PRINCIPAL = 5  # the principal's number (security/principal_numbers.py)
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
-# --- a slot --------------------------------------------------------------------------------------
+# --- the words of a slot, which has the facts of a partition -------------------------------------
 SLOT_ROUND = 0
 SLOT_STATE = 1
 SLOT_NEXT_OFFSET = 2
@@ -128,77 +139,83 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-SLOT_ACKS_ALL = 18  # one of the constants ACKS_ALL_...
-# The caller fills in the words above, and the kernel the words below.
-SLOT_BATCHES = 19  # number of batches in this plan
+SLOT_ACKS_ALL = 18  # how the plan treats acks=-1: ACKS_ALL_NEVER, _AT_ONCE or _LATER
+# For each plan, the caller (PlanTables.fill_slot) writes the words of a slot from SLOT_ROUND to
+# SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words below.
+SLOT_BATCHES = 19  # how many batches this plan has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-# position of the slot's first batch in `batches`; while _gather copies, of its next batch
+# The position in `batches` of the partition's first batch. While _gather copies batches: the
+# position to which it copies the partition's next batch.
 SLOT_OUT = 22
-SLOT_REQUEST = 23  # stamp of the last request with a batch for the slot
+SLOT_REQUEST = 23  # HEAD_REQUEST_STAMP of the last request that had a batch for the partition
 SLOT_BY_ID = 24
 SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
-SLOT_TARGET = 28  # position of the slot that represents the partition in this plan
-# The caller also fills in the next facts, up to SLOT_UNTIMED_LIMIT_MS; the kernel sets the last
-# two.
-SLOT_FIRST_OFFSET = 29  # the first offset of this plan
+# The caller writes the words of a slot from SLOT_TARGET to SLOT_UNTIMED_LIMIT_MS; the kernel writes
+# SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET is the position of the slot that this plan
+# uses for the partition: a partition can have several slots.
+SLOT_TARGET = 28
+SLOT_FIRST_OFFSET = 29  # the offset that this plan gives to the partition's first batch
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
-SLOT_FIRST_TIMESTAMP_MS = 32  # the maximum timestamp of this plan's first batch
-SLOT_PRINCIPAL = 33  # the number of the principal that writes to this slot
+SLOT_FIRST_TIMESTAMP_MS = 32  # the maximum timestamp of the partition's first batch in this plan
+SLOT_PRINCIPAL = 33  # the number of the principal whose requests use this slot
 SLOT_WORDS = 34
 MAX_SLOTS = 512
-NAME_BYTES = 256  # bytes of each slot in `names`
+NAME_BYTES = 256  # the bytes in `names` that each slot has for the topic's name or id
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # requests for the slot are left to the generic handler
+SLOT_UNAVAILABLE = 2  # this plan leaves requests for the partition to the generic handler
 
-# --- a producer of a slot ------------------------------------------------------------------------
+# --- the words of a producer that writes to a slot's partition -----------------------------------
 PRODUCER_ROUND = 0
 PRODUCER_SLOT = 1
 PRODUCER_ID = 2
 PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
-PRODUCER_BATCHES = 6  # number of batches in this plan
-PRODUCER_BUCKET = 7  # the number of the hash bucket that leads to the producer
+PRODUCER_BATCHES = 6  # how many batches of the producer for the partition this plan has
+PRODUCER_BUCKET = 7  # the number of the bucket in the hash table that leads to the producer
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
-WINDOW_WORDS = 5  # first and last sequence, first and last offset, maximum timestamp
-# whether the producer has an open transaction
+# The words of each batch in the producer's window: first and last sequence, first and last offset,
+# maximum timestamp.
+WINDOW_WORDS = 5
+# Whether the producer has an open transaction in the partition.
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
-# whether the producer's first batch in this plan begins a transaction
+# Whether the producer's first batch in this plan begins a transaction in the partition.
 PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1
-PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # the offset of that first batch
+PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # offset of its first batch in this plan
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
-# the log has no state of the producer: its first batch may have any epoch and sequence
+# The log has no state of the producer: its first batch may have any epoch and sequence.
 PRODUCER_NEW = 1
-PRODUCER_KNOWN = 2  # the log has the producer's epoch and last sequence
+PRODUCER_KNOWN = 2  # the log, or this plan, has the producer's epoch and last sequence
 
-# --- a batch -------------------------------------------------------------------------------------
+# --- the words of a planned batch ----------------------------------------------------------------
 ROW_SLOT = 0
 ROW_AT = 1
 ROW_BYTES = 2
 ROW_LAST_DELTA = 3
 ROW_MAX_TIMESTAMP_MS = 4
-ROW_PRODUCER = 5  # position of the producer's words; -1 for a batch without a producer id
+ROW_PRODUCER = 5  # position of the producer's words in the table; -1 without a producer id
 ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-# For a delayed response: the position of the batch's error code in `replies` (otherwise -1), how
-# many bytes after it are 0xFF in an error response, and the request's timeout.
+# For a batch with a delayed response (acks=all): the position of its error code in `replies`, or -1
+# if the response is not delayed; how many bytes after the error code have to become 0xFF if the
+# response becomes an error (offsets and times of -1); the request's timeout.
 ROW_ANSWER_AT = 10
 ROW_ANSWER_ONES = 11
 ROW_TIMEOUT_MS = 12
 ROW_WORDS = 13
 MAX_ROWS = 8192
 
-# --- an index entry ------------------------------------------------------------------------------
+# --- the words of an entry for the offset index and the time index -------------------------------
 INDEX_SLOT = 0
 INDEX_LAST_OFFSET = 1
 INDEX_POSITION = 2
@@ -206,7 +223,7 @@ INDEX_MAX_TIMESTAMP_MS = 3
 INDEX_MAX_TIMESTAMP_OFFSET = 4
 INDEX_WORDS = 5
 
-# --- positions of the sections -------------------------------------------------------------------
+# --- positions of the table's sections -----------------------------------------------------------
 _SLOT_BUCKETS = 2048
 _PRODUCER_BUCKETS = 4096
 CONNECTIONS_AT = HEAD_WORDS
@@ -222,7 +239,7 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 REPLIES_BYTES = 1024 * 1024
 
-# --- Kafka's protocol (see tests/unit/test_produce_tables.py) ------------------------------------
+# --- constants of Produce in Kafka's protocol (tested in tests/unit/test_produce_tables.py) -------
 PRODUCE = 0
 FIRST_VERSION = 3
 LAST_VERSION = 13
@@ -230,16 +247,17 @@ FIRST_FLEXIBLE = 9
 FIRST_WITH_TOPIC_ID = 13
 FIRST_WITH_LOG_START = 5
 FIRST_WITH_ERROR_MESSAGE = 8
-FRAME_HEAD_BYTES = 14  # size, key, version, correlation id, length of the client id
+FRAME_HEAD_BYTES = 14  # frame size, API key, version, correlation id, length of the client id
 TOPIC_ID_BYTES = 16
-# Upper bounds of a response's bytes without topic names: per partition, per topic, and the rest.
+# The most bytes of a response: for each partition, for each topic (without its name), and for the
+# rest.
 REPLY_PARTITION_BYTES = 48
 REPLY_TOPIC_BYTES = 16
 REPLY_OTHER_BYTES = 32
 _MOST_COUNT = 126  # the largest count or length that flexible versions write in one byte
 
 
-# --- arrays without an owner ---------------------------------------------------------------------
+# --- views of arrays without reference counting --------------------------------------------------
 def _make_unowned() -> Any:
     """Return a function that makes a view of an array without reference counting.
 
@@ -262,7 +280,7 @@ def _make_unowned() -> Any:
 unowned: Any = _make_unowned() if COMPILED else None
 
 
-# --- slots ---------------------------------------------------------------------------------------
+# --- finding the slot of a partition, and the words of a producer --------------------------------
 @inline
 def _find_slot(
     arena: Array,
@@ -277,7 +295,8 @@ def _find_slot(
     """Return the position of the words of the slot for this topic, partition and principal; make a
     new slot if none exists. Return -1 if no slot is free."""
     mark = 1 if by_id else 0
-    # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49.
+    # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49, and cannot
+    # overflow an int64.
     found_hash = crc32c(arena, name_at, name_at + name_bytes) + partition * 40_503 + mark
     found_hash += principal * 60_493
     bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
@@ -320,12 +339,12 @@ def _find_slot(
 
 @inline
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
-    """Return the position of the producer's words; use new words if it has none; -1 if none are
-    free.
+    """Return the position in the table of the words of this producer in the slot's partition. If
+    the plan has no words for the producer yet, begin new ones; return -1 if the section is full.
 
-    Producers belong to one plan, so a bucket that an older plan filled counts as empty. The bucket
-    is current only if its producer's PRODUCER_ROUND is this plan's, and PRODUCER_BUCKET this
-    bucket.
+    Each plan has its own producers, so a bucket of the hash table that an older plan filled counts
+    as empty. A bucket is filled by this plan if the producer to which it leads has this plan's
+    number as PRODUCER_ROUND, and this bucket's number as PRODUCER_BUCKET.
     """
     current = int(table[HEAD_ROUND])
     mixed = producer_id ^ producer_id >> 17 ^ slot
@@ -360,7 +379,7 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     return producer
 
 
-# --- a batch -------------------------------------------------------------------------------------
+# --- checking and applying one batch -------------------------------------------------------------
 @inline
 def _check_batch(
     arena: Array,
@@ -372,9 +391,10 @@ def _check_batch(
     is_only_batch: bool,
     table: Array,
 ) -> int:
-    """Check that the ``size`` bytes of records are one batch to append unchanged, and write its row
-    without the offset. A batch may begin a transaction only if it ``is_only_batch`` of its request,
-    because the coordinator is asked about one partition at a time."""
+    """Check that the ``size`` bytes of records are one batch to append unchanged, and write the
+    words of this planned batch, except its offset. A batch may begin a transaction only if it
+    ``is_only_batch`` of its request, because the caller asks the transaction coordinator about one
+    partition at a time."""
     if (
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
@@ -426,8 +446,8 @@ def _check_batch(
             # epoch.
             return _STOP
         if (table[producer + PRODUCER_IN_TRANSACTION] != 0) != (attributes != 0):
-            # A transactional batch whose transaction may not begin here, or a non-transactional
-            # batch while its producer's transaction is open.
+            # A transactional batch while its producer has no open transaction in the partition, or
+            # a non-transactional batch while it has one.
             return _STOP
     elif attributes != 0:
         return _STOP
@@ -529,7 +549,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
         table[producer + PRODUCER_LAST_SEQUENCE] = last_sequence
 
 
-# --- a frame -------------------------------------------------------------------------------------
+# --- reading and planning one request ------------------------------------------------------------
 @inline
 def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
     """Return the size of a partition's records in a flexible version, and the position after the
@@ -698,13 +718,13 @@ def _take_frame(
                 return NEED_SLOT
             if table[slot + SLOT_STATE] != SLOT_READY:
                 return _STOP
-            # A partition may have a slot by name and one by id: use the slot that represents it in
-            # this plan.
+            # A partition can have several slots, such as one for its topic's name and one for the
+            # topic's id: use the slot that has the partition's facts in this plan.
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # Only one batch per partition and request, so that all checks use the state before the
-            # request.
+            # A plan takes only requests with one batch for each partition, so that all checks use
+            # the state before the request.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -781,10 +801,11 @@ def _take_frame(
     return _TAKEN
 
 
-# --- the plan of all connections -----------------------------------------------------------------
+# --- planning the requests of all connections ----------------------------------------------------
 @inline
 def _gather(arena: Array, table: Array, batches: Array) -> None:
-    """Copy the batches to ``batches`` slot by slot, with their offsets and leader epochs."""
+    """Copy the planned batches to ``batches``, partition by partition, and set their offsets and
+    leader epochs."""
     out = 0
     for i in range(int(table[HEAD_TOUCHED])):
         slot = int(table[TOUCHED_AT + i])
@@ -841,8 +862,9 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
     """Plan the requests of the connections in ``table``, from where the last call stopped.
 
-    Return DONE, FULL or a NEED_ status. After DONE and FULL, ``batches`` (as large as the arena)
-    has the batches of each touched slot side by side from SLOT_OUT on, with offsets and leader
-    epochs set, and ``replies`` has the responses by connection.
+    Return DONE, FULL or a NEED_ result. After DONE and FULL, ``batches`` (as large as the arena)
+    has the planned batches with their offsets and leader epochs: those of one partition lie side by
+    side, from the position SLOT_OUT of its slot on. ``replies`` has the responses, connection by
+    connection.
     """
     return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))

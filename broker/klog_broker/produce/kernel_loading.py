@@ -1,4 +1,5 @@
-"""Loads the kernels that planned Produce needs; numba is imported only when they are loaded."""
+"""Loads the compiled kernels that produce plans need; numba is imported only when they are
+loaded."""
 
 from __future__ import annotations
 
@@ -15,17 +16,19 @@ _SOCKET_MODULE = "klog_broker.runtime.net.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down_conversion"
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
-"""Loads the kernel's module, or returns None if that is impossible. Runs in a helper thread and may
-block, but gives up soon after its argument, a function, returns True because the broker stops."""
+"""Loads the module of the produce kernel; returns None if that is impossible. Runs in a helper
+thread and may block. The argument is a function that returns True once the broker stops: the
+loading then soon gives up."""
 
 CompileKernel = Callable[[Callable[[], bool]], bool]
-"""Fills the kernels' cache, so that loading compiles nothing; returns False if that is impossible.
-Runs in a helper thread, gives up like LoadKernel, and does not import numba."""
+"""Compiles the kernels into their cache on disk, so that LoadKernel compiles nothing; returns False
+if that is impossible. Runs in a helper thread, has the same argument as LoadKernel, and does not
+import numba in this process."""
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
-    """Return the kernel's module; None without numba. A child process compiles the kernel if its
-    cache is cold. Blocks for 0.3 s with a warm cache."""
+    """Return the module of the produce kernel; None without numba. The call blocks for 0.3 s, and
+    much longer if a child process first has to compile the kernel into its cache on disk."""
     if not compile_produce_kernel(is_stopping):
         return None
     with short_switch_interval():
@@ -37,6 +40,6 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
 
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
-    """Compile the kernels in a child process if their cache is cold. Return whether the cache has
-    the kernels now."""
+    """Compile the kernels in a child process if they are not in their cache on disk. Return whether
+    the cache has them now."""
     return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

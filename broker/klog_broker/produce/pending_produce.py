@@ -32,7 +32,8 @@ class PartitionAppend(NamedTuple):
     answer: PartitionProduceResponse
     records: memoryview | bytearray | bytes
     guard: VerificationGuard | None = None
-    """The guard that the append of a batch that begins a transaction must pass to the log."""
+    """For a batch that begins a transaction: the token of its verification by the transaction
+    coordinator (KIP-890), which the log requires. Other batches have None."""
 
 
 class _Waiting(NamedTuple):

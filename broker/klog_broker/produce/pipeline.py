@@ -1,4 +1,5 @@
-"""Appends Produce requests: a turn's batches by partition, answered when as safe as acks requires.
+"""Appends the batches of a turn's Produce requests, partition by partition, and answers a request
+once its batches are as safe as its acks requires.
 
 All appends of an event-loop turn run together after the turn has received; until then their records
 are views of the receive buffer. A batch whose validation would exceed the loop's share of time

@@ -30,16 +30,16 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """The interface of a connection for produce plans."""
+    """The methods of a connection that produce plans use."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is still open: an append can complete another connection's
-        request, and so close that connection."""
+        """Whether the connection is still open. While a plan appends, delayed requests complete,
+        and a connection is closed if sending their response fails."""
 
     @property
     def descriptor(self) -> int:
-        """The socket's descriptor, for calls that receive or send for many connections."""
+        """The socket's descriptor, for calls that receive from or send to many sockets at once."""
 
     @property
     def principal_number(self) -> int:
@@ -50,22 +50,24 @@ class PlannedConnection(Protocol):
         them may be planned, because earlier requests are still being served."""
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
-        """Finish a plan that the connection was offered to: ``taken_bytes`` of requests are served,
-        and the connection sends ``replies``."""
+        """Continue after a plan to which the connection offered bytes that it had received: the
+        plan has served the first ``taken_bytes`` of them. The connection sends ``replies``, and
+        parses the other bytes."""
 
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
-        """Finish a plan that the connection joined and that leaves it work: of its bytes in the
-        arena from ``start`` to ``end``, ``taken_bytes`` are served, and ``replies`` are to be
-        sent."""
+        """Continue after a plan that received bytes for the connection and did not do all its work.
+        The plan has served the first ``taken_bytes`` of the arena's bytes from ``start`` to
+        ``end``. The connection sends ``replies``, and parses the other bytes."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Received(NamedTuple):
-    """The bytes that a turn has received from the connections that joined its plan."""
+    """The bytes that one call has received, for a plan, from all connections that joined the plan
+    instead of receiving by themselves."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
@@ -84,13 +86,15 @@ class PlanTargets(Protocol):
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals have different rights. If not, all principals use the same slots."""
+        """Whether principals have different rights. If not, the kernel's facts of a partition are
+        valid for all principals."""
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """Return the partition of the topic with this name or id for the principal with this
-        number; None leaves the request to the generic handler."""
+        """Return the partition if the plan may append to it for the principal with this number;
+        None leaves the request to the generic handler. ``topic`` is the topic's name, or its id if
+        ``by_id``."""
 
     def hold(
         self,
@@ -103,12 +107,13 @@ class PlanTargets(Protocol):
         that ``answer`` can be sent now."""
 
     def appended(self) -> None:
-        """Complete delayed fetches of followers, because batches were appended. Responses to
-        producers wait until the followers have these batches."""
+        """Complete the delayed fetches of followers now, because delayed responses of the plan wait
+        until the followers have the appended batches."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Return whether the batch begins its producer's transaction in this partition, with the
-        consent of the coordinator and the log. False leaves the request to the generic handler."""
+        """Return whether the transaction coordinator and the log allow the batch to begin its
+        producer's transaction in this partition now. False leaves the request to the generic
+        handler."""
 
 
 _NO_DELAYED_REQUESTS: Mapping[int, int] = {}
@@ -119,7 +124,8 @@ class _CommitFailed(Exception):
 
 
 class _Turn:
-    """The connections of one plan: first those that were offered, then those that joined."""
+    """The connections that a turn plans for: first those that offered received bytes, then those
+    for which one call has received (``Received``)."""
 
     def __init__(
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
@@ -129,7 +135,8 @@ class _Turn:
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
-        """Whether all connections joined, and all their requests are served and answered."""
+        """Whether no connection has work left: one call has received for all of them, all received
+        requests are served, and all responses are sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
         """Add ``data`` to the responses that the plan's connection ``number`` sends."""
@@ -137,7 +144,8 @@ class _Turn:
 
 
 class ProducePlanner:
-    """Makes one broker's produce plans, once the kernel is loaded. Loop thread only."""
+    """Makes one broker's produce plans (see the module), once the kernel is loaded. Loop thread
+    only."""
 
     def __init__(
         self,
@@ -157,23 +165,24 @@ class ProducePlanner:
         self._times = times
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
         self.calls = make_calls(arena.view, self._tables.replies)
-        """Receives from and answers all connections that joined; None if connections cannot
-        join."""
+        """Receives from many sockets, or sends responses to many sockets, in one call; None if such
+        calls are not available, so that each connection receives and sends by itself."""
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # By log: the number of the slot that represents it in this plan.
+        # By log: the number of the slot that has the log's facts in this plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
         self, offered: Sequence[PlannedConnection], received: Received = NOTHING_RECEIVED
     ) -> bool:
-        """Serve the requests that can be planned.
+        """Plan the Produce requests that the kernel can plan, append their batches, and answer
+        them.
 
-        ``PlannedConnection.on_planned`` is called for each connection in ``offered``, once and in
-        order. Connections in ``received`` are answered through ``calls``; ``continue_after_plan``
-        is called for those that have bytes left to parse or send. Return whether
-        ``continue_after_plan`` was never called.
+        ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
+        called once, in order. Connections in ``received`` get their responses through ``calls``;
+        ``continue_after_plan`` is called only for those with bytes left to parse or send. Return
+        whether ``continue_after_plan`` was never called.
         """
         limit = self._kernel.MAX_CONNECTIONS
         connections, bounds = received
@@ -250,7 +259,7 @@ class ProducePlanner:
             if not requests and not self._free_slots():
                 first += 1
 
-    # -- plan ---------------------------------------------------------------------------------
+    # -- making a plan with the kernel --------------------------------------------------------
 
     def _plan(
         self, places: Sequence[tuple[int, int]], connections: Sequence[PlannedConnection]
@@ -283,8 +292,8 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free all slots after a plan that took no request. Return whether any slot was in use
-        before that plan."""
+        """Free all slots of the kernel's table after a plan that took no request. Return whether
+        any slot was in use before that plan, so that another plan has more free slots."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -348,7 +357,11 @@ class ProducePlanner:
             try:
                 log.write_planned(slot.data, slot.index_entries + 1)
             except LogStorageError as error:
-                _log.debug("partition=%s plan dropped: %s", log.topic_partition, error)
+                _log.debug(
+                    "dropping a produce plan, because writing to partition %s failed: %s",
+                    log.topic_partition,
+                    error,
+                )
                 self._take_back(written)
                 return False
             written.append(log)
@@ -368,20 +381,26 @@ class ProducePlanner:
                 log.cut_back_planned()
             except LogStorageError as error:
                 # The log's directory is offline now: later writes to the log fail.
-                _log.error("partition=%s planned batches stay: %s", log.topic_partition, error)
+                _log.error(
+                    "cannot remove the batches of a dropped produce plan from partition %s: %s",
+                    log.topic_partition,
+                    error,
+                )
 
     # -- responses ----------------------------------------------------------------------------
 
     def _send_responses(self, turn: _Turn) -> bool:
-        """Answer the usual case for all connections at once: all have joined, all their bytes are
-        planned, and all have responses. Return False, with nothing sent, if the connections have to
-        be handled one by one."""
+        """Send the responses of all connections with one call, if possible: one call has received
+        for all connections, all received bytes are planned, no response is delayed, and each
+        connection has a response. If that is not possible, send nothing and return False: the
+        caller handles the connections one by one."""
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
-        # An append can complete another connection's request, and so close that connection.
+        # While the plan appended, a connection may have been closed (see
+        # PlannedConnection.is_open).
         descriptors = [each.descriptor for each in turn.waiting if each.is_open]
         if min(sizes) <= 0 or len(descriptors) < count:
             return False
@@ -419,7 +438,8 @@ class ProducePlanner:
             if requests:
                 begun, turn.places[number] = turn.places[number][0], (taken_to, end)
                 if number - first in held:
-                    # A connection's requests are all of one version.
+                    # A client sends all its Produce requests on a connection in one version, so the
+                    # first request has the version of all.
                     head = tables.head_at(begun)
                     waiting = held[number - first]
                     for part in split_responses(tables.replies, waiting, start, stop, requests):
@@ -428,7 +448,8 @@ class ProducePlanner:
                             later[head] = later.get(head, 0) + part.requests
                         turn.add_reply(number, reply)
                 elif stop > start:
-                    # After a response that was sent in part, later responses have to wait.
+                    # If an earlier response of the connection is not fully sent yet, the connection
+                    # sends these responses after it.
                     if number >= turn.first_received and number not in turn.replies:
                         direct.append((number, start, stop))
                     else:
@@ -454,9 +475,11 @@ class ProducePlanner:
         return self._targets.hold(answer, appends, timeout_ms, answered) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
-        """Send responses now. Bytes that a socket does not take are left to its connection."""
+        """Send responses to many sockets with one call. Bytes that a socket does not accept are
+        left to its connection, which sends them later."""
         assert self.calls is not None
-        # An append can complete another connection's request, and so close that connection.
+        # While the plan appended, a connection may have been closed (see
+        # PlannedConnection.is_open).
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(
             [turn.waiting[number].descriptor for number, _, _ in ready],

@@ -1,10 +1,10 @@
-"""Loads the kernels while the broker is quiet, before they are needed.
+"""Loads the compiled kernels for Produce while the broker is quiet, before they are needed.
 
-If the kernels' cache is cold, a child process starts to compile them at once, which takes many
-seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30 ms, and 130
-MB of memory. So loading waits for the first Produce request, and then for a quiet moment. When many
-requests come, turn_plans.py loads the kernels without waiting. A leader with followers never has a
-quiet moment, because their fetches come all the time.
+If the kernels are not in their cache on disk, a child process starts to compile them at once, which
+takes many seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30
+ms, and 130 MB of memory. So loading waits for the first Produce request, and then for a quiet
+moment. When many Produce requests come, turn_plans.py loads the kernels without waiting. A leader
+with followers never has a quiet moment, because their fetches come all the time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _QUIET_MS = 250
 
 
 class QuietKernelLoader:
-    """Loads the kernels in a quiet moment. Loop thread only. ``compile_kernel`` runs in a helper
-    thread."""
+    """Loads the kernels for Produce in a quiet moment. Loop thread only. ``compile_kernel`` runs in
+    a helper thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server
@@ -33,14 +33,15 @@ class QuietKernelLoader:
         self._compile_kernel = compile_kernel
 
     def start_compiling(self) -> None:
-        """Start to compile the kernels if their cache is cold. Called when the broker accepts
-        requests."""
+        """Start to compile the kernels if they are not in their cache on disk. Called when the
+        broker accepts requests."""
         self._server.helpers.submit(
             lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
         )
 
     def _compiled(self, is_there: bool | None, _: BaseException | None) -> None:
-        # If compiling failed, the first load tries again and logs the reason.
+        # If compiling failed, the next attempt to load the kernels compiles again, and logs why it
+        # fails.
         if is_there:
             self._look()
 

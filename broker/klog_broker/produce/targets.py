@@ -83,8 +83,8 @@ class ProduceTargets:
         return None if made.is_due else made
 
     def appended(self) -> None:
-        """Complete delayed fetches of followers, because batches were appended. Responses to
-        producers wait until the followers have these batches."""
+        """Complete the delayed fetches of followers now, because delayed responses of the plan wait
+        until the followers have the appended batches."""
         self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
