@@ -36,7 +36,7 @@ def api_and_version(head: int) -> tuple[int, int]:
 
 
 class RequestTimes:
-    """The request and turn durations of one broker. Loop thread only.
+    """The request and event-loop turn durations of one broker. Loop thread only.
 
     ``is_served`` says whether the broker serves an API in a version. All unserved versions of an
     API share one histogram row: clients choose the version of a request, and could otherwise create
@@ -45,12 +45,13 @@ class RequestTimes:
 
     def __init__(self, is_served: Callable[[int, int], bool]) -> None:
         self.answered: list[int] = []
-        """The heads of requests that were both received and answered in this turn. Connections
-        keep a reference to this list and append to it, so the list is never replaced."""
+        """The heads of requests that were both received and answered in this event-loop turn.
+        Connections keep a reference to this list and append to it, so the list is never
+        replaced."""
         self.answered_later: list[tuple[int, int, int]] = []
-        """Requests that were answered in this turn and are not in ``answered``, in groups: (head,
-        number of requests, time (ns) of the turn that received the requests). The time is
-        IN_THIS_TURN if this turn received them."""
+        """Requests that were answered in this event-loop turn and are not in ``answered``, in
+        groups: (head, number of requests, time (ns) of the turn that received the requests). The
+        time is IN_THIS_TURN if this turn received them."""
         self.turns: list[int] = new_row()
         self._rows: dict[int, list[int]] = {}
         self._is_served = is_served
@@ -61,7 +62,7 @@ class RequestTimes:
         return self._rows
 
     def count_turn(self, began_ns: int, ended_ns: int) -> None:
-        """Count the finished turn and every request that was answered in the turn."""
+        """Count the finished event-loop turn and every request that was answered in the turn."""
         took_ns = ended_ns - began_ns
         place = 0 if took_ns <= _FIRST_BOUND_NS else bisect_left(BOUNDS_NS, took_ns)
         turns = self.turns
@@ -69,7 +70,8 @@ class RequestTimes:
         turns[SUM] += took_ns
         answered = self.answered
         if answered:
-            # With few clients, a turn usually answers one request, and need not count by head.
+            # With few clients, an event-loop turn usually answers one request, and need not count
+            # by head.
             head = answered.pop()
             count = 1
             if answered:

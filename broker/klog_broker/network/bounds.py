@@ -4,31 +4,34 @@ docs/bounds.md has a table of these bounds.
 """
 
 RECEIVE_BYTES = 128 * 1024
-"""The most bytes received from one connection in one turn (fairness), and the most unparsed bytes
-held for a connection while none of its requests may be passed to a handler."""
+"""The most bytes received from one connection in one event-loop turn (fairness), and the most
+unparsed bytes held for a connection while none of its requests may be passed to a handler."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one turn from a connection that sends in bulk: the last produce plan
-served more than RECEIVE_BYTES / 2 bytes of the connection's requests. All connections that are
-ready in the turn share this number, but each may receive at least RECEIVE_BYTES. Receiving more in
-each turn costs less CPU time per byte."""
+"""The most bytes received in one event-loop turn from a connection that sends in bulk: the last
+produce plan served more than RECEIVE_BYTES / 2 bytes of the connection's requests. All connections
+that are ready in the turn share this number, but each may receive at least RECEIVE_BYTES. Receiving
+more in each turn costs less CPU time per byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
-"""The fewest free bytes of the arena (the receive buffer that all connections share in a turn) with
-which a connection receives. If fewer are free, the connection receives in the next turn."""
+"""The fewest free bytes of the arena (the receive buffer that all connections share in an
+event-loop turn) with which a connection receives. If fewer are free, the connection receives in the
+next turn."""
 
 LARGE_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one turn from a connection that sends a frame above RECEIVE_BYTES."""
+"""The most bytes received in one event-loop turn from a connection that sends a frame above
+RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
 """The size of the arena, the receive buffer that all connections share: the most bytes received in
-one turn, apart from the bytes of large frames, which have buffers of their own."""
+one event-loop turn, apart from the bytes of large frames, which have buffers of their own."""
 
 POOLED_BYTES = 32 * 1024 * 1024
 """The most bytes in pooled free buffers for large frames; further buffers are freed."""
 
 REQUESTS_PER_TURN = 256
-"""The most requests of one connection that are passed to handlers in one turn (fairness)."""
+"""The most requests of one connection that are passed to handlers in one event-loop turn
+(fairness)."""
 
 PENDING_REPLIES = 1024
 """The most outstanding or unsent responses of one connection; at the bound, parsing stops."""
@@ -38,8 +41,9 @@ PENDING_REPLY_BYTES = 4 * 1024 * 1024
 larger. File regions are not counted, because they take no memory."""
 
 SEND_BYTES = (1024 + 64) * 1024
-"""The most bytes sent to one connection in one turn (fairness). A consumer fetches 1 MiB from each
-partition by default: a response with 1 MiB of records and its other fields fits into one turn."""
+"""The most bytes sent to one connection in one event-loop turn (fairness). A consumer fetches 1 MiB
+from each partition by default: a response with 1 MiB of records and its other fields fits into one
+turn."""
 
 PROBED_BYTES = 256 * 1024
 """The size of the pieces in which a file region is probed before sendfile: a piece counts as cached
@@ -50,7 +54,7 @@ READ_AHEAD_BYTES = 4 * 1024 * 1024
 """The bytes that a helper thread reads ahead if the next file piece is not in the page cache."""
 
 ACCEPTS_PER_TURN = 64
-"""The most connections accepted from one listener in one turn."""
+"""The most connections accepted from one listener in one event-loop turn."""
 
 ACCEPT_PAUSE_MS = 100
 """How long listeners accept nothing after an accept failed for lack of descriptors or memory."""

@@ -1,4 +1,5 @@
-"""Memory for received requests: one arena for each turn, and a pool of buffers for large frames.
+"""Memory for received requests: one arena for each event-loop turn, and a pool of buffers for large
+frames.
 
 Each turn reuses the arena, and the pool may lend a returned buffer at any time. So no view of the
 arena may be used after its turn, and no view of a buffer after the buffer is returned.
@@ -8,25 +9,26 @@ from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES
 
 
 class ReceiveArena:
-    """One block of memory into which all connections receive during a turn, one after the other."""
+    """One block of memory into which all connections receive during an event-loop turn, one after
+    the other."""
 
     def __init__(self, size_bytes: int = ARENA_BYTES) -> None:
         self.view = memoryview(bytearray(size_bytes))
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """The view that ``window`` returns while no byte of the arena is used. Most turns need no
-        other view, so this one is made only once."""
+        """The view that ``window`` returns while no byte of the receive arena is used. Most
+        event-loop turns need no other view, so this one is made only once."""
 
     def window(self) -> memoryview | None:
-        """Return a view of the arena's next RECEIVE_BYTES bytes; None if fewer are free. The bytes
-        are not reserved until ``mark_used`` is called."""
+        """Return a view of the receive arena's next RECEIVE_BYTES bytes; None if fewer are free.
+        The bytes are not reserved until ``mark_used`` is called."""
         start = self.used_bytes
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
 
     def free_bytes(self) -> int:
-        """The number of arena bytes that are free in this turn."""
+        """The number of bytes of the receive arena that are free in this event-loop turn."""
         return self.size_bytes - self.used_bytes
 
     def mark_used(self, size_bytes: int) -> None:
@@ -40,12 +42,13 @@ class ReceiveArena:
             self.used_bytes = before_bytes
 
     def reset(self) -> None:
-        """Free all bytes at the end of the turn."""
+        """Free all bytes at the end of the event-loop turn."""
         self.used_bytes = 0
 
 
 class FrameBufferPool:
-    """Reusable buffers for frames that are too large for the arena; sizes are powers of two.
+    """Reusable buffers for large frames (RECEIVE_BYTES or more) that arrive over several event-loop
+    turns. The buffers' sizes are powers of two.
 
     A new buffer costs a page fault for each 4 KiB, which takes longer than receiving 4 KiB. So the
     pool keeps returned buffers, up to ``keep_bytes`` altogether.

@@ -1,8 +1,8 @@
 """One client's connection: passes requests from its inbox to handlers, responses to its outbox.
 
 connection_states.py has the states of a connection, and what may happen in each. Parsing stops
-while the outbox permits no further request, and after REQUESTS_PER_TURN requests in one turn.
-Receiving continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client
+while the outbox permits no further request, and after REQUESTS_PER_TURN requests in one event-loop
+turn. Receiving continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client
 disconnects.
 """
 
@@ -109,15 +109,15 @@ class Connection:
         self._interest = READABLE
         # True after a produce plan has served Produce requests of this connection, until a request
         # of another API comes. The next time that the connection is quiet and readable, it then
-        # joins the turn's produce plan, which receives for many connections in one call. Only plain
-        # (non-TLS) connections join.
+        # joins the event-loop turn's produce plan, which receives for many connections in one call.
+        # Only plain (non-TLS) connections join.
         self._joins = False
         # Whether the last produce plan served more than RECEIVE_BYTES / 2 bytes of requests of this
         # connection.
         self._is_bulk = False
         self._resume_scheduled = False
-        # The last turn that passed requests of this connection to handlers, and the number of these
-        # requests.
+        # The last event-loop turn that passed requests of this connection to handlers, and the
+        # number of these requests.
         self._turn = -1
         self._requests = 0
 
@@ -143,8 +143,8 @@ class Connection:
     # -- receiving ----------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
-        """Handle the socket events that the loop reports. The fast path expects one small request
-        on a quiet connection."""
+        """Handle the socket events that the loop reports. The fast path is for one small request on
+        a connection in the state QUIET, which has no open request and no unsent response."""
         if self.state is not QUIET or events != READABLE:
             self._on_events(events)
             return
@@ -200,9 +200,10 @@ class Connection:
             self.receive()
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response of a single request, or give the request a place in the outbox's queue.
+        """Send the response to a single request, or give the request a place in the outbox's queue.
 
-        Response bytes that the socket does not accept go through the outbox, too.
+        A request without a response yet gets a place, and so do the bytes of a response that the
+        socket does not accept.
         """
         answer = slot.response
         if answer is None or self.state is not READING or slot.ordinary is not None:
@@ -254,13 +255,14 @@ class Connection:
         self._parse()
 
     def put_off(self) -> None:
-        """Receive early in the next turn, because the arena is full."""
+        """Receive early in the next event-loop turn, because the receive arena is full."""
         if self.state is QUIET:
             self.state = READING
         self._loop.call_soon(self.receive)
 
     def keep_rest(self) -> None:
-        """Move unparsed bytes out of the arena when the turn ends, because the arena is reused."""
+        """Move unparsed bytes out of the receive arena when the event-loop turn ends, because the
+        arena is reused."""
         state = self.state
         if state is CLOSED:
             return
@@ -272,7 +274,8 @@ class Connection:
     # -- produce plans ------------------------------------------------------------------------
 
     def _is_offered_to_a_plan(self) -> bool:
-        """Offer the received bytes to the turn's produce plan; return whether the plan takes them.
+        """Offer the received bytes to the event-loop turn's produce plan; return whether the plan
+        takes them.
 
         If the plan takes them, the parsing continues when the plan calls ``on_planned``.
         """
@@ -285,8 +288,9 @@ class Connection:
         return True
 
     def plannable(self) -> tuple[int, int] | None:
-        """Return start and end of the unparsed bytes in the arena, or None if the turn's produce
-        plan may not serve them, such as while earlier requests of the connection are unanswered."""
+        """Return start and end of the unparsed bytes in the receive arena, or None if the
+        event-loop turn's produce plan may not serve them, such as while earlier requests of the
+        connection are unanswered."""
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
@@ -297,15 +301,16 @@ class Connection:
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
-        """Take over bytes that a plan received for this quiet connection. The plan has served the
-        first ``taken_bytes`` of these bytes; ``replies`` are the responses."""
+        """Take over bytes that a produce plan received for this connection in the state QUIET. The
+        plan has served the first ``taken_bytes`` of these bytes; ``replies`` are the responses."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.take_over(start, end)
             self.on_planned(taken_bytes, replies)
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
-        """Continue after a plan: queue its responses, and parse the bytes after ``taken_bytes``."""
+        """Continue after a produce plan: queue its responses, and parse the bytes after
+        ``taken_bytes``."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:
@@ -325,7 +330,8 @@ class Connection:
     # -- parsing ------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Continue parsing after the outbox, or REQUESTS_PER_TURN, has stopped it."""
+        """Continue the parsing that stopped because the outbox permitted no further request, or
+        because REQUESTS_PER_TURN requests were passed to handlers."""
         self._resume_scheduled = False
         if self.state.parses:
             if self._host.is_planning:
@@ -374,8 +380,8 @@ class Connection:
             frame, large = inbox.take_request()
             slot = outbox.begin(api_key, _unpack_head(frame)[0])
             if large is not None:
-                # The request's records are views of the large frame's buffer until the turn's
-                # appends are over.
+                # The request's records are views of the large frame's buffer until the event-loop
+                # turn's appends are over.
                 slot.frame = large
                 self._loop.call_at_turn_end(slot.end_turn)
             self._host.handle_frame(frame, slot, self)
@@ -419,7 +425,7 @@ class Connection:
     # -- responses ----------------------------------------------------------------------------
 
     def schedule_resume(self) -> None:
-        """Schedule ``resume``, which continues the parsing, for later in this turn."""
+        """Schedule ``resume``, which continues the parsing, for later in this event-loop turn."""
         if not self._resume_scheduled:
             self._resume_scheduled = True
             self._loop.call_at_append(self.resume)
@@ -466,7 +472,7 @@ class Connection:
             self._loop.modify(self.descriptor, interest)
 
     def refuse(self, reason: str) -> None:
-        """Close the connection because of its client's error."""
+        """Close the connection because of an error in its requests."""
         self._host.refuse(self, reason)
 
     def close(self, reason: str) -> None:

@@ -36,11 +36,11 @@ class Host(OutboxHost, Protocol[C]):
         """Serve one request, a frame without its size; fill ``slot`` now or later. Raises nothing.
 
         Returns whether the frame's bytes may be reused now; if not, they must stay valid until the
-        turn ends.
+        event-loop turn ends.
         """
 
     def offer_to_plan(self, connection: C, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Offer received bytes that begin with Produce to this turn's produce plan.
+        """Offer received bytes that begin with Produce to this event-loop turn's produce plan.
 
         Returns whether the plan takes them.
         """
@@ -54,14 +54,15 @@ class Host(OutboxHost, Protocol[C]):
         """
 
     def bulk_share_bytes(self) -> int:
-        """Return how many bytes to receive at most in this turn from one connection that sends in
-        bulk (see bounds.BULK_RECEIVE_BYTES)."""
+        """Return how many bytes to receive at most in this event-loop turn from one connection that
+        sends in bulk (see bounds.BULK_RECEIVE_BYTES)."""
 
     def touch(self, connection: C) -> None:
         """Record that bytes were received or sent, so that the connection is not idle."""
 
     def refuse(self, connection: C, reason: str) -> None:
-        """Close the connection because of its client's error; log the reason at a limited rate."""
+        """Close the connection because of an error in its requests; log the reason at a limited
+        rate."""
 
     def on_closed(self, connection: C, reason: str) -> None:
-        """Forget a connection that has closed itself."""
+        """Remove a connection that has closed itself from the open connections."""

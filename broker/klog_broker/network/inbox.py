@@ -1,10 +1,10 @@
 """The received bytes of one connection, which the inbox cuts into requests.
 
-Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
-bytes of requests that are not begun (passed to a handler) move to the connection's own buffer
-(``rest``). A frame that is too large for the arena and ``rest`` has a buffer that grows as the
-frame arrives (``large``). While no request may be begun, bytes are received into ``rest``, up to
-RECEIVE_BYTES, to notice the end of the stream.
+Bytes that came in this event-loop turn are a piece of the shared receive arena (``unparsed``). When
+the turn ends, the bytes of requests that are not begun (passed to a handler) move to the
+connection's own buffer (``rest``). A frame of RECEIVE_BYTES or more that does not arrive in one
+turn gets a buffer that grows as the frame arrives (``large``). While no request may be begun, bytes
+are received into ``rest``, up to RECEIVE_BYTES, to notice the end of the stream.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class BadFrame(Exception):
 
 
 class Inbox:
-    """The received bytes of one connection. Loop thread only."""
+    """The received bytes of one connection that are not passed to handlers yet. Loop thread
+    only."""
 
     __slots__ = (
         "_arena_end",
@@ -68,7 +69,7 @@ class Inbox:
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes
-        # Called at the end of a turn in which this inbox used the arena.
+        # Called at the end of an event-loop turn in which this inbox received into the arena.
         self._keep = keep
         self._unparsed = _EMPTY
         self._arena_end = 0
@@ -80,12 +81,13 @@ class Inbox:
 
     @property
     def has_unparsed(self) -> bool:
-        """Whether some bytes of this turn are not parsed yet."""
+        """Whether some bytes of this event-loop turn are not parsed yet."""
         return bool(self._unparsed)
 
     @property
     def is_full(self) -> bool:
-        """Whether the connection must not receive more bytes for now."""
+        """Whether the connection must not receive more bytes for now: RECEIVE_BYTES are unparsed, a
+        large frame is complete, or a large frame waits for a buffer."""
         return (
             self._waits_for_memory
             or len(self._rest) + len(self._unparsed) >= RECEIVE_BYTES
@@ -95,10 +97,10 @@ class Inbox:
     # -- receiving ----------------------------------------------------------------------------
 
     def receive(self, share_bytes: int) -> int:
-        """Receive once, up to ``share_bytes`` into the arena, or into the large frame.
+        """Receive once, up to ``share_bytes`` into the receive arena, or into the large frame.
 
         Returns the number of received bytes: 0 at the end of the stream, negative if the arena is
-        full in this turn. Raises the socket's OSError.
+        full in this event-loop turn. Raises the socket's OSError.
         """
         if self.large is not None:
             return self.large.receive(self._stream)
@@ -136,8 +138,8 @@ class Inbox:
         return count
 
     def take_over(self, start: int, end: int) -> None:
-        """Take over the arena's bytes from ``start`` to ``end``, which the caller received for this
-        connection and marked as used."""
+        """Take over the receive arena's bytes from ``start`` to ``end``, which the caller received
+        for this connection and marked as used."""
         self._set_unparsed(start, end)
 
     def _set_unparsed(self, start: int, end: int) -> None:
@@ -146,7 +148,8 @@ class Inbox:
         self._memory.keep_at_turn_end(self._keep)
 
     def keep_rest(self, *, may_begin_large: bool) -> None:
-        """Move the unparsed bytes out of the arena, which is reused when the turn ends.
+        """Move the unparsed bytes out of the receive arena, which is reused when the event-loop
+        turn ends.
 
         If the bytes begin a large frame, and ``may_begin_large``, the frame gets its own buffer.
         """
@@ -181,7 +184,8 @@ class Inbox:
     def drop(self) -> LargeFrame | None:
         """Drop all bytes of a closed connection.
 
-        Returns the large frame, if any; the caller must give its buffer back after the turn.
+        Returns the large frame, if any; the caller must give its buffer back after the event-loop
+        turn.
         """
         large, self.large = self.large, None
         self._rest = _NOTHING
@@ -191,8 +195,8 @@ class Inbox:
     # -- produce plans ------------------------------------------------------------------------
 
     def move_rest_into_arena(self) -> None:
-        """Move ``rest``, the unparsed bytes of earlier turns, back into the arena if they fit, so
-        that a produce plan can serve them."""
+        """Move ``rest``, the unparsed bytes of earlier event-loop turns, back into the receive
+        arena if they fit, so that a produce plan can serve them."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -209,7 +213,7 @@ class Inbox:
 
     def begins_with_produce(self) -> tuple[int, int] | None:
         """The sizes of the first frame and of all unparsed bytes, if the unparsed bytes are in the
-        arena and begin with a Produce request; else None."""
+        receive arena and begin with a Produce request; else None."""
         view = self._unparsed
         if len(view) < FRAME_HEAD.size:
             return None
@@ -219,8 +223,8 @@ class Inbox:
         return size + 4, len(view)
 
     def arena_range(self) -> tuple[int, int] | None:
-        """Start and end of the unparsed bytes in the arena; None if no unparsed byte is in the
-        arena."""
+        """Start and end of the unparsed bytes in the receive arena; None if no unparsed byte is in
+        the arena."""
         view = self._unparsed
         if not view or view.obj is not self._memory.arena.view.obj:
             return None
@@ -234,8 +238,8 @@ class Inbox:
     # -- requests -----------------------------------------------------------------------------
 
     def parse_rest_next(self) -> None:
-        """If no bytes of this turn are unparsed, let ``rest``, the bytes of earlier turns, be
-        parsed next."""
+        """If no bytes of this event-loop turn are unparsed, let ``rest``, the bytes of earlier
+        turns, be parsed next."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING

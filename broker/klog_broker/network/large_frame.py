@@ -1,4 +1,4 @@
-"""A frame that is too large for the arena, while it arrives."""
+"""A frame of RECEIVE_BYTES or more, while it arrives over several event-loop turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The receive memory of all connections: the arena of a turn, and buffers for large frames."""
+"""Memory into which all connections receive: the arena, which each event-loop turn reuses, and
+buffers for large frames."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from klog_broker.runtime.event_loop.loop import Loop
 
 
 class ReceiveMemory:
-    """The receive memory of one broker. Loop thread only."""
+    """The memory into which all connections of one broker receive. Loop thread only."""
 
     def __init__(self, loop: Loop, queued_max_request_bytes: int) -> None:
         self.arena = ReceiveArena()
@@ -22,14 +23,14 @@ class ReceiveMemory:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def keep_arena(self, size_bytes: int) -> None:
-        """Mark the arena's next ``size_bytes`` as used until the turn ends."""
+        """Mark the receive arena's next ``size_bytes`` as used until the event-loop turn ends."""
         self.arena.used_bytes += size_bytes
         if not self._ends_turn:
             self._ends_turn = True
             self._loop.call_at_turn_end(self._end_turn)
 
     def keep_at_turn_end(self, keep: Callable[[], None]) -> None:
-        """Call ``keep`` when the turn ends, before the arena is reused."""
+        """Call ``keep`` when the event-loop turn ends, before the receive arena is reused."""
         self.keep_arena(0)
         self._keepers.append(keep)
 
@@ -41,12 +42,13 @@ class ReceiveMemory:
         self.arena.reset()
 
     def may_lend(self) -> bool:
-        """Whether a further large frame may get a buffer (queued.max.request.bytes)."""
+        """Whether a further large frame may get a buffer: the lent buffers have fewer bytes than
+        queued.max.request.bytes allows."""
         limit = self._queued_max_request_bytes
         return limit <= 0 or self.buffers.lent_bytes < limit
 
     def when_returned(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once a further large frame may get a buffer."""
+        """Call ``callback`` once a further large frame may get a buffer (``may_lend``)."""
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:

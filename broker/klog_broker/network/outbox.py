@@ -51,7 +51,7 @@ class OutboxOwner(Protocol):
     def state(self) -> ConnectionState: ...
 
     def schedule_resume(self) -> None:
-        """Continue parsing later in this turn, because requests may be begun again."""
+        """Continue parsing later in this event-loop turn, because requests may be begun again."""
 
     def on_close_queued(self) -> None:
         """Pass no more requests to handlers: the connection closes once all earlier responses are
@@ -67,7 +67,7 @@ class OutboxOwner(Protocol):
         """Record that bytes were sent, so that the connection is not idle."""
 
     def refuse(self, reason: str) -> None:
-        """Close the connection because of its client's error."""
+        """Close the connection because of an error in its requests."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
@@ -131,7 +131,8 @@ class Outbox:
     # -- requests -----------------------------------------------------------------------------
 
     def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
-        """Add the place of a request's response at the end of the queue."""
+        """Add a place for a request's response at the end of the queue; a handler fills it
+        later."""
         slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1
@@ -140,13 +141,14 @@ class Outbox:
     def begin_planned(self, api_key: int) -> QueuedResponse:
         """Add a place to the queue for the responses to requests that a produce plan has served.
 
-        Later requests may be planned before this place is filled.
+        A plan may serve later requests of the connection before this place is filled.
         """
         self.planned += 1
         return self.begin(api_key)
 
     def may_begin(self, api_key: int) -> bool:
-        """Whether a request of this API may be passed to its handler now."""
+        """Whether a request of this API may be passed to its handler now. While a response is
+        outstanding, only a Produce request after Produce requests may be."""
         if self.may_begin_none():
             return False
         return not self.outstanding or (
@@ -154,7 +156,8 @@ class Outbox:
         )
 
     def may_begin_none(self) -> bool:
-        """Whether no request of any API may be passed to its handler now."""
+        """Whether no request of any API may be passed to its handler now: too many responses are
+        outstanding or unsent, or an outstanding response keeps all other requests waiting."""
         if self.held:
             return True
         if len(self._replies) >= PENDING_REPLIES:
@@ -165,15 +168,15 @@ class Outbox:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether further requests of the last request's API may be begun before its response. Only
-        valid while a response is outstanding."""
+        """Whether a further request of the last request's API may be passed to its handler before
+        the last request is answered. Only valid while a response is outstanding."""
         return self._replies[-1].api_key in self._pipelined_apis
 
     # -- responses ----------------------------------------------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Count the request of a filled place as answered, and schedule the sending of its
-        response."""
+        """Count the request of a place that was just filled as answered, and schedule the sending
+        of its response."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)
@@ -206,13 +209,13 @@ class Outbox:
         self.held += 1
 
     def schedule_flush(self) -> None:
-        """Schedule the sending of responses for this turn's send phase."""
+        """Schedule the sending of responses for this event-loop turn's send phase."""
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
 
     def flush_now(self) -> None:
-        """Send the scheduled responses now, before the turn's send phase."""
+        """Send the scheduled responses now, before the event-loop turn's send phase."""
         self._flush()
 
     def _flush(self) -> None:
@@ -243,8 +246,8 @@ class Outbox:
         self._owner.on_sent()
 
     def _queue_responses(self) -> None:
-        """Move responses from the head of the queue to the outgoing parts, up to the first missing
-        response."""
+        """Move responses from the head of the queue to the outgoing parts, up to the first place
+        that has no response yet."""
         replies = self._replies
         while replies and replies[0].state is not SlotState.WAITING:
             slot = replies.popleft()

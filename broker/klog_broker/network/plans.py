@@ -1,4 +1,5 @@
-"""The interface through which the network offers Produce requests to the turn's produce plan.
+"""The interface through which the network offers Produce requests to the event-loop turn's produce
+plan.
 
 A produce plan serves the plain Produce requests of many connections together, with one call of a
 compiled kernel. klog_broker.produce implements the interface.
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Plans(Protocol):
-    """Serves the plain Produce requests of many connections together, once in each turn."""
+    """Serves the plain Produce requests of many connections together, once in each event-loop
+    turn."""
 
     @property
     def is_planning(self) -> bool:
@@ -22,18 +24,18 @@ class Plans(Protocol):
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Offer a connection that has received Produce requests; return whether the turn's plan
-        takes it.
+        """Offer a connection that has received Produce requests; return whether the event-loop
+        turn's plan takes it.
 
-        A connection that the plan takes must not parse before its ``on_planned`` is called.
+        A connection that the produce plan takes must not parse before its ``on_planned`` is called.
         """
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Offer a readable connection; return whether the plan receives from it and plans its
-        requests.
+        """Offer a readable connection; return whether the produce plan receives from it and plans
+        its requests.
 
         If the plan does, it calls the connection's ``receive``, ``put_off`` or
-        ``continue_after_plan`` in the turn's next phase, or none of these if it has planned and
-        answered everything that the connection sent. Only for plain streams whose last request a
-        plan has served.
+        ``continue_after_plan`` in the event-loop turn's next phase, or none of these if it has
+        planned and answered everything that the connection sent. Only for plain streams whose last
+        request a plan has served.
         """

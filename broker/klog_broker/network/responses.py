@@ -45,7 +45,7 @@ class SlotOwner(Protocol):
         """Pass no more requests to handlers until the place whose ``hold`` was called is filled."""
 
     def flush_now(self) -> None:
-        """Send the scheduled responses now, before the turn's send phase."""
+        """Send the scheduled responses now, before the event-loop turn's send phase."""
 
 
 class QueuedResponse:
@@ -77,7 +77,7 @@ class QueuedResponse:
         """API key and version in one number, as in metrics/requests.py. COUNTED_ELSEWHERE for a
         place of requests that a produce plan served: produce/planner.py counts them."""
         self.began_ns = began_ns
-        """The time in ns of the turn in which the request was passed to its handler."""
+        """The time in ns of the event-loop turn in which the request was passed to its handler."""
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0
@@ -115,12 +115,12 @@ class QueuedResponse:
         self._fill(SlotState.ANSWERED)
 
     def send_early(self) -> None:
-        """Send the response now, before the turn's send phase, unless an earlier response of the
-        connection is still missing."""
+        """Send the response now, before the event-loop turn's send phase, unless an earlier
+        response of the connection is still missing."""
         self._owner.flush_now()
 
     def skip(self) -> None:
-        """End the request without a response."""
+        """End the request without a response, as for Produce with acks=0."""
         self._fill(SlotState.SKIPPED)
 
     def close(self, reason: str) -> None:
@@ -145,9 +145,10 @@ class QueuedResponse:
         return self.frame is not None
 
     def end_turn(self) -> None:
-        """After the turn that parsed the request: return the large frame's buffer to the pool.
+        """After the event-loop turn that parsed the request: return the large frame's buffer to the
+        pool.
 
-        If the request is held, its buffer is returned once the place is filled.
+        If ``hold`` was called, the buffer is returned only once the place is filled.
         """
         if self.frame is None:
             return
@@ -226,8 +227,8 @@ class OutgoingParts:
 
         Returns why the sending stopped, and the number of sent bytes. File pieces are probed before
         they are sent, because sendfile of a page that is not in the page cache blocks even on a
-        non-blocking socket. ``is_fresh`` means that all parts were added in this turn, so a small
-        ProbedRegion needs no second probe.
+        non-blocking socket. ``is_fresh`` means that all parts were added in this event-loop turn,
+        so a small ProbedRegion needs no second probe.
         """
         sent_bytes = 0
         parts = self._parts
@@ -333,8 +334,8 @@ class OutgoingParts:
 
 
 class PendingResponse(Protocol):
-    """Delayed responses to requests that a produce plan appended: acks=all waits for the
-    followers."""
+    """The delayed responses to acks=all requests that a produce plan has appended: they wait until
+    the followers have the batches."""
 
     def wait(self, place: QueuedResponse, /) -> None:
         """Complete ``place`` once the responses are ready."""

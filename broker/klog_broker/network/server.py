@@ -76,8 +76,8 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self._plans: Plans | None = None
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
-        """Offers a readable connection to the turn's produce plan; returns whether the plan
-        receives from the connection."""
+        """Offers a readable connection to the event-loop turn's produce plan; returns whether the
+        plan receives from the connection."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.single_requests = SingleRequests(loop)
         self.counters: Counter[str] = Counter()
@@ -231,13 +231,14 @@ class Server:
             move_to_end(connection)
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """Close a connection because of its client's error; log the reason at a limited rate."""
+        """Close a connection because of an error in its requests; log the reason at a limited
+        rate."""
         self.count("connections-closed-for-bad-input")
         self._warn(self._refusals, f"closing {connection.connection_id}: {reason}")
         connection.close(reason)
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """Forget a connection that has closed itself."""
+        """Remove a connection that has closed itself from the open connections."""
         del self._connections[connection]
         left = self._by_address[connection.client_address] - 1
         if left:
@@ -292,7 +293,7 @@ class Server:
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Offer received bytes that begin with Produce to this turn's produce plan.
+        """Offer received bytes that begin with Produce to this event-loop turn's produce plan.
 
         Returns whether the plan takes them.
         """
@@ -301,8 +302,8 @@ class Server:
         return self._plans.offer_received(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
-        """Return how many bytes to receive at most in this turn from one connection that sends in
-        bulk (see bounds.BULK_RECEIVE_BYTES)."""
+        """Return how many bytes to receive at most in this event-loop turn from one connection that
+        sends in bulk (see bounds.BULK_RECEIVE_BYTES)."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
 

@@ -1,10 +1,10 @@
 """The fast path for single requests of quiet connections.
 
 A quiet connection has no outstanding response, so the order of responses needs no care. Most of its
-requests are answered with a few bytes in the turn in which they arrive; such responses need no
-queue. After the turn's appends, each of them is sent with one send call. A request whose response
-comes later, contains a file region or closes the connection gets a place in the connection's
-outbox.
+requests are answered with a few bytes in the event-loop turn in which they arrive; such responses
+need no queue. After the turn's appends, each of them is sent with one send call. A request whose
+response comes later, contains a file region or closes the connection gets a place in the
+connection's outbox.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class SingleRequestConnection(Protocol):
     def settle(self, slot: SingleResponse) -> None:
         """Send the response, or give the request a place in the outbox's queue if it has none yet.
 
-        Called after the turn's appends.
+        Called after the event-loop turn's appends.
         """
 
 
 class SingleResponse:
-    """The place of the response to a single request; has the interface of a QueuedResponse.
+    """The place of the response to a single request, with the same methods as QueuedResponse.
 
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
     """
@@ -42,7 +42,8 @@ class SingleResponse:
         self.head = head
         """API key and version in one number, as in metrics/requests.py."""
         self.response: list[Any] | None = None
-        """The single part of a response that needs no place in the outbox."""
+        """The response as a list of one part, if it needs no place in the outbox; otherwise
+        None."""
         self._outbox = outbox
         self.ordinary: QueuedResponse | None = None
         """The request's place in the outbox; None while it has none."""
@@ -67,7 +68,8 @@ class SingleResponse:
         return place
 
     def complete(self, parts: list[Any]) -> None:
-        """Answer with a whole frame in parts; one part in memory needs no place in the outbox."""
+        """Answer with a whole frame in parts. A response of one part in memory needs no place in
+        the outbox."""
         if (
             self.ordinary is None
             and self.response is None
@@ -79,13 +81,13 @@ class SingleResponse:
             self.place().complete(parts)
 
     def send_early(self) -> None:
-        """Send the response before the turn's send phase if it has a place in the outbox; otherwise
-        do nothing."""
+        """Send the response before the event-loop turn's send phase if it has a place in the
+        outbox; otherwise do nothing."""
         if self.ordinary is not None:
             self.ordinary.send_early()
 
     def skip(self) -> None:
-        """End the request without a response."""
+        """End the request without a response, as for Produce with acks=0."""
         self.place().skip()
 
     def close(self, reason: str) -> None:
@@ -105,17 +107,17 @@ class SingleResponse:
 
 
 class SingleRequests:
-    """The single requests of a turn: each is the only open request of its connection. Loop thread
-    only."""
+    """The single requests of an event-loop turn: each is the only open request of its connection.
+    Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[SingleResponse] = []
-        """The places of this turn's single requests. Call ``begin`` before adding the first
-        place."""
+        """The places of this event-loop turn's single requests. Call ``begin`` before adding the
+        first place."""
 
     def begin(self) -> None:
-        """Schedule the sending of this turn's responses after the turn's appends."""
+        """Schedule the sending of this event-loop turn's responses after the turn's appends."""
         self._loop.call_at_send(self._settle)
 
     def _settle(self) -> None:

@@ -68,7 +68,9 @@ handler."""
 
 # --- results of plan_produce ---------------------------------------------------------------------
 DONE = 0  # the requests of all connections are planned, or left to the generic handler
-FULL = 1  # a section of the table, or `replies`, is full: this plan ends, the rest needs a new plan
+# A section of the table, or `replies`, is full: the produce plan ends here, and the other requests
+# need another produce plan.
+FULL = 1
 # The caller has to write the facts of a partition into the slot with the number HEAD_NEEDED, and
 # call again.
 NEED_SLOT = 2
@@ -83,16 +85,16 @@ _TAKEN = 5
 _STOP = 6
 
 # --- the table's head: its words -----------------------------------------------------------------
-# The number of this plan. A slot or producer whose own SLOT_ROUND or PRODUCER_ROUND differs has the
-# facts of an earlier plan, which are out of date.
+# The number of this produce plan. If SLOT_ROUND of a slot, or PRODUCER_ROUND of a producer, is
+# another number, the slot or producer has the facts of an earlier plan, which are out of date.
 HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
-HEAD_SLOTS = 3  # how many slots are in use; they stay in use for the next plans
+HEAD_SLOTS = 3  # how many slots are in use; slots stay in use for later produce plans
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
-HEAD_TOUCHED = 7  # how many slots (partitions) have batches in this plan
+HEAD_TOUCHED = 7  # how many slots (partitions) have batches in this produce plan
 HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
@@ -104,9 +106,9 @@ HEAD_REQUEST_STAMP = 12
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_HELD = 16  # how many batches of this plan have a delayed response (acks=all)
+HEAD_HELD = 16  # how many batches of this produce plan have a delayed response (acks=all)
 HEAD_LEAVES_TRANSACTIONS = 17  # 1: requests with a transactional id are left to the generic handler
-# The word HEAD_VERSIONS + v counts this plan's requests of Produce version v.
+# The word HEAD_VERSIONS + v counts the requests of Produce version v in this produce plan.
 HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 
@@ -139,10 +141,10 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-SLOT_ACKS_ALL = 18  # how the plan treats acks=-1: ACKS_ALL_NEVER, _AT_ONCE or _LATER
-# For each plan, the caller (PlanTables.fill_slot) writes the words of a slot from SLOT_ROUND to
-# SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words below.
-SLOT_BATCHES = 19  # how many batches this plan has for the partition
+SLOT_ACKS_ALL = 18  # how the produce plan treats acks=-1: ACKS_ALL_NEVER, _AT_ONCE or _LATER
+# For each produce plan, the caller (PlanTables.fill_slot) writes the words of a slot from
+# SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words below.
+SLOT_BATCHES = 19  # how many batches this produce plan has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
 # The position in `batches` of the partition's first batch. While _gather copies batches: the
@@ -154,20 +156,21 @@ SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
 # The caller writes the words of a slot from SLOT_TARGET to SLOT_UNTIMED_LIMIT_MS; the kernel writes
-# SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET is the position of the slot that this plan
-# uses for the partition: a partition can have several slots.
+# SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET is the position of the slot that this
+# produce plan uses for the partition: a partition can have several slots.
 SLOT_TARGET = 28
-SLOT_FIRST_OFFSET = 29  # the offset that this plan gives to the partition's first batch
+SLOT_FIRST_OFFSET = 29  # the offset that this produce plan gives to the partition's first batch
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
-SLOT_FIRST_TIMESTAMP_MS = 32  # the maximum timestamp of the partition's first batch in this plan
+# The maximum timestamp of the partition's first batch in this produce plan.
+SLOT_FIRST_TIMESTAMP_MS = 32
 SLOT_PRINCIPAL = 33  # the number of the principal whose requests use this slot
 SLOT_WORDS = 34
 MAX_SLOTS = 512
 NAME_BYTES = 256  # the bytes in `names` that each slot has for the topic's name or id
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # this plan leaves requests for the partition to the generic handler
+SLOT_UNAVAILABLE = 2  # the produce plan leaves the partition's requests to the generic handler
 
 # --- the words of a producer that writes to a slot's partition -----------------------------------
 PRODUCER_ROUND = 0
@@ -176,7 +179,7 @@ PRODUCER_ID = 2
 PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
-PRODUCER_BATCHES = 6  # how many batches of the producer for the partition this plan has
+PRODUCER_BATCHES = 6  # how many batches of the producer this produce plan has for the partition
 PRODUCER_BUCKET = 7  # the number of the bucket in the hash table that leads to the producer
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
@@ -185,15 +188,16 @@ WINDOW_BATCHES = 5
 WINDOW_WORDS = 5
 # Whether the producer has an open transaction in the partition.
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
-# Whether the producer's first batch in this plan begins a transaction in the partition.
+# Whether the producer's first batch in this produce plan begins a transaction in the partition.
 PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1
-PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # offset of its first batch in this plan
+# The offset of the producer's first batch in this produce plan.
+PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
 # The log has no state of the producer: its first batch may have any epoch and sequence.
 PRODUCER_NEW = 1
-PRODUCER_KNOWN = 2  # the log, or this plan, has the producer's epoch and last sequence
+PRODUCER_KNOWN = 2  # the log, or this produce plan, has the producer's epoch and last sequence
 
 # --- the words of a planned batch ----------------------------------------------------------------
 ROW_SLOT = 0
@@ -301,7 +305,8 @@ def _find_slot(
     found_hash += principal * 60_493
     bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
     while True:
-        # There are more buckets than slots, so the loop always finds an empty one.
+        # The hash table has more buckets than there are slots, so the loop always finds an empty
+        # bucket.
         number = int(table[SLOT_BUCKETS_AT + bucket]) - 1
         if number < 0:
             break
@@ -340,11 +345,12 @@ def _find_slot(
 @inline
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     """Return the position in the table of the words of this producer in the slot's partition. If
-    the plan has no words for the producer yet, begin new ones; return -1 if the section is full.
+    the producer has no words in this produce plan yet, begin new ones; return -1 if the section of
+    producers is full.
 
-    Each plan has its own producers, so a bucket of the hash table that an older plan filled counts
-    as empty. A bucket is filled by this plan if the producer to which it leads has this plan's
-    number as PRODUCER_ROUND, and this bucket's number as PRODUCER_BUCKET.
+    Each produce plan has its own producers, so a bucket of the hash table that an older plan filled
+    counts as empty. The current plan has filled a bucket if the producer to which the bucket leads
+    has this plan's number as PRODUCER_ROUND, and this bucket's number as PRODUCER_BUCKET.
     """
     current = int(table[HEAD_ROUND])
     mixed = producer_id ^ producer_id >> 17 ^ slot
@@ -352,7 +358,8 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     while True:
         number = int(table[PRODUCER_BUCKETS_AT + bucket]) - 1
         producer = PRODUCERS_AT + number * PRODUCER_WORDS
-        # There are more buckets than producers in a plan, so the loop always finds an empty one.
+        # The hash table has more buckets than a produce plan has producers, so the loop always
+        # finds an empty bucket.
         if (
             number < 0
             or table[producer + PRODUCER_ROUND] != current
@@ -489,7 +496,8 @@ def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
 
 @inline
 def _apply_row(row: int, connection: int, table: Array) -> None:
-    """Give the batch its offset, and update the plan's facts of its partition and producer."""
+    """Give the batch its offset, and update the facts in the table about its partition and
+    producer, so that the next batch is checked against them."""
     slot = int(table[row + ROW_SLOT])
     size = int(table[row + ROW_BYTES])
     offset = int(table[slot + SLOT_NEXT_OFFSET])
@@ -570,7 +578,8 @@ def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
 def _take_frame(
     arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
 ) -> int:
-    """Plan the whole request that ends at ``end``, or nothing of it."""
+    """Plan the whole request that ends at ``end``, or no part of it; return _TAKEN, _STOP (the
+    generic handler has to serve it), FULL or a NEED_ result."""
     if end - at < FRAME_HEAD_BYTES or read_i16(arena, at + 4) != PRODUCE:
         return _STOP
     version = read_i16(arena, at + 6)
@@ -719,12 +728,12 @@ def _take_frame(
             if table[slot + SLOT_STATE] != SLOT_READY:
                 return _STOP
             # A partition can have several slots, such as one for its topic's name and one for the
-            # topic's id: use the slot that has the partition's facts in this plan.
+            # topic's id: use the slot that has the partition's facts in this produce plan.
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # A plan takes only requests with one batch for each partition, so that all checks use
-            # the state before the request.
+            # A produce plan takes only requests with one batch for each partition, so that all
+            # checks use the state before the request.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -862,9 +871,9 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
     """Plan the requests of the connections in ``table``, from where the last call stopped.
 
-    Return DONE, FULL or a NEED_ result. After DONE and FULL, ``batches`` (as large as the arena)
-    has the planned batches with their offsets and leader epochs: those of one partition lie side by
-    side, from the position SLOT_OUT of its slot on. ``replies`` has the responses, connection by
-    connection.
+    Return DONE, FULL or a NEED_ result. After DONE and FULL, ``batches`` (as large as the receive
+    arena) has the planned batches with their offsets and leader epochs: those of one partition lie
+    side by side, from the position SLOT_OUT of its slot on. ``replies`` has the responses,
+    connection by connection.
     """
     return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))

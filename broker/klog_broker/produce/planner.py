@@ -1,4 +1,5 @@
-"""Plans a turn's pipelined Produce requests with the kernel, writes the batches, and commits them.
+"""Plans an event-loop turn's pipelined Produce requests with the kernel, writes the batches, and
+commits them.
 
 The kernel's plan changes nothing outside its table. All planned batches are written behind the
 logs' ends, partition by partition; they become part of the logs only when the partitions commit. If
@@ -34,8 +35,8 @@ class PlannedConnection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is still open. While a plan appends, delayed requests complete,
-        and a connection is closed if sending their response fails."""
+        """Whether the connection is still open. The appends of a produce plan can complete delayed
+        requests, and a connection is closed if sending its response fails."""
 
     @property
     def descriptor(self) -> int:
@@ -46,39 +47,40 @@ class PlannedConnection(Protocol):
         """The number of the connection's principal (security/principal_numbers.py)."""
 
     def plannable(self) -> tuple[int, int] | None:
-        """Return start and end of the connection's unparsed bytes in the arena; None if none of
-        them may be planned, because earlier requests are still being served."""
+        """Return start and end of the connection's unparsed bytes in the receive arena; None if the
+        produce plan may not serve them, because earlier requests are still being served."""
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
-        """Continue after a plan to which the connection offered bytes that it had received: the
-        plan has served the first ``taken_bytes`` of them. The connection sends ``replies``, and
+        """Continue after a produce plan to which the connection offered bytes that it had received:
+        the plan has served the first ``taken_bytes`` of them. The connection sends ``replies``, and
         parses the other bytes."""
 
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
-        """Continue after a plan that received bytes for the connection and did not do all its work.
-        The plan has served the first ``taken_bytes`` of the arena's bytes from ``start`` to
-        ``end``. The connection sends ``replies``, and parses the other bytes."""
+        """Continue after a produce plan that received bytes for the connection and did not do all
+        its work. The plan has served the first ``taken_bytes`` of the receive arena's bytes from
+        ``start`` to ``end``. The connection sends ``replies``, and parses the other bytes."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Received(NamedTuple):
-    """The bytes that one call has received, for a plan, from all connections that joined the plan
-    instead of receiving by themselves."""
+    """The bytes that one call has received, for a produce plan, from all connections that joined
+    the plan instead of receiving by themselves."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
-    """Connection number ``i`` has the arena's bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
+    """The bytes of connection number ``i`` are in the receive arena, from ``bounds[i]`` up to
+    ``bounds[i + 1]``."""
 
 
 NOTHING_RECEIVED = Received((), (0,))
 
 
 class PlanTargets(Protocol):
-    """Finds the partitions that may be in a plan; implemented in targets.py."""
+    """Finds the partitions that may be in a produce plan; implemented in targets.py."""
 
     @property
     def version(self) -> int:
@@ -92,9 +94,9 @@ class PlanTargets(Protocol):
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """Return the partition if the plan may append to it for the principal with this number;
-        None leaves the request to the generic handler. ``topic`` is the topic's name, or its id if
-        ``by_id``."""
+        """Return the partition if the produce plan may append to it for the principal with this
+        number; None leaves the request to the generic handler. ``topic`` is the topic's name, or
+        its id if ``by_id``."""
 
     def hold(
         self,
@@ -107,8 +109,8 @@ class PlanTargets(Protocol):
         that ``answer`` can be sent now."""
 
     def appended(self) -> None:
-        """Complete the delayed fetches of followers now, because delayed responses of the plan wait
-        until the followers have the appended batches."""
+        """Complete the delayed fetches of followers now, because delayed responses of the produce
+        plan wait until the followers have the appended batches."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Return whether the transaction coordinator and the log allow the batch to begin its
@@ -124,14 +126,15 @@ class _CommitFailed(Exception):
 
 
 class _Turn:
-    """The connections that a turn plans for: first those that offered received bytes, then those
-    for which one call has received (``Received``)."""
+    """The connections that an event-loop turn plans for: first those that offered received bytes,
+    then those for which one call has received (``Received``)."""
 
     def __init__(
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
-        self.places = places  # start and end of each connection's bytes that are not planned yet
+        # Start and end in the arena of each connection's bytes that no produce plan has served yet.
+        self.places = places
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
@@ -139,7 +142,7 @@ class _Turn:
         requests are served, and all responses are sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
-        """Add ``data`` to the responses that the plan's connection ``number`` sends."""
+        """Add ``data`` to the responses that the produce plan's connection ``number`` sends."""
         self.replies.setdefault(number, []).append(data)
 
 
@@ -158,7 +161,7 @@ class ProducePlanner:
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
         self.requests = 0
-        """How many requests were planned and appended, for tests and metrics."""
+        """How many requests produce plans have served so far, for tests and metrics."""
         self._kernel = kernel
         self._targets = targets
         self._clock = clock
@@ -170,7 +173,7 @@ class ProducePlanner:
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # By log: the number of the slot that has the log's facts in this plan.
+        # By log: the number of the slot that has the log's facts in this produce plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
@@ -228,7 +231,7 @@ class ProducePlanner:
         return is_over
 
     def _plan_all(self, turn: _Turn) -> None:
-        """Make one plan, or several if the tables are too small for all requests."""
+        """Make one produce plan, or several if the tables are too small for all requests."""
         tables = self._tables
         first = 0
         while first < len(turn.waiting):
@@ -254,12 +257,12 @@ class ProducePlanner:
                 self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
                 return
-            # A table is full: the next plan continues from here.
+            # A table is full: the next produce plan continues from here.
             first += min(tables.connection, count)
             if not requests and not self._free_slots():
                 first += 1
 
-    # -- making a plan with the kernel --------------------------------------------------------
+    # -- making a produce plan with the kernel ------------------------------------------------
 
     def _plan(
         self, places: Sequence[tuple[int, int]], connections: Sequence[PlannedConnection]
@@ -292,8 +295,8 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free all slots of the kernel's table after a plan that took no request. Return whether
-        any slot was in use before that plan, so that another plan has more free slots."""
+        """Free all slots of the kernel's table after a produce plan that took no request. Return
+        whether any slot was in use before that plan, so that another plan has more free slots."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -325,9 +328,9 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """Write the facts of a producer whose first batch in this plan is transactional: either its
-        transaction has begun, or it begins with this batch, or the kernel leaves the request to the
-        generic handler."""
+        """Write the facts of a producer whose first batch in this produce plan is transactional:
+        either its transaction has begun, or it begins with this batch, or the kernel leaves the
+        request to the generic handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
@@ -348,8 +351,8 @@ class ProducePlanner:
     # -- append and commit --------------------------------------------------------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Write and commit the plan's batches. Return False if some could not be written; then no
-        log has changed."""
+        """Write and commit the produce plan's batches. Return False if some could not be written;
+        then no log has changed."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:
@@ -399,7 +402,7 @@ class ProducePlanner:
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
-        # While the plan appended, a connection may have been closed (see
+        # While the produce plan appended, a connection may have been closed (see
         # PlannedConnection.is_open).
         descriptors = [each.descriptor for each in turn.waiting if each.is_open]
         if min(sizes) <= 0 or len(descriptors) < count:
@@ -416,8 +419,9 @@ class ProducePlanner:
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
-        """Count the plan's requests as answered in this turn, except those in ``later``: the number
-        of requests that are answered in a later turn, by head (API key and version)."""
+        """Count the Produce requests of a produce plan as answered in this event-loop turn.
+        ``later`` has the number of requests that a later turn answers and counts, by head (API key
+        and version in one number)."""
         for version, count in self._tables.versions():
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
@@ -425,9 +429,9 @@ class ProducePlanner:
                 self._times.answered_later.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
-        """Store in ``turn`` how far the plan served each connection; send its responses, or add
-        them to ``turn``. Return how many requests are answered in a later turn, by head (API key
-        and version)."""
+        """Store in ``turn`` how far the produce plan served each connection, and send the
+        connection's responses, or add them to ``turn``. Return how many requests a later event-loop
+        turn answers, by head (API key and version in one number)."""
         tables = self._tables
         later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []
@@ -478,7 +482,7 @@ class ProducePlanner:
         """Send responses to many sockets with one call. Bytes that a socket does not accept are
         left to its connection, which sends them later."""
         assert self.calls is not None
-        # While the plan appended, a connection may have been closed (see
+        # While the produce plan appended, a connection may have been closed (see
         # PlannedConnection.is_open).
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(
