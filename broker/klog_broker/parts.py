@@ -95,11 +95,11 @@ class BrokerParts:
         """The address that FindCoordinator returns, by listener name. Empty until the listeners
         have their ports."""
         self.on_topic_deleted: list[Callable[[str], None]] = []
-        """Called with a topic's name once the topic's logs are renamed for deletion."""
+        """Callbacks, called with a topic's name once the topic's logs are renamed for deletion."""
         self.on_image: list[Callable[[], None]] = []
-        """Called after each change of the metadata image."""
+        """Callbacks, called after each change of the metadata image."""
         self.on_close: list[Callable[[], None]] = []
-        """Called when the broker stops and accepts no more requests."""
+        """Callbacks, called when the broker stops and accepts no more requests."""
 
         self.broker_epoch = side.broker_epoch
         """Returns this broker's epoch; -1 while it is not registered, and for a standalone

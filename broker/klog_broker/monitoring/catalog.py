@@ -30,7 +30,7 @@ METRICS = (
         (),
         "The broker's state as Kafka's number: 3 while it serves, 6 while it stops.",
     ),
-    # --- requests ---
+    # --- metrics of requests ---
     Metric(
         "kafka_network_requestmetrics_requests_total",
         "counter",
@@ -63,7 +63,7 @@ METRICS = (
         (),
         "Accepted client connections.",
     ),
-    # --- topics ---
+    # --- metrics of topics ---
     Metric(
         "kafka_server_brokertopicmetrics_messagesin_total",
         "counter",
@@ -87,7 +87,7 @@ METRICS = (
     Metric("kafka_log_log_logstartoffset", "gauge", _PARTITION, "Log start offset of a partition."),
     Metric("kafka_log_log_logendoffset", "gauge", _PARTITION, "Log end offset of a partition."),
     Metric("kafka_log_log_numlogsegments", "gauge", _PARTITION, "Segments of a partition."),
-    # --- replicas ---
+    # --- metrics of replicas ---
     Metric("kafka_server_replicamanager_partitioncount", "gauge", (), "Replicas on this broker."),
     Metric(
         "kafka_server_replicamanager_leadercount", "gauge", (), "Partitions that this broker leads."
@@ -161,7 +161,7 @@ METRICS = (
         (),
         "Partitions of all known topics.",
     ),
-    # --- logs ---
+    # --- metrics of logs ---
     Metric(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "gauge",
@@ -196,7 +196,7 @@ METRICS = (
     Metric("klog_cleaner_read_bytes_total", "counter", (), "Bytes of logs that these rounds read."),
     Metric("klog_cleaner_kept_bytes_total", "counter", (), "Bytes of logs that these rounds kept."),
     Metric("klog_cleaner_seconds_total", "counter", (), "Duration of these rounds."),
-    # --- delayed operations ---
+    # --- metrics of delayed operations ---
     Metric(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "gauge",
@@ -204,7 +204,7 @@ METRICS = (
         "Delayed operations: Produce waits for its flush or its replicas, Fetch for records,"
         " Coordinator and WriteTxnMarkers for their own records, DeleteRecords for followers.",
     ),
-    # --- coordinators ---
+    # --- metrics of coordinators ---
     Metric(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         "gauge",
@@ -227,7 +227,7 @@ METRICS = (
         ("topic", "status"),
         "Partitions of the coordinators' topics by status: loading, serving, failed.",
     ),
-    # --- the broker and its process ---
+    # --- metrics of the broker and its process ---
     Metric(
         "klog_loop_turn_ms",
         "histogram",

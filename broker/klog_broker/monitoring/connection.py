@@ -102,7 +102,7 @@ class HttpConnection:
         elif events & READABLE and self._request is None:
             self._receive()
         elif not events & READABLE:
-            self.close()  # the connection failed
+            self.close()  # neither readable nor writable: the connection has failed
 
     def _receive(self) -> None:
         try:

@@ -20,7 +20,7 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\x20-\x7e\t\x80-\xff]*)"
 
 
 class HttpRequest(NamedTuple):
-    """A request that can be answered."""
+    """A valid GET or HEAD request, which the server can answer."""
 
     is_head: bool
     path: str

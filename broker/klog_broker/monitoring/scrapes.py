@@ -12,7 +12,7 @@ from klog_broker.monitoring.collection import Sources, collect
 from klog_broker.runtime.event_loop.slices import Slices, Steps
 
 CACHED_MS = 1000
-"""How long a rendered text is reused, in milliseconds."""
+"""How long a rendered text of the metrics is reused, in milliseconds."""
 
 SLICE_ELEMENTS = 40
 """How much of the text is rendered in one event-loop turn, in elements of about 5 us each

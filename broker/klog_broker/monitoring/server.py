@@ -103,7 +103,7 @@ class MetricsServer:
     # -- responses ----------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, connection: HttpConnection) -> None:
-        """Answer a request, now or later."""
+        """Answer an HTTP request: at once, or when the text of the metrics is rendered."""
         try:
             self._answer(request, connection)
         except Exception as error:

@@ -27,15 +27,15 @@ class MetricsText:
         self._lines: list[str] = []
 
     def family(self, name: str, samples: Mapping[str, float]) -> None:
-        """Add a metric's samples: each value by the text of its labels (see ``labels``; empty for
-        no labels). Do nothing if there are no samples."""
+        """Add a metric. ``samples`` has its values by the text of their labels (see ``labels``;
+        empty without labels). Do nothing if there are no samples."""
         if samples:
             self.head(name)
             self.lines([f"{name}{of} {value}" for of, value in samples.items()])
 
     def histogram(self, name: str, rows: Mapping[str, Sequence[int]]) -> None:
-        """Add a histogram: by the text of its labels, a row of bucket counts and their sum (see
-        metrics/histogram.py). Do nothing if ``rows`` is empty."""
+        """Add a histogram. ``rows`` has its bucket counts, and the sum of its values, by the text
+        of their labels (a row as in metrics/histogram.py). Do nothing if ``rows`` is empty."""
         if rows:
             self.head(name)
         for of, row in rows.items():

@@ -32,7 +32,7 @@ class ReceiveArena:
         return self.size_bytes - self.used_bytes
 
     def mark_used(self, size_bytes: int) -> None:
-        """Mark the next ``size_bytes`` as used until ``reset``."""
+        """Mark the next ``size_bytes`` of the arena as used until ``reset``."""
         self.used_bytes += size_bytes
 
     def unmark(self, before_bytes: int, after_bytes: int) -> None:
@@ -61,7 +61,8 @@ class FrameBufferPool:
         self.lent_bytes = 0
 
     def lend(self, at_least_bytes: int) -> bytearray:
-        """Lend a buffer whose size is the next power of two. Its content is arbitrary."""
+        """Lend a buffer, whose content is arbitrary. Its size is the smallest power of two that is
+        not below ``at_least_bytes``."""
         size = 1 << (at_least_bytes - 1).bit_length()
         self.lent_bytes += size
         free = self._free.get(size)

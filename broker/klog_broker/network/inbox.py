@@ -69,7 +69,7 @@ class Inbox:
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes
-        # Called at the end of an event-loop turn in which this inbox received into the arena.
+        # `_keep` is called at the end of an event-loop turn in which this inbox had unparsed bytes.
         self._keep = keep
         self._unparsed = _EMPTY
         self._arena_end = 0
@@ -123,8 +123,8 @@ class Inbox:
     def receive_into_rest(self) -> int:
         """Receive once into ``rest``, up to RECEIVE_BYTES, or into the large frame.
 
-        Used while no request may be begun. Returns the number of received bytes as ``receive``
-        does; 1 if ``rest`` is full.
+        Used while no request may be passed to a handler. Returns the number of received bytes, 0 at
+        the end of the stream; 1, without receiving, if ``rest`` is full.
         """
         if self.large is not None:
             return self.large.receive(self._stream)

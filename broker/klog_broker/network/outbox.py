@@ -131,8 +131,7 @@ class Outbox:
     # -- requests -----------------------------------------------------------------------------
 
     def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
-        """Add a place for a request's response at the end of the queue; a handler fills it
-        later."""
+        """Add a place at the end of the queue, to be filled with the response of a request."""
         slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1

@@ -36,6 +36,6 @@ class Plans(Protocol):
 
         If the plan does, it calls the connection's ``receive``, ``put_off`` or
         ``continue_after_plan`` in the event-loop turn's next phase, or none of these if it has
-        planned and answered everything that the connection sent. Only for plain streams whose last
-        request a plan has served.
+        planned and answered everything that the connection sent. Only a plain (non-TLS)
+        connection whose last request a plan has served may be offered.
         """

@@ -172,7 +172,9 @@ class QueuedResponse:
 
     def _fill(self, state: SlotState) -> None:
         if self.state is not SlotState.WAITING:
-            raise RuntimeError(f"a request was answered twice: {self.state.value}, {state.value}")
+            raise RuntimeError(
+                f"a request was answered twice: {self.state.value}, then {state.value}"
+            )
         self.state = state
         # The callback often refers to the request's context, which refers to this slot: the cycle
         # would keep the parts of the response, and with them files, until a garbage collection.
@@ -185,12 +187,12 @@ class Sent(Enum):
 
     ALL = "all"
     BLOCKED = "blocked"  # the socket accepts no more bytes now
-    BUDGET = "budget"  # the budget of this call is used up
-    COLD = "cold"  # the next file piece must be read ahead first
+    BUDGET = "budget"  # the call has sent its budget_bytes
+    COLD = "cold"  # the next piece of a file is not in the page cache: it must be read ahead first
 
 
 class ShortRegion(OSError):
-    """A file ends before the end of a region that is to be sent."""
+    """A file is shorter than expected: it ends before the end of a region that a response sends."""
 
 
 class OutgoingParts:
@@ -267,8 +269,8 @@ class OutgoingParts:
         count = stream.send_file(region.file, region.position + done_bytes, size_bytes)
         if count == 0:
             raise ShortRegion(
-                f"{region.file!r} ends within the region of {region.size} bytes at"
-                f" {region.position} that was to be sent"
+                f"{region.file!r} is too short for a response with its {region.size} bytes from"
+                f" position {region.position} on"
             )
         self._done_bytes = done_bytes + count
         if self._done_bytes == region.size:

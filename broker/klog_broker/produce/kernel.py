@@ -1,4 +1,5 @@
-"""The compiled kernel that plans the pipelined Produce requests of an event-loop turn in one call.
+"""The compiled kernel that makes the produce plan of an event-loop turn: it checks the Produce
+requests that the turn has received, and gives offsets to their batches, in one call.
 
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
@@ -84,7 +85,7 @@ NEED_TRANSACTION = 4
 _TAKEN = 5
 _STOP = 6
 
-# --- the table's head: its words -----------------------------------------------------------------
+# --- words of the head of the kernel's table -----------------------------------------------------
 # The number of this produce plan. If SLOT_ROUND of a slot, or PRODUCER_ROUND of a producer, is
 # another number, the slot or producer has the facts of an earlier plan, which are out of date.
 HEAD_ROUND = 0
@@ -112,7 +113,7 @@ HEAD_LEAVES_TRANSACTIONS = 17  # 1: requests with a transactional id are left to
 HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 
-# --- the words of a connection -------------------------------------------------------------------
+# --- words of a connection in the kernel's table -------------------------------------------------
 CONNECTION_AT = 0  # arena position of the next frame; the requests before it are planned
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
@@ -122,7 +123,7 @@ CONNECTION_PRINCIPAL = 5  # the principal's number (security/principal_numbers.p
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
-# --- the words of a slot, which has the facts of a partition -------------------------------------
+# --- words of a slot (the facts of a partition) in the kernel's table ----------------------------
 SLOT_ROUND = 0
 SLOT_STATE = 1
 SLOT_NEXT_OFFSET = 2
@@ -172,7 +173,7 @@ NAME_BYTES = 256  # the bytes in `names` that each slot has for the topic's name
 SLOT_READY = 1
 SLOT_UNAVAILABLE = 2  # the produce plan leaves the partition's requests to the generic handler
 
-# --- the words of a producer that writes to a slot's partition -----------------------------------
+# --- words of a producer of a slot's partition, in the kernel's table ----------------------------
 PRODUCER_ROUND = 0
 PRODUCER_SLOT = 1
 PRODUCER_ID = 2
@@ -199,7 +200,7 @@ MAX_PRODUCERS = 1024
 PRODUCER_NEW = 1
 PRODUCER_KNOWN = 2  # the log, or this produce plan, has the producer's epoch and last sequence
 
-# --- the words of a planned batch ----------------------------------------------------------------
+# --- words of a planned batch in the kernel's table ----------------------------------------------
 ROW_SLOT = 0
 ROW_AT = 1
 ROW_BYTES = 2
@@ -219,7 +220,7 @@ ROW_TIMEOUT_MS = 12
 ROW_WORDS = 13
 MAX_ROWS = 8192
 
-# --- the words of an entry for the offset index and the time index -------------------------------
+# --- words of an entry for the offset and time indexes, in the kernel's table --------------------
 INDEX_SLOT = 0
 INDEX_LAST_OFFSET = 1
 INDEX_POSITION = 2
@@ -227,7 +228,7 @@ INDEX_MAX_TIMESTAMP_MS = 3
 INDEX_MAX_TIMESTAMP_OFFSET = 4
 INDEX_WORDS = 5
 
-# --- positions of the table's sections -----------------------------------------------------------
+# --- positions of the sections of the kernel's table ---------------------------------------------
 _SLOT_BUCKETS = 2048
 _PRODUCER_BUCKETS = 4096
 CONNECTIONS_AT = HEAD_WORDS

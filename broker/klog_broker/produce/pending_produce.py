@@ -26,7 +26,7 @@ from pyspark_klog.protocol.apis.produce import (
 
 
 class PartitionAppend(NamedTuple):
-    """One partition's records in one request."""
+    """The records that one Produce request appends to one partition."""
 
     pending: PendingProduce
     answer: PartitionProduceResponse

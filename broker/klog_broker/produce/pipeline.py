@@ -1,8 +1,8 @@
-"""Appends the batches of a turn's Produce requests, partition by partition, and answers a request
-once its batches are as safe as its acks requires.
+"""Appends the batches of Produce requests, partition by partition, and answers a request once its
+batches are as safe as its acks requires.
 
 All appends of an event-loop turn run together after the turn has received; until then their records
-are views of the receive buffer. A batch whose validation would exceed the loop's share of time
+are views of the receive buffer. A batch whose validation would take too long in the loop thread
 waits until a helper thread has validated it.
 """
 
@@ -93,7 +93,8 @@ class ProducePipeline:
                 else:
                     done.append(append)
         if any(each.pending.acks == -1 for each in done):
-            # Wake the followers' fetches first: these responses wait for the followers.
+            # Complete the delayed fetches of followers first, because the responses to acks=all
+            # requests wait until the followers have the records.
             self._services.purgatory.check_now()
         for append in done:
             append.pending.appended()

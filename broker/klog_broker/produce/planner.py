@@ -1,11 +1,12 @@
-"""Plans an event-loop turn's pipelined Produce requests with the kernel, writes the batches, and
-commits them.
+"""Makes an event-loop turn's produce plan with the kernel, writes the planned batches, and commits
+them.
 
-The kernel's plan changes nothing outside its table. All planned batches are written behind the
-logs' ends, partition by partition; they become part of the logs only when the partitions commit. If
-one write fails, all writes are taken back, and the generic handler serves the requests as if there
-had been no plan. If all succeed, the partitions commit, and the connections queue the responses and
-continue with the requests that the kernel left to the generic handler.
+A produce plan is the kernel's description of the appends for the turn's plain Produce requests. The
+kernel changes nothing outside its table. All planned batches are written behind the logs' ends,
+partition by partition; they become part of the logs only when the partitions commit. If one write
+fails, all writes are taken back, and the generic handler serves the requests as if there had been
+no plan. If all succeed, the partitions commit, and the connections queue the responses and continue
+with the requests that the kernel left to the generic handler.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class _Turn:
 
 
 class ProducePlanner:
-    """Makes one broker's produce plans (see the module), once the kernel is loaded. Loop thread
+    """Makes one broker's produce plans, once the compiled produce kernel is loaded. Loop thread
     only."""
 
     def __init__(
@@ -328,9 +329,9 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """Write the facts of a producer whose first batch in this produce plan is transactional:
-        either its transaction has begun, or it begins with this batch, or the kernel leaves the
-        request to the generic handler."""
+        """Write the state of a producer, whose first batch in this produce plan is transactional,
+        into the kernel's table. The producer's transaction has begun, or it begins with this batch;
+        otherwise the kernel leaves the request to the generic handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
