@@ -25,7 +25,8 @@ def openssl_names(
 
     Python's ssl cannot select single suites of TLS 1.3: if ``suites`` names one, all may be used.
 
-    :raises SettingError: if a name has not IANA's form, or no version of ``versions`` has a suite
+    :raises SettingError: if a name in ``suites`` has not IANA's form, or ``suites`` has no suite
+        for any version of ``versions``
     """
     older = [suite for suite in suites if suite not in _TLS_1_3]
     newest = [suite for suite in suites if suite in _TLS_1_3]
@@ -34,7 +35,7 @@ def openssl_names(
     usable = [v for v in versions if (newest if v == "TLSv1.3" else older)]
     if not usable:
         raise SettingError(
-            f"{prefix}ssl.cipher.suites has none for {', '.join(versions)} of "
+            f"{prefix}ssl.cipher.suites has no suite for {', '.join(versions)} of "
             f"{prefix}ssl.enabled.protocols"
         )
     return [_openssl_name(suite, prefix) for suite in older], usable

@@ -7,7 +7,8 @@ LONGEST_TEXT = 300
 
 
 class SettingError(ClientError):
-    """A setting that is unknown, not allowed here, or has a value that it can't have."""
+    """A setting is unknown, is missing, conflicts with another setting or the way in which it is
+    used, or has an invalid value."""
 
 
 class AuthenticationFailed(ClientError):

@@ -3,9 +3,9 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required
       username="alice" password="...";
 
-Read as Kafka's own class JaasConfig reads it: quotes are ' or ", with Java's escapes; words
-without quotes begin with a letter; comments are C's; the entry ends with a semicolon. No value is
-ever part of a message: it could be the password.
+Read as Kafka's own class JaasConfig reads it: quotes are ' or ", with Java's escapes; names and
+values without quotes begin with a letter; comments are C's; a semicolon ends the login module. No
+value is ever part of an error message, because it could be the password.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,14 +23,19 @@ EXAMPLE = (
 
 _SHADED = "kafkashaded."
 _SHOWN = ("username", "password", "client", "scope", "extension_", "unsecuredLogin", "ssl.")
-"""The first characters of the options that a message may name."""
+"""An error message names an option only if the option begins with one of these texts: any other
+word could be a part of a password that has no quotes."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 _OCTAL = "01234567"
 
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module: its class name, without a leading ``kafkashaded.``, and its options."""
+    """A login module: its class name and its options.
+
+    The class name has no leading ``kafkashaded.``, a prefix that Databricks puts before the names
+    of Kafka's classes.
+    """
 
     class_name: str
     options: Mapping[str, Secret] = field(default_factory=dict)
@@ -43,7 +48,7 @@ class LoginModule:
 
 class _Token(NamedTuple):
     kind: str
-    """``word``, ``quoted``, ``number``, or the character itself."""
+    """``word``, ``quoted``, ``number``, or, for any other character, that character."""
     text: str
 
 

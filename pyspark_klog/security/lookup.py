@@ -21,7 +21,10 @@ class Lookup(Protocol):
 
 
 class LoginOptions:
-    """The options of a login module, looked up as settings: TLS settings of the token endpoint."""
+    """The options of a login module by the names of settings.
+
+    Such options can have the ``ssl.`` settings for the connections to the token endpoint.
+    """
 
     def __init__(self, options: Mapping[str, Secret]) -> None:
         self._options = options

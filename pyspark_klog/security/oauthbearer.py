@@ -54,7 +54,7 @@ class OAuthBearer:
         """
         if self._refusal is not None:
             # The broker has refused the token, so only an error may follow (RFC 7628, 3.2.3).
-            raise AuthenticationFailed(f"it refused the token: {self._refusal}")
+            raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
         if not challenge:
             return None
         self._refusal = self._without_token(_refusal(challenge))

@@ -26,7 +26,7 @@ class Plain:
         :raises AuthenticationFailed: if the challenge is not empty
         """
         if challenge:
-            raise AuthenticationFailed("it sent a challenge, which PLAIN does not have")
+            raise AuthenticationFailed("the broker sent a challenge, which PLAIN does not have")
         return None
 
     def explain(self, text: str) -> str:

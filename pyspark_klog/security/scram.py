@@ -70,7 +70,7 @@ class Scram:
         if self._state is _State.FINAL_SENT:
             self._verify(_text(challenge))
             return None
-        raise AuthenticationFailed("it sent a message of SCRAM that nothing had asked for")
+        raise AuthenticationFailed("the broker sent a SCRAM message that the client did not expect")
 
     def explain(self, text: str) -> str:
         """Return the broker's error text unchanged. The broker has never seen the password."""
@@ -80,13 +80,15 @@ class Scram:
         found = _attributes(server_first)
         nonce, salt, iterations = found.get("r", ""), found.get("s", ""), found.get("i", "")
         if "m" in found or not nonce or not salt or not iterations.isascii():
-            raise AuthenticationFailed("its first message of SCRAM is not as RFC 5802 has it")
+            raise AuthenticationFailed("the broker's first SCRAM message does not follow RFC 5802")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationFailed("it did not add to the nonce of SCRAM: is it the broker?")
+            raise AuthenticationFailed(
+                "the broker did not add to the client's SCRAM nonce: check the broker's address"
+            )
         is_count = _COUNT.fullmatch(iterations) is not None
         if not is_count or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise AuthenticationFailed(
-                f"it asks for {one_line(iterations, 20)} iterations of SCRAM; expected "
+                f"the broker asks for {one_line(iterations, 20)} iterations of SCRAM; expected "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}: create the user's credentials again"
             )
         salted = hashlib.pbkdf2_hmac(
@@ -106,10 +108,10 @@ class Scram:
     def _verify(self, server_final: str) -> None:
         found = _attributes(server_final)
         if "e" in found:
-            raise AuthenticationFailed(f"it refused: {one_line(found['e'], 100)}")
+            raise AuthenticationFailed(f"the broker refused: {one_line(found['e'], 100)}")
         if not hmac.compare_digest(_unbase64(found.get("v", "")), self._server_signature):
             raise AuthenticationFailed(
-                "it could not show that it knows the password: is it the broker?"
+                "the broker could not show that it knows the password: check the broker's address"
             )
         self._state = _State.DONE
 
@@ -125,7 +127,7 @@ def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed("it sent a message of SCRAM that is no text") from None
+        raise AuthenticationFailed("the broker sent a SCRAM message that is not UTF-8") from None
 
 
 def _attributes(message: str) -> dict[str, str]:
@@ -141,4 +143,4 @@ def _unbase64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise AuthenticationFailed("it sent a message of SCRAM with damaged base64") from None
+        raise AuthenticationFailed("the broker sent a SCRAM message with damaged base64") from None

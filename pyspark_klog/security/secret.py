@@ -40,4 +40,4 @@ class Secret:
         return format("***", spec)
 
     def __iter__(self) -> NoReturn:
-        raise TypeError("a secret is not to be taken apart")
+        raise TypeError("a secret has no iterator; reveal() returns its text")

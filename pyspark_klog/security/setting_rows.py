@@ -47,7 +47,10 @@ ASSERTIONS = tuple(
     )
 )
 ASSERTION_PASSPHRASE = f"{_OAUTH}assertion.private.key.passphrase"
-"""The secret among the settings of signed assertions (RFC 7523), which klog does not support."""
+"""The setting with the password of the private key that would sign assertions (RFC 7523).
+
+klog does not support signed assertions.
+"""
 
 SECURITY: tuple[ClientSetting, ...] = (
     ClientSetting(
@@ -116,10 +119,10 @@ SECURITY: tuple[ClientSetting, ...] = (
     _text("ssl.enabled.protocols", "versions of TLS that may be used", "TLSv1.2,TLSv1.3"),
     _text("ssl.cipher.suites", "cipher suites of TLS 1.2 that may be used, by their IANA names"),
     _text("ssl.engine.factory.class", "module:callable that gives an ssl.SSLContext"),
-    # Settings that sasl_config.py refuses if a token endpoint is used
+    # Settings of signed assertions: sasl_config.py refuses them if tokens come from an endpoint
     *(_text(name, "not supported: use module:callable") for name in ASSERTIONS),
     _secret(ASSERTION_PASSPHRASE, "not supported: use module:callable"),
-    # Settings that are accepted and have no effect
+    # Settings of Kafka's Java client that klog accepts and that have no effect in klog
     *_without(
         _JAVA_TLS,
         "ssl.keymanager.algorithm",

@@ -1,4 +1,4 @@
-"""The row of the tables of client settings, and the effects that a setting can have."""
+"""`ClientSetting`, a row in the tables of client settings, and the effects of a setting."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -32,4 +32,5 @@ class ClientSetting(NamedTuple):
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.APPLIED
     without: str = ""
-    """The reason why the setting has no effect, or advice until klog supports it."""
+    """The reason why klog ignores the setting (effect NONE), what to use instead of it (LATER), or
+    advice for a value that is none of ``choices`` (APPLIED)."""

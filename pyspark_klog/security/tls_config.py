@@ -56,7 +56,8 @@ class TlsConfig:
     """The IANA names of the allowed cipher suites; if empty, OpenSSL chooses."""
     engine: UserFunction | None = None
     given: Mapping[str, str | None] = field(default_factory=dict, repr=False)
-    """Every TLS setting, with secrets in plain text, as the argument of ``engine``."""
+    """The argument of the user's function ``engine``, which creates the ssl.SSLContext: every TLS
+    setting by name, with secrets in plain text."""
 
 
 def read_tls(settings: Lookup, prefix: str) -> TlsConfig:

@@ -1,6 +1,6 @@
 """User-supplied Python functions, which settings name as ``module:callable``.
 
-Kafka's Java client has the name of a class in the same settings.
+The same settings of Kafka's Java client name Java classes.
 """
 
 import importlib
@@ -54,5 +54,5 @@ def parse_user_function(setting: str, value: str) -> UserFunction | None:
 
 
 def java_class(value: str) -> str:
-    """Return the name of a Java class without a leading ``kafkashaded.``."""
+    """Return the name of a Java class without a leading ``kafkashaded.``, Databricks' prefix."""
     return value.removeprefix(_SHADED)

@@ -176,8 +176,8 @@ def test_too_few_iterations_are_refused_by_the_client(authority: Authority) -> N
     with PlayedBroker(mechanisms=MECHANISMS, users=users, iterations=1_000) as broker:
         text = failure(settings(broker, authority, "SCRAM-SHA-256", jaas("SCRAM-SHA-256")))
     assert text == (
-        f"SASL SCRAM-SHA-256 with {broker.address} failed: it asks for 1000 iterations of SCRAM; "
-        "expected 4096 to 1000000: create the user's credentials again"
+        f"SASL SCRAM-SHA-256 with {broker.address} failed: the broker asks for 1000 iterations of "
+        "SCRAM; expected 4096 to 1000000: create the user's credentials again"
     )
 
 

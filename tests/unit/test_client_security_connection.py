@@ -192,7 +192,8 @@ def test_a_token_that_is_refused_and_then_accepted_is_refused() -> None:
     peer.requests()
     peer.answer(SaslAuthenticateResponse())
     assert peer.error() == (
-        "SASL OAUTHBEARER with broker:9093 failed: it refused the token: status invalid_token"
+        "SASL OAUTHBEARER with broker:9093 failed: the broker refused the token: "
+        "status invalid_token"
     )
 
 
@@ -203,7 +204,7 @@ def test_a_challenge_out_of_order_ends_it() -> None:
     peer.requests()
     peer.answer(SaslAuthenticateResponse(auth_bytes=b"more"))
     assert peer.error() == (
-        "SASL PLAIN with broker:9093 failed: it sent a challenge, which PLAIN does not have"
+        "SASL PLAIN with broker:9093 failed: the broker sent a challenge, which PLAIN does not have"
     )
 
 

@@ -257,7 +257,7 @@ def test_names_of_cipher_suites(suite: str, name: str) -> None:
         ({"cipher.suites": "TLS_NO_WITH_SUCH"}, "kafka.ssl.cipher.suites has none that OpenSSL"),
         (
             {"cipher.suites": "TLS_AES_128_GCM_SHA256", "protocol": "TLSv1.2"},
-            "kafka.ssl.cipher.suites has none for TLSv1.2 of kafka.ssl.enabled.protocols",
+            "kafka.ssl.cipher.suites has no suite for TLSv1.2 of kafka.ssl.enabled.protocols",
         ),
     ],
 )
