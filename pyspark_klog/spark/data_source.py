@@ -20,14 +20,14 @@ from pyspark_klog.spark.workers.error_display import one_line
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
 # Spark starts new planning processes for each query, and two for each micro-batch of a sink. Each
-# method imports the modules that only its own reader or writer needs, to keep these starts short.
+# method imports the modules that only its reader or writer needs, so that a process starts quickly.
 
 
 class DefaultSource(DataSource):
     """``format("klog")`` of ``spark.read``, ``readStream``, and of ``write``, ``writeStream``.
 
-    Spark makes an object of this class when a source is loaded, for each run of a sink, and for
-    each micro-batch of a streaming sink.
+    Spark makes an object of this class when a source is loaded, for each batch write and each start
+    of a streaming write, and for each micro-batch of a streaming write.
     """
 
     @one_line
@@ -84,8 +84,11 @@ class DefaultSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a streaming query, which raises an error of its options when it is
-        first used."""
+        """Return the reader of a streaming query.
+
+        If an option or the schema is invalid, the reader raises the error when Spark first uses it:
+        Spark would hide an error that is raised here.
+        """
         from pyspark_klog.spark.source.rows import check_user_schema
         from pyspark_klog.spark.source.stream_reader import stream_reader
 

@@ -10,7 +10,7 @@ NEW_CHECKPOINT = (
 
 
 class OptionError(KlogError):
-    """An option is wrong, or conflicts with another one; the text names the value that was given
+    """An option is wrong, or conflicts with another option; the text names the value that was given
     and what is expected."""
 
 
@@ -19,7 +19,8 @@ class SchemaError(KlogError):
 
 
 class OffsetError(KlogError):
-    """Offsets from options or a checkpoint cannot be read or do not fit the topics."""
+    """Offsets from options or a checkpoint cannot be parsed, or the topics do not have the named
+    partitions or offsets."""
 
 
 class DataLost(KlogError):
@@ -32,7 +33,8 @@ class PlanOutdated(KlogError):
 
 
 class PythonUnfit(KlogError):
-    """The Python that Spark would run for a source does not exist, or is of another version."""
+    """The Python that Spark would run for a source does not exist, or its minor version differs
+    from the driver's."""
 
 
 class PackageMissing(KlogError):

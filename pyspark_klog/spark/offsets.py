@@ -13,9 +13,9 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 
 LATEST = -1
-"""The end of a partition, in JSON."""
+"""The number that stands for a partition's end in the JSON of options."""
 EARLIEST = -2
-"""The beginning of a partition, in JSON."""
+"""The number that stands for a partition's first offset in the JSON of options."""
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -46,13 +46,13 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def from_json_dict(given: object, where: str) -> Offsets:
-    """Read offsets (>= 0) from a checkpoint, for which klog and Spark's connector use one form;
-    ``where`` names them in messages.
+    """Read offsets (>= 0) from a checkpoint, in the JSON form of Spark's Kafka connector.
 
-    The form has no version. A later klog would mark another form by keys that no topic can have;
-    this function refuses such keys.
+    ``where`` names the offsets in messages. The form has no version number. If a later klog changed
+    the form, it would mark the new form by keys that are no topic names, which this function
+    refuses.
 
-    :raises OffsetError: for any other shape
+    :raises OffsetError: if ``given`` does not have this form
     """
     try:
         offsets = _read_map(given, where, _CHECKPOINT_EXAMPLE)
@@ -74,7 +74,8 @@ def from_json_dict(given: object, where: str) -> Offsets:
 def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
     """Offsets of an option by partition (-2 earliest, -1 latest, or an offset), and by topic.
 
-    A topic can have the word earliest or latest in place of partitions; it holds for all of them.
+    A topic can have the word earliest or latest in place of offsets by partition; the word applies
+    to all partitions of the topic.
 
     :raises OffsetError: naming the option and what was given, with an example of a valid value
     """

@@ -405,7 +405,7 @@ def test_a_stream_whose_start_by_time_has_no_match(parity: Parity, tmp_path: Pat
         engine.topics.put_numbers(topic, [3])
         return _lists(engine, first, _once(engine, frame, tmp_path / strategy))
 
-    words = "startingTimestamp finds no record that is as young as that in"
+    words = "startingTimestamp finds no record at or after the timestamp in"
     parity.same_failure(lambda engine: stream(engine, "error"), words)
     found = parity.same(lambda engine: stream(engine, "latest"))
     assert _runs(found) == [(1, 100), (2, 3)]

@@ -232,8 +232,9 @@ def test_bounds_by_time(offsets: list[dict[TopicPartition, int]]) -> None:
     with pytest.raises(OffsetError) as caught:
         resolve_start(discovery, options, both)
     assert str(caught.value) == (
-        "startingTimestamp finds no record that is as young as that in t-1 at 7; give an earlier "
-        "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
+        "startingTimestamp finds no record at or after the timestamp in t-1 at 7; give an earlier "
+        "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin such partitions at "
+        "their end"
     )
     options = _options(
         subscribe="t", startingTimestamp="7", startingOffsetsByTimestampStrategy="latest"

@@ -1,7 +1,8 @@
 """Planning from files: finds the partitions of a data directory, and where they begin and end.
 
 `planning/discovery.py` asks brokers; this module reads directories, checkpoints and indexes. A
-broker may be changing these files: if one disappears between two steps, the search starts again.
+broker may be changing these files: if one disappears between the listing of a directory and the
+read of the file, the directory is listed again and the look-up is repeated.
 """
 
 import logging
@@ -26,21 +27,24 @@ from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadCo
 
 _log = logging.getLogger(__name__)
 
-# While a broker replaces or deletes a segment, some of its files are missing: for a moment, or
-# until the broker restarts if it is killed meanwhile.
+# How often, and with which pause, a look-up is tried. While a broker replaces or deletes a segment,
+# some of the segment's files are missing: for a moment, or until the broker restarts if it is
+# killed in that moment.
 ATTEMPTS = 40
 PAUSE_S = 0.05
 
 _INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-"""Topics that a pattern never matches, here as in `planning/discovery.py`."""
+"""Internal topics, which the option subscribePattern never matches."""
 
 T = TypeVar("T")
 
 
 class SegmentDiscovery:
-    """Reads a data directory for one batch; the constructor reads partitions and checkpoints.
+    """Looks up partitions and offsets in a data directory for the planning of one batch query.
+
+    The constructor lists the partitions and reads the broker's checkpoint files.
 
     :raises OptionError: if ``options.path`` is no data directory, or lacks the checkpoint of high
         watermarks and a broker may be running
@@ -71,7 +75,8 @@ class SegmentDiscovery:
 
     @property
     def read_bytes(self) -> int:
-        """The number of bytes that were read for planning, without checkpoints."""
+        """The number of bytes read from segments and indexes for planning; the bytes of checkpoint
+        files are not counted."""
         return self._counter.total_bytes
 
     # --- finding partitions ----------------------------------------------------------------------
@@ -129,8 +134,8 @@ class SegmentDiscovery:
         return {p: self.end_of(p) for p in partitions}
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset in each partition whose record is not older than the partition's time;
-        partitions without such a record are left out."""
+        """The first offset in each partition whose record is not older than the timestamp that
+        ``timestamps_ms`` has for the partition; partitions without such a record are left out."""
         found = {}
         for p, timestamp_ms in timestamps_ms.items():
             offset = self._settled(p, partial(self._offset_at, p, timestamp_ms))
@@ -147,10 +152,12 @@ class SegmentDiscovery:
         return offset_at_time(files, listing, timestamp_ms, start, end)
 
     def end_of(self, partition: TopicPartition, *, enough: int | None = None) -> int:
-        """The offset after the last readable record: the high watermark of the checkpoint, or under
+        """The offset after the last readable record: the high watermark in the checkpoint, or under
         read_committed the first offset of the oldest transaction that is open below it.
 
-        If the end is ``enough`` or more, the result may be ``enough``: the search can end there."""
+        With option stopped, a partition that the checkpoint lacks is readable to its log end
+        offset. If the end is ``enough`` or more, the result may be ``enough`` instead of the end:
+        the search for open transactions stops at that offset."""
         if not self._options.read_committed:
             return self._settled(partition, lambda _, found: self._committed_end(partition, found))
         known = self._stable.get(partition)
@@ -169,14 +176,14 @@ class SegmentDiscovery:
         return end
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end of each partition, open transactions included."""
+        """The high watermark of each partition, whether or not transactions are open below it."""
         return {p: self._settled(p, partial(self._high_watermark_of, p)) for p in partitions}
 
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence for each partition whose end is before its start because of an open
-        transaction, while the high watermark is not before the start."""
+        """A sentence about the open transaction in each partition whose end is before its start
+        only because of that transaction: the high watermark is at the start or after it."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         highs = self.high_watermarks(behind)
         texts = {p: self.open_transaction_at(p, ends[p]) for p in behind if highs[p] >= start[p]}
@@ -236,10 +243,12 @@ class SegmentDiscovery:
         return max(begin, first)
 
     def _is_tiered(self, partition: TopicPartition, begin: int, first: int) -> bool:
-        """Whether the log begins in a remote tier, before its first segment on disk.
+        """Whether the log begins in a remote tier: at offset ``begin``, before ``first``, the base
+        offset of the first segment on disk.
 
-        The checkpoint alone may be out of date, so the start of the first leader epoch is compared,
-        too: brokers move that start when they delete segments.
+        ``begin`` comes from the checkpoint of log start offsets, which may be older than the last
+        deletion of segments. So the first leader epoch must begin before ``first``, too: brokers
+        move the start of that epoch when they delete segments.
         """
         if begin >= first:
             return False
@@ -309,7 +318,8 @@ def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -
     """Run ``search`` on a listing of the partition's files; repeat it while files disappear.
 
     :raises PartitionGone: if the directory is missing or has no segment
-    :raises OffsetError: if files still disappear, or a swap is unfinished, after some seconds
+    :raises OffsetError: if files still disappear after ATTEMPTS tries, or the log cleaner was
+        stopped while it replaced segments (``*.swap`` files)
     """
     reason = ""
     is_gone = False

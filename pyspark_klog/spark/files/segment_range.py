@@ -40,15 +40,16 @@ class _Open(NamedTuple):
     file: ReadOnlyFile
     base: int
     next_base: int | None
-    """The base offset of the following segment, as of opening; None for the last segment."""
+    """The base offset of the segment that followed when this one was opened; None if it was the
+    last segment."""
 
 
 class SegmentRange:
     """Reads the batches of ``offsets`` in a data directory.
 
-    ``on_lost`` is called with a sentence if records have disappeared since the batch was planned.
-    If it returns instead of raising, reading goes on with the first existing batch. ``counter``
-    counts the bytes that were read.
+    ``on_lost`` is called with a sentence if records have disappeared since Spark planned the query.
+    If it returns instead of raising, reading goes on with the first existing batch of records.
+    ``counter`` counts the bytes that were read.
     """
 
     def __init__(
@@ -73,7 +74,10 @@ class SegmentRange:
         self._aborted: list[AbortedEntry] = []
 
     def batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Feed the decoder, and yield its RecordBatches; its ``flush`` returns the last rows."""
+        """Pass the bytes of the range to ``decoder``, and yield each RecordBatch that gets full.
+
+        The caller gets the remaining rows from the decoder's ``flush``.
+        """
         check_directory(self._path)
         try:
             yield from self._batches(decoder)
@@ -83,14 +87,15 @@ class SegmentRange:
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
         if self._read_committed:
-            # Read before all segments: a segment may be deleted with its index of aborted
-            # transactions while its file is still open here.
+            # Read all indexes of aborted transactions before the first segment: the broker may
+            # delete a segment with its index, and only a file that is open here stays readable.
             self._aborted = with_stable_listing(self._files, self._find_aborted)
         before: _Open | None = None
         try:
             while self._position < self._end:
                 segment = with_stable_listing(self._files, partial(self._open, before))
-                # Close the previous file only now: until then no new file could get its inode.
+                # Close the previous file only after `_open`, which detects a replaced segment by a
+                # new inode: a new file cannot get the inode of a file that is open.
                 if before is not None:
                     before.file.close()
                 before = segment
@@ -108,7 +113,8 @@ class SegmentRange:
         return aborted_transactions(self._files, listing, self._position, self._end)
 
     def _skip_deleted(self, decoder: "ArrowDecoder") -> None:
-        """Skip records before the log start offset, which the first segment may still have."""
+        """Skip offsets before the log start offset: their records are deleted, although the first
+        segment may still have them."""
         starts = read_checkpoint(self._path, names.LOG_START_OFFSET_CHECKPOINT) or {}
         start = starts.get(self._partition, 0)
         if start > self._position:
@@ -132,7 +138,8 @@ class SegmentRange:
                 return None
         file = self._files.open(base)
         if before is not None and file.identity == before.file.identity:
-            # The segment was read to its end, and has not been replaced by a cleaned one.
+            # The file is the one that was just read to its end: the log cleaner has not replaced
+            # the segment, so go on with the next segment.
             file.close()
             following = listing.after(base)
             if following is None:
@@ -197,7 +204,7 @@ class SegmentRange:
         return True
 
     def _aborted_from(self, offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that end at the offset or later, in the form in which a broker's
-        Fetch response lists them."""
+        """The aborted transactions that end at ``offset`` or later, as a Fetch response lists them:
+        the producer id and the first offset of each."""
         first = bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)
         return [(entry.producer_id, entry.first_offset) for entry in self._aborted[first:]]

@@ -135,7 +135,8 @@ def check_bounds(
 ) -> None:
     """Check the bounds as far as that is possible without asking a broker.
 
-    :raises OffsetError: for partitions that are not read, and for an end before the start
+    :raises OffsetError: if a bound does not name exactly the topics or partitions that the options
+        select, or a partition's end is before its start
     """
     start, end = _by_partition(starting), _by_partition(ending)
     sides: tuple[tuple[Side, Bound | None, Mapping[TopicPartition, int] | None], ...] = (

@@ -10,7 +10,8 @@ _BATCH, _QUERY, _RUN = "klog.microbatch.id", "klog.microbatch.query", "klog.micr
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch to write; ``batch_writer`` passes it to its batch write."""
+    """A micro-batch of a streaming query. ``batch_writer``, the sink for foreachBatch, writes each
+    micro-batch by a batch write, which it gives this value as options."""
 
     query_id: str
     batch_id: int
@@ -38,15 +39,19 @@ class ExactlyOnce(NamedTuple):
     prefix: str = read_option({}, "exactlyOncePrefix", str)
     name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
-    """The topic whose partition 0 the progress rows name; None only before `check_sink`."""
+    """Progress rows, by which the sink knows what it has committed, are group offsets in partition
+    0 of this topic. The topic is None only before `check_sink`."""
     keep_on_mismatch: bool = False
-    """Whether a repeated task keeps its committed rows although its rows differ from them."""
+    """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
+    although the rows of the new attempt differ."""
     continue_on_missing: bool = False
-    """Whether a query goes on although progress rows are missing, or too old to be trusted."""
+    """Whether a query goes on although tasks have no progress rows, and brokers may have expired
+    them: the micro-batch may have been written before."""
     query: str | None = None
-    """Replaces the id of the query; for batch_writer under Spark Connect."""
+    """A name in place of the query's id, for ``batch_writer`` under Spark Connect, which does not
+    give the id; None to use the query's id."""
     micro_batch: MicroBatch | None = None
-    """The micro-batch of a batch write that ``batch_writer`` makes."""
+    """The micro-batch that a batch write of ``batch_writer`` writes; None for all other writes."""
 
 
 def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:

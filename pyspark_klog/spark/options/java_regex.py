@@ -36,7 +36,8 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     translation = _Translation(pattern)
     translated = translation.run()
     if not translation.has_references:
-        # `re` (3.11) has a fault with capturing groups in possessive quantifiers and atomic groups.
+        # Python 3.11's `re` has a fault with capturing groups in possessive quantifiers and atomic
+        # groups, and without references no group needs to capture: translate without captures.
         translated = _Translation(pattern, captures=False).run()
     elif translation.is_possessive:
         raise OptionError(
@@ -85,7 +86,7 @@ class _Translation:
     def _next(self, expected: str) -> str:
         character = self._peek()
         if not character:
-            raise self._error(f"it ends where {expected} is expected")
+            raise self._error(f"the pattern ends where {expected} is expected")
         self._at += 1
         return character
 
@@ -192,7 +193,7 @@ class _Translation:
     def _flag_group(self) -> str:
         found = _FLAGS.match(self._text, self._at)
         if not found:
-            raise self._error("a kind of group of Java is expected after (?")
+            raise self._error("(? is not followed by one of Java's kinds of groups")
         self._at = found.end()
         before = set(self._flags)
         self._flags = (self._flags | set(found[1])) - set(found[2] or "")
@@ -231,7 +232,7 @@ class _Translation:
         self._at = len(self._text) if end < 0 else end + 2
         if not quoted:
             return ""
-        # A quantifier after the quote applies to the last character.
+        # A quantifier after \Q...\E applies to the last quoted character, as in this translation.
         return "".join(self._literal(character) for character in quoted)
 
     def _numbered_reference(self) -> str:
@@ -247,7 +248,8 @@ class _Translation:
         return f"(?i:{reference})" if "i" in self._flags else reference
 
     def _escaped_class(self) -> frozenset[str] | None:
-        """The set of a class like ``\\d`` or ``\\p{Alpha}``, after its backslash."""
+        """The characters of a class like ``\\d`` or ``\\p{Alpha}``, read after its backslash; None
+        if the escape is no class."""
         character = self._peek()
         negated = character.isupper()
         if character.lower() == "p":
@@ -299,12 +301,12 @@ class _Translation:
             except KeyError:
                 raise self._error(f"no character is called {name!r}") from None
         if character.isascii() and character.isalpha():
-            raise self._error(f"\\{character} has no counterpart in Python, or none in Java")
+            raise self._error(f"Java does not have \\{character}, or Python cannot express it")
         return character
 
     def _code(self, digits: str, base: int) -> str:
         if not digits or not all(d in _HEX for d in digits) or int(digits, base) > 0x10FFFF:
-            raise self._error("a character's number is expected")
+            raise self._error("the octal or hexadecimal number of a character is expected")
         self._at += len(digits)
         return chr(int(digits, base))
 

@@ -51,7 +51,7 @@ class Options:
     max_records_per_partition: int | None
     include_headers: bool
     columns: tuple[str, ...] | None
-    """The only columns to read, in their order; None for all."""
+    """The only columns to read, in the user's order, which the rows have, too; None for all."""
     keys: frozenset[bytes] | None
     """The only keys whose records a batch reads; None for all."""
     one_sided: tuple[str, ...]
@@ -69,7 +69,8 @@ class Options:
     timestamp_column: str | None
     """The column with the records' timestamps; with None records get the time of writing."""
     table: str | None
-    """The catalogue table to read; if given, no other option of a source counts."""
+    """The table of facts about the cluster to read in place of records, one of `rows.TABLES`; None
+    to read records."""
     dead_letter_topic: str | None
     dead_letter_max: int | None
     exactly_once: ExactlyOnce | None

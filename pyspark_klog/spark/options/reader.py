@@ -99,7 +99,8 @@ def read_options(given: Mapping[str, str]) -> Options:
 
 
 def _check_names(options: Mapping[str, str]) -> None:
-    """Refuse names that look misspelt; log the options that have no effect."""
+    """Refuse removed options, several paths, and names that look misspelt; log the options that
+    have no effect."""
     if "paths" in options:
         raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
     for name, instead in REMOVED.items():
@@ -226,8 +227,11 @@ def _note_on_unknown(name: str) -> str | None:
 
 
 def _of_a_table(options: Mapping[str, str]) -> str:
-    """Advice to a user of SQL, for a message about missing options: a read without any of klog's
-    options may be the read of a table."""
+    """Advice to a user of SQL, which follows a message about a missing option.
+
+    Empty if ``options`` has any option of klog's. A read without any of them may be that of a table
+    of SQL, whose options Spark does not pass on.
+    """
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""
     return (

@@ -70,7 +70,7 @@ TABLES = ("topics", "partitions", "groups", "offsets", "sinks")
 """The words of the option ``table``."""
 
 OPTIONS: tuple[Option, ...] = (
-    # Which brokers
+    # Options that name brokers
     Option(
         *("kafka.bootstrap.servers", _ALL, None),
         "one or more brokers of the cluster; required without `path`",
@@ -79,7 +79,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "bootstrap.servers", _ALL, None, "as `kafka.bootstrap.servers`", "`host:port,host:port`"
     ),
-    # The records to read
+    # Options that select the records and columns to read
     Option(
         *("assign", _SB, None),
         "these partitions; a read needs exactly one of `assign`, `subscribe`, `subscribePattern`",
@@ -108,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
         "puts them ([backfills](backfills.md))",
         """JSON: `["customer-1","customer-7"]`""",
     ),
-    # Where a read begins and ends
+    # Options for the start and the end of a read
     Option(
         *("startingTimestamp", _SB, None),
         "begin at the first record that is not older; overrides the other starting options",
@@ -148,7 +148,7 @@ OPTIONS: tuple[Option, ...] = (
         "where a batch ends (exclusive); `latest` is found when the first query is planned",
         """`latest`, or JSON, -1 for latest: `{"orders":{"0":50,"1":-1}}`""",
     ),
-    # How much a micro-batch takes (Spark 4.2 and later)
+    # Options that limit a micro-batch, for Spark 4.2 and later
     Option(
         *("maxOffsetsPerTrigger", _S, None),
         "most offsets of one micro-batch, shared by backlog; a partition with records gets at "
@@ -172,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
         WholeNumber(1),
     ),
     Option("maxTriggerDelay", _S, "15m", "longest wait for `minOffsetsPerTrigger`", Duration()),
-    # How a read is cut into tasks
+    # Options that divide a read into tasks
     Option(
         *("minPartitions", _SB, None),
         "cut large ranges of offsets into about this many tasks; by default one task a partition",
@@ -183,7 +183,7 @@ OPTIONS: tuple[Option, ...] = (
         "most offsets of one task; applied before `minPartitions`",
         WholeNumber(1),
     ),
-    # Lost data, retries, waits, and a missing numba
+    # Options for lost data, retries and waits, and to read without the package numba
     Option(
         *("failOnDataLoss", _SB, "true"),
         "fail if records, partitions or topics were deleted before they were read; `false` warns "
@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         "run without numba, orders of magnitude slower, instead of failing",
         Flag(),
     ),
-    # Progress for other tools
+    # Options about consumer groups and lag, through which other tools see a stream's progress
     Option(
         *("commitGroupId", _SB, None),
         "commit a stream's position to this consumer group, without active members, for lag tools, "
@@ -232,7 +232,7 @@ OPTIONS: tuple[Option, ...] = (
         "add the lag in time to the progress, for `pyspark_klog.lag`",
         Flag(),
     ),
-    # Reads of tables about the cluster, and of files without a broker
+    # Options to read tables of facts about the cluster, or files without a broker
     Option(
         *("table", _B, None),
         "read facts about the cluster "
@@ -250,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
         "states that no broker runs on `path`, so that files without a high watermark can be read",
         Flag(),
     ),
-    # Writing
+    # Options of sinks
     Option(
         *("topic", Use.SINK, None),
         "the topic of all rows; overrides the column `topic`. One of both is required",
@@ -317,7 +317,7 @@ OPTIONS: tuple[Option, ...] = (
         IdPart(),
         "orders-copy",
     ),
-    # Without effect
+    # Options of Spark's Kafka connector that klog accepts without effect
     *(
         Option(name, use, None, doc, status=Status.NONE)
         for name, use, doc in (

@@ -33,7 +33,7 @@ class Kind(Protocol):
     def parse(self, name: str, text: str) -> object:
         """The value that ``text`` stands for.
 
-        :raises OptionError: if it stands for none of this kind
+        :raises OptionError: if ``text`` is not a value of this kind
         """
 
 

@@ -27,14 +27,18 @@ class OffsetLookup(Protocol):
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
     ) -> Offsets:
-        """The end of each partition; an end below an offset of ``known`` is looked up again."""
+        """The end of each partition.
+
+        ``known`` has offsets that existed earlier. An end below them may come from an outdated
+        leader, so `Discovery` looks it up again.
+        """
 
     def high_watermarks(self, partitions: Iterable[TopicPartition], /) -> Offsets:
-        """The end of each partition, open transactions included."""
+        """The high watermark of each partition, whether or not transactions are open below it."""
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int], /) -> Offsets:
-        """The first offset in each partition whose record is not older than the partition's time;
-        partitions without such a record are left out."""
+        """The first offset in each partition whose record is not older than the timestamp that
+        ``timestamps_ms`` has for the partition; partitions without such a record are left out."""
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The group's offsets, for the partitions in which it has one."""
@@ -63,9 +67,9 @@ def resolve_start(
         if unmatched and not options.latest_without_match:
             pairs = ", ".join(f"{p} at {times[p]}" for p in unmatched)
             raise OffsetError(
-                f"{name} finds no record that is as young as that in {pairs}; give an earlier "
-                "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin at the end "
-                "there"
+                f"{name} finds no record at or after the timestamp in {pairs}; give an earlier "
+                "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin such "
+                "partitions at their end"
             )
         return found | lookup.latest(unmatched, {})
     if isinstance(starting, AtCommitted):
@@ -75,7 +79,8 @@ def resolve_start(
         committed = lookup.committed(options.commit_group_id, read)
         earliest = lookup.earliest(read)
         latest = lookup.latest(read, {})
-        # A group's offset may be after the start of an open transaction: its records exist.
+        # Under read_committed ``latest`` ends at the first open transaction, and a group's offset
+        # may be after that: the offset exists, so compare it with the high watermark.
         present = lookup.high_watermarks(read) if options.read_committed else latest
         return committed_start(options, committed, earliest, latest, present)
     return _resolve(lookup, starting, partitions, read, "startingOffsets")

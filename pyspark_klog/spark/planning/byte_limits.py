@@ -50,7 +50,8 @@ class ByteRates:
         """The partitions to sample before a micro-batch with this limit.
 
         The list is empty if all partitions with a backlog have samples and their backlogs amount to
-        at most half of the limit. Partitions take turns.
+        at most half of the limit. Otherwise the list has up to SAMPLES_AT_ONCE partitions with a
+        backlog: first all without samples, then the others, which take turns from call to call.
         """
         backlog = {p: offset - start[p] for p, offset in sorted(end.items()) if offset > start[p]}
         unknown = [p for p in backlog if p not in self._average]
@@ -86,7 +87,7 @@ class ByteRates:
         }
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget all other partitions, which do not exist any more."""
+        """Forget the samples of all partitions that are not in ``partitions``: they are deleted."""
         for gone in self._average.keys() - set(partitions):
             del self._average[gone], self._last[gone]
 

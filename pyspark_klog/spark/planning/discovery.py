@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 
 class Discovery:
-    """Asks the brokers for one source; has no state besides the client's."""
+    """Asks brokers for the partitions and offsets of one source; caches nothing besides what the
+    client caches."""
 
     def __init__(self, client: BlockingClient, options: Options) -> None:
         self._client = client
@@ -96,7 +97,7 @@ class Discovery:
             found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
             if not found or number == self._options.offset_attempts:
                 return found
-            _log.info("attempt=%d topics=%s have other ids", number, sorted(found))
+            _log.info("attempt=%d topics=%s have other ids than before", number, sorted(found))
             self._client.mark_doubtful()
             self._client.sleep_ms(self._options.offset_retry_interval_ms)
             self._attempts(self._refresh)
@@ -162,7 +163,8 @@ class Discovery:
     def _of_topic(self, topic: str) -> list[TopicPartition]:
         info = self._client.view.topics[topic]
         if info.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            # LEADER_NOT_AVAILABLE with partitions is no obstacle: leaders are looked up later.
+            # A topic with LEADER_NOT_AVAILABLE and partitions is usable: its leaders are looked up
+            # later, when offsets are asked for.
             if not info.error.retriable:
                 raise broker_error(info.error, f"topic {topic}")
             if not info.partitions:
@@ -251,14 +253,14 @@ class Discovery:
         raise AssertionError("there is at least one attempt")
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end of each partition, open transactions included."""
+        """The high watermark of each partition, whether or not transactions are open below it."""
         return self._offsets(dict.fromkeys(partitions, LATEST_TIME), read_committed=False)
 
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence for each partition whose end is before its start because of an open
-        transaction, while the high watermark is not before the start."""
+        """A sentence about the open transaction in each partition whose end is before its start
+        only because of that transaction: the high watermark is at the start or after it."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         if not behind or not self._options.read_committed:
             return {}
@@ -269,8 +271,8 @@ class Discovery:
         return open_transactions(self._client, held_back)
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset in each partition whose record is not older than the partition's time;
-        partitions without such a record are left out."""
+        """The first offset in each partition whose record is not older than the timestamp that
+        ``timestamps_ms`` has for the partition; partitions without such a record are left out."""
         found = self._offsets(timestamps_ms)
         return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
 

@@ -1,4 +1,4 @@
-"""Describes open transactions in front of committed records, which exist but cannot be read yet."""
+"""Describes open transactions: until one ends, read_committed hides all records after its start."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -26,13 +26,17 @@ class EndLookup(Protocol):
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
     ) -> Offsets:
-        """The end of each partition; an end below an offset of ``known`` is looked up again."""
+        """The end of each partition.
+
+        ``known`` has offsets that existed earlier. An end below them may come from an outdated
+        leader, so `Discovery` looks it up again.
+        """
 
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, str]:
         """The sentence of `open_transaction` for each partition whose end is before its start
-        because of an open transaction."""
+        only because of an open transaction."""
 
 
 def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:

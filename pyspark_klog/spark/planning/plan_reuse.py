@@ -1,9 +1,9 @@
 """Plans that Spark reuses for a later query: detects them in a task, and says what changed. Pure.
 
 Spark 4.1 to 4.3 ask a Python source for its partitions once for each ``load()``, and give the same
-partitions to the tasks of every later query that uses the frame
-(docs/decisions/0058-a-frame-that-is-executed-again.md). The source cannot plan again then. A task
-can detect the reuse, ask for the current offsets, and refuse to return old rows.
+partitions to the tasks of every later query that uses the DataFrame of that ``load()``
+(docs/decisions/0058-a-frame-that-is-executed-again.md). Spark does not ask the source again. A task
+can detect the reuse, look up the current offsets, and refuse to return old rows.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,16 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
-"""A plan older than this counts as the plan of an earlier micro-batch, if a task of a micro-batch
-is the first on its host to use it: Spark does not tell a task when its micro-batch began."""
+"""For a task of a micro-batch, and a plan that no task on its host has used: if the plan is older
+than this, the task takes it for the plan of an earlier micro-batch. The age has to decide, because
+Spark does not tell a task when its micro-batch began."""
 LONGEST_BEFORE_QUERY_MS = 60_000
-"""The bound in place of `OLDEST_IN_A_STREAM_MS` for queries with a time of creation: a foreachBatch
-function may work for this long before it starts the query. All other queries of a micro-batch are
-created before their plan, or in a later micro-batch."""
+"""Applies in place of `OLDEST_IN_A_STREAM_MS` if Spark gives the time when it created the query: if
+that is more than this long after the plan, the plan is taken for an earlier micro-batch's.
+
+A foreachBatch function may work for this long after the micro-batch's plan was made, and only then
+start its first query. All other queries of a micro-batch are created before their plan.
+"""
 
 _UUID_WITH_TIME = 7
 _NAMED = 3
@@ -35,7 +39,8 @@ class PlanIdentity(NamedTuple):
     planned_ms: int
     """The time on the driver's host after planning, in ms."""
     by_filters: bool
-    """Whether Spark planned because it pushed filters down, which it does in every query."""
+    """Whether Spark made the plan in order to push a query's filters down, which makes a new plan
+    in each such query."""
 
 
 class Query(NamedTuple):
@@ -60,7 +65,7 @@ class PlannedOffsets:
 
 
 def find_query(get_property: Callable[[str], str | None]) -> Query | None:
-    """The query of a task; None outside of SQL queries, to which Spark gives no name.
+    """The query of a task; None if the job is no part of a Spark SQL query and so has no query id.
 
     ``get_property`` returns a local property of the task's job.
     """
@@ -72,7 +77,8 @@ def find_query(get_property: Callable[[str], str | None]) -> Query | None:
     batch_id = get_property("streaming.sql.batchId")
     if batch_id is not None:
         stream_id = get_property("sql.streaming.queryId")
-        # A run may repeat a micro-batch of an earlier run, with a plan that was made in that run.
+        # The key has the id of the streaming query's run, because a new run may repeat a
+        # micro-batch of an earlier run, by a plan that the earlier run made.
         run_id = get_property("spark.jobGroup.id")
         return Query(f"{stream_id}/{run_id}/{batch_id}", created_ms, True)
     return Query(query_id or execution_id, created_ms, False)
@@ -89,11 +95,11 @@ def _time_of(query_id: str) -> int | None:
 def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: int) -> bool:
     """Whether the plan was made for an earlier query than the query that uses it now.
 
-    ``known_key`` says whether this host has seen the plan with this query's key (True), with
-    another one (False), or not at all (None).
+    ``known_key`` says whether the first task on this host that used the plan was of this query
+    (True) or of another query (False); None if no task has used the plan on this host.
     """
     if query.is_in_stream and known_key is None:
-        # With pushed filters Spark plans in each micro-batch.
+        # A plan that was made to push filters is not old: Spark pushes them in each micro-batch.
         return not plan.by_filters and _is_of_earlier_micro_batch(plan, query, now_ms)
     is_made_after = query.created_ms is not None and query.created_ms > plan.planned_ms
     return known_key is False or (is_made_after and not query.is_in_stream)

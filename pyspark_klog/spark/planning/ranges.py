@@ -25,7 +25,8 @@ class OffsetRange(NamedTuple):
 class RangePlan:
     """The ranges to read, and a sentence about each loss in ``lost``.
 
-    ``absent`` are the partitions that have a start and no end.
+    ``absent`` are the partitions that were read before and do not exist any more: they have a start
+    and no end.
     """
 
     ranges: list[OffsetRange] = field(default_factory=list)
