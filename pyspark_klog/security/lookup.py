@@ -14,10 +14,10 @@ class Lookup(Protocol):
     """The values of settings by Kafka's names, with Kafka's defaults."""
 
     def __getitem__(self, name: str) -> Value:
-        """Return the value that the user gave, or else the default."""
+        """Return the value that the user gave for the setting ``name``, or else its default."""
 
     def is_given(self, name: str) -> bool:
-        """Return whether the user gave a value."""
+        """Return whether the user gave a value for the setting ``name``."""
 
 
 class LoginOptions:
@@ -41,19 +41,19 @@ class LoginOptions:
 
 
 def text_of(lookup: Lookup, name: str) -> str | None:
-    """Return the value of a text setting; None if it is not given, or is empty."""
+    """Return the value of a text setting, or its default; None for an empty text or no default."""
     value = lookup[name]
     return value if isinstance(value, str) and value else None
 
 
 def secret_of(lookup: Lookup, name: str) -> Secret | None:
-    """Return the value of a secret setting; None if it is not given, or is empty."""
+    """Return the value of a secret setting; None if the user gave none, or an empty text."""
     value = lookup[name]
     return value if isinstance(value, Secret) and value else None
 
 
 def number_of(lookup: Lookup, name: str) -> int:
-    """Return the value of a number setting."""
+    """Return the value of a number setting, or its default."""
     value = lookup[name]
     assert isinstance(value, int)
     return value

@@ -66,7 +66,7 @@ class OAuthBearer:
         text = self._without_token(text)
         if self._refusal is None or self._refusal in text:
             return text
-        # Kafka repeats the JSON of its challenge as the error text.
+        # Kafka's error text repeats the JSON of its challenge: return the reason from it instead.
         is_told = not text or text.lstrip().startswith("{")
         return self._refusal if is_told else f"{text} ({self._refusal})"
 

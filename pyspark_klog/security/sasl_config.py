@@ -117,7 +117,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """Tokens from an OAuth 2 endpoint, which wants a client's id and secret (RFC 6749, 4.4)."""
+    """Tokens from an OAuth 2 endpoint, for a client id and client secret (RFC 6749, 4.4)."""
 
     setting: str
     url: str

@@ -15,7 +15,8 @@ class OptionError(KlogError):
 
 
 class SchemaError(KlogError):
-    """The source does not have a column, or the sink cannot write one."""
+    """The user gave a read another schema than the source's, or a write lacks a column that the
+    sink needs, or has a column that the sink cannot write."""
 
 
 class OffsetError(KlogError):

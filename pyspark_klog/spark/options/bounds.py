@@ -65,14 +65,16 @@ a time, or the committed offsets of a group."""
 
 
 def option_of(bound: Bound, side: Side) -> str:
-    """The option that a bound comes from."""
+    """The name of the option that gave a bound of the start or the end (``side``)."""
     if isinstance(bound, AtTimestamp):
         return f"{side}Timestamp"
     return f"{side}OffsetsByTimestamp" if isinstance(bound, AtTimestamps) else f"{side}Offsets"
 
 
 def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
-    """The bound of the first given option of the start or the end; None if none is given.
+    """The bound that the options give for the start or the end (``side``); None without an option.
+
+    Each side has three options, of which the first given one counts.
 
     :raises OffsetError, OptionError: naming what was given and what is expected
     """
@@ -115,7 +117,8 @@ def _offsets(text: str, name: str) -> Bound:
 
 
 def can_move(starting: Bound, *, latest_without_match: bool) -> bool:
-    """Whether the start could differ if it were resolved again later."""
+    """Whether the bound ``starting`` could mean other offsets if it were resolved again later, as
+    ``latest`` does."""
     if isinstance(starting, dict):
         return LATEST in starting.values()
     if isinstance(starting, ByTopic):

@@ -87,7 +87,8 @@ class Options:
 
     @property
     def start_can_move(self) -> bool:
-        """Whether the start could differ if it were resolved again later."""
+        """Whether the option for the start could mean other offsets if it were resolved again
+        later, as ``latest`` does."""
         assert self.starting is not None
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 

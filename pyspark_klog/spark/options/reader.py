@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _TWIN_PREFIX = "option."
-"""Spark gives the OPTIONS of CREATE TABLE twice: as such, and, with this prefix, as properties of
-the table."""
+"""Spark gives the OPTIONS of CREATE TABLE twice: under their names, and, with this prefix, as
+properties of the table. klog ignores the names with the prefix."""
 _SERVERS = "kafka.bootstrap.servers"
 _ONE_SIDED = dict.fromkeys((*REFUSED_BY_SOURCE, *REFUSED_BY_SINK))
 _LIMITS = (

@@ -50,8 +50,8 @@ class ByteRates:
         """The partitions to sample before a micro-batch with this limit.
 
         The list is empty if all partitions with a backlog have samples and their backlogs amount to
-        at most half of the limit. Otherwise the list has up to SAMPLES_AT_ONCE partitions with a
-        backlog: first all without samples, then the others, which take turns from call to call.
+        at most half of the limit. In all other cases the list has up to SAMPLES_AT_ONCE partitions
+        with a backlog: first those without samples, then the others, which take turns.
         """
         backlog = {p: offset - start[p] for p, offset in sorted(end.items()) if offset > start[p]}
         unknown = [p for p in backlog if p not in self._average]

@@ -82,7 +82,7 @@ class Discovery:
         return not {p.topic for p in found}.issuperset(self._options.topics)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The ids of these topics in the latest metadata; brokers before Kafka 2.8 give none."""
+        """The ids of ``topics`` in the client's metadata; brokers before Kafka 2.8 give no ids."""
         ids = {topic: self._client.view.topic_id(topic) for topic in topics}
         return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
 
@@ -202,9 +202,10 @@ class Discovery:
         attempt: Callable[[], T],
         passing: tuple[type[KlogError], ...] = (TopicMissing, TimedOut),
     ) -> T:
-        """Call ``attempt`` up to fetchOffset.numRetries times while topics or brokers are missing.
+        """Call ``attempt`` until it succeeds, up to fetchOffset.numRetries times.
 
-        Each attempt has the whole of default.api.timeout.ms, as in Spark's connector.
+        Only retriable errors and those of the types ``passing`` lead to another attempt. Each
+        attempt has the whole of default.api.timeout.ms, as in Spark's connector.
         """
         client, attempts = self._client, self._options.offset_attempts
         interval_ms = self._options.offset_retry_interval_ms
@@ -220,7 +221,7 @@ class Discovery:
                 may_come = isinstance(error, passing) or is_retriable(error)
                 if not may_come or number == attempts:
                     raise
-                _log.info("attempt=%d failed: %s", number, error)
+                _log.info("attempt=%d to find topics or offsets failed: %s", number, error)
                 client.retries.on_failure(self._trouble, error, until_ms)
             client.sleep_ms(interval_ms)
         raise AssertionError("there is at least one attempt")
@@ -245,7 +246,9 @@ class Discovery:
             behind = [p for p, offset in found.items() if offset < known.get(p, 0)]
             if not behind or number == self._options.offset_attempts:
                 return found
-            _log.info("attempt=%d partition=%s ends before a known offset", number, behind[0])
+            _log.info(
+                "attempt=%d partition=%s ends before an offset that existed", number, behind[0]
+            )
             for topic in {partition.topic for partition in behind}:
                 self._client.forget_topic(topic)
             self._client.mark_doubtful()

@@ -36,7 +36,8 @@ def prorate_by_topic(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Ends that keep each of the topics within its own limit, shared as `prorate` does."""
+    """Ends that keep each topic of ``limits`` within its limit, which `prorate` shares among the
+    topic's partitions."""
     ends = dict(end)
     for topic, limit in limits.items():
         of_topic = {p: offset for p, offset in end.items() if p.topic == topic}

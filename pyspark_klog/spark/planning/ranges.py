@@ -39,7 +39,7 @@ def plan(
     end: Mapping[TopicPartition, int],
     first_of_new: Mapping[TopicPartition, int],
 ) -> RangePlan:
-    """The ranges between two positions, without empty ones.
+    """The non-empty range of each partition from its offset in ``start`` to that in ``end``.
 
     ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
     such a partition is new and is read from that offset on.
