@@ -53,7 +53,8 @@ class OAuthBearer:
         challenge before the broker sends its error (RFC 7628, 3.2.3).
         """
         if self._refusal is not None:
-            # The broker has refused the token, so only an error may follow (RFC 7628, 3.2.3).
+            # The broker has already refused the token by a challenge. RFC 7628 (3.2.3) lets only an
+            # error follow, but this response is none.
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
         if not challenge:
             return None

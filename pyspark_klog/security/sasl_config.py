@@ -206,9 +206,9 @@ def _check_login_class(settings: Lookup, prefix: str) -> None:
 def _function(
     settings: Lookup, name: str, prefix: str, known: tuple[str, ...], expected: str
 ) -> UserFunction | str | None:
-    """Return the user's function that the setting ``name`` names, or a Java class in ``known``.
+    """Return the user's function, or the Java class in ``known``, that the setting ``name`` names.
 
-    The result is None if the setting is not given.
+    The result is None if the setting is not given. Any other Java class is an error.
     """
     value = text_of(settings, name)
     if value is None:

@@ -3,7 +3,7 @@
 May import: pyspark, client, records, errors. Only this package and `pyspark_klog.register`
 import pyspark.
 Start reading at data_source.py, the entry for Spark; then options, planning, source, sink.
-offsets.py and all of options are pure and need no Spark.
+offsets.py and the package options are pure and need no Spark.
 """
 
 from pyspark_klog.log_fallback import install_fallback_handler

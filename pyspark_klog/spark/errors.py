@@ -16,7 +16,7 @@ class OptionError(KlogError):
 
 class SchemaError(KlogError):
     """The user gave a read another schema than the source's, or a write lacks a column that the
-    sink needs, or has a column that the sink cannot write."""
+    sink needs, or has a column or a row that the sink cannot write."""
 
 
 class OffsetError(KlogError):

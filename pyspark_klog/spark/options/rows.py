@@ -64,10 +64,10 @@ _S, _B, _SB = Use.STREAM, Use.BATCH, Use.SOURCE
 _ALL = Use.SOURCE | Use.SINK
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""The words of the option ``columns``."""
+"""The words that the option ``columns`` accepts: the names of a source's columns."""
 
 TABLES = ("topics", "partitions", "groups", "offsets", "sinks")
-"""The words of the option ``table``."""
+"""The words that the option ``table`` accepts, each for one table of facts about the cluster."""
 
 OPTIONS: tuple[Option, ...] = (
     # Options that name brokers

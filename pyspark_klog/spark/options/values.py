@@ -133,7 +133,7 @@ class Timestamp:
 
 
 class Text(NamedTuple):
-    """A text that is not empty, without white space around it."""
+    """A text that is not empty; white space around it is removed."""
 
     meaning: str
     """The thing that the text names, such as ``the name of a topic``."""
@@ -148,7 +148,7 @@ class Text(NamedTuple):
 
 
 class IdPart(NamedTuple):
-    """A part of transactional ids, without white space around it."""
+    """A text that becomes a part of transactional ids; white space around it is removed."""
 
     may_have_dots: bool = False
 

@@ -28,7 +28,8 @@ def start_of(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> GroupStart:
-    """Compare a group's offsets with the offsets of the partitions in ``earliest``. Pure."""
+    """Compare a group's offset in each partition of ``earliest`` with the partition's first offset
+    and its end. Pure."""
     start = GroupStart({}, [], [])
     for partition in sorted(earliest):
         offset, first, end = committed.get(partition), earliest[partition], latest[partition]
