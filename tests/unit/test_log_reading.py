@@ -92,10 +92,10 @@ def test_what_lies_past_the_end_offset_is_not_seen(log: PartitionLog) -> None:
 def test_outside_of_the_log(log: PartitionLog) -> None:
     assert log.read(200, 100).region is None
     for offset in (-1, 201):
-        with pytest.raises(OffsetOutOfRange, match="there are offsets 0 to 200"):
+        with pytest.raises(OffsetOutOfRange, match="start offset is 0, the log end offset is 200"):
             log.read(offset, 100)
     log.delete_records_before(55)
-    with pytest.raises(OffsetOutOfRange, match="there are offsets 55 to 200"):
+    with pytest.raises(OffsetOutOfRange, match="start offset is 55, the log end offset is 200"):
         log.read(54, 100)
     info = log.read(55, BYTES)
     assert (info.high_watermark, info.log_start_offset) == (200, 55)

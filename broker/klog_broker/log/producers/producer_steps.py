@@ -1,4 +1,5 @@
-"""Steps: stored batches in the form that updates the producer state, in the order of the log."""
+"""Producer steps: what a stored batch or a transaction marker changes in the state of its producer.
+Steps are applied to the producer states in the order of the log."""
 
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ from pyspark_klog.records.layout import (
 
 
 class ProducerData(NamedTuple):
-    """A step for a batch of records: the producer fields of its header, and its offsets."""
+    """The producer step of a batch of records: the producer fields of the batch's header, and the
+    batch's sequences, offsets and timestamps."""
 
     head: ProducerHead
     batch: ProducerBatch
@@ -42,8 +44,9 @@ ProducerStep = ProducerData | ProducerMarker
 
 
 def data_step(row: BatchRow) -> ProducerData | None:
-    """Convert a stored batch to a step. Returns None for a control batch, and for a batch without
-    producer id or sequence, because no producer state depends on such a batch."""
+    """Return the producer step of a stored batch of records. Returns None for a control batch, for
+    which :func:`marker_step` is used, and for a batch without producer id or sequence, which
+    changes no producer state."""
     if row.producer_id < 0 or row.base_sequence < 0 or row.attributes & CONTROL_BIT:
         return None
     last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
@@ -61,15 +64,16 @@ def data_step(row: BatchRow) -> ProducerData | None:
 
 
 def marker_step(row: BatchRow, marker: EndTransactionMarker) -> ProducerMarker:
-    """Convert the header of a control batch and the marker in the batch to a step."""
+    """Return the producer step of a transaction marker. ``row`` has the header of the control batch
+    that contains the marker."""
     return ProducerMarker(
         row.producer_id, row.producer_epoch, row.base_offset, row.max_timestamp_ms, marker
     )
 
 
 def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
-    """Convert the batch at ``row.position`` in the buffer to a step; None if no producer state
-    depends on the batch."""
+    """Return the producer step of the batch at ``row.position`` in the buffer; None if the batch
+    changes no producer state."""
     if row.attributes & CONTROL_BIT and row.producer_id >= 0:
         marker = end_transaction_at(buffer, row.position, row.size_bytes)
         return None if marker is None else marker_step(row, marker)
@@ -77,7 +81,7 @@ def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
 
 
 def apply_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
-    """Apply a step, whose batch is in the log, to the producer state."""
+    """Apply the producer step of a batch that is in the log already to the producer states."""
     if isinstance(step, ProducerMarker):
         states.apply_marker(step, now_ms)
     else:

@@ -1,4 +1,5 @@
-"""Fills the windows of producers that were restored from a snapshot, from batches of the log."""
+"""Fills the batch windows of producers that were restored from a snapshot, by reading the log. A
+producer's window is its last five batches, among which the broker looks for retried batches."""
 
 from collections.abc import Iterable
 
@@ -14,7 +15,7 @@ from pyspark_klog.ids import ProducerId
 
 
 class WindowRefill:
-    """Fills the windows of producers that were restored from a snapshot.
+    """Fills the window (the last five batches) of each producer that was restored from a snapshot.
 
     A snapshot holds only the last batch of each producer; the batches before it are read from the
     log. Call :meth:`add_block` with blocks of the log from the newest to the oldest, until
@@ -31,8 +32,9 @@ class WindowRefill:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each window is full or holds the first batch of the producer's epoch. Producers
-        whose last batch is below the log start offset are not considered."""
+        """Whether the window of each producer has five batches, or the first batch of the
+        producer's epoch. Producers whose last batch is below the log start offset are not
+        considered."""
         return not self._wanted
 
     def add_block(self, batches: Iterable[tuple[ProducerHead, ProducerBatch]]) -> None:

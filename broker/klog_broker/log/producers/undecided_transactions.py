@@ -20,8 +20,9 @@ class UndecidedTransactions:
         # First offset to producer id, in ascending order: a new transaction starts at the log end.
         self._open: OrderedDict[int, int] = OrderedDict(sorted(begun))
         # (first offset, marker's offset) of ended transactions whose marker is not replicated, both
-        # in ascending order. A transaction is left out if a later marker ends one that began
-        # earlier: it can no longer determine first_unstable_offset.
+        # in ascending order. A transaction is left out if a later marker ends another transaction,
+        # which began earlier: until that later marker is replicated, first_unstable_offset is at
+        # most the first offset of the other transaction.
         self._unreplicated: deque[tuple[int, int]] = deque()
         self.first_unstable_offset = INT64_MAX
         """The first offset of the earliest undecided transaction; INT64_MAX without one."""

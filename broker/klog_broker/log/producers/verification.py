@@ -20,7 +20,8 @@ class VerificationGuard:
 
 
 class VerificationStateEntry:
-    """A verification of one producer, from its request until the transaction begins in the log."""
+    """A verification of one producer, from the Produce request that needs it until the transaction
+    begins in the log."""
 
     __slots__ = (
         "guard",

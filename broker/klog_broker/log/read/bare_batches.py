@@ -32,9 +32,9 @@ class BareBatches(NamedTuple):
 def bare_batches(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> BareBatches:
-    """Find the control batches and the batches without records at the beginning of a region. The
-    region must begin with a batch. Reads at most ``max_headers`` headers. ColdRead as
-    ``Segment.read_bytes``, DamagedLog as ``Segment.batch_positions``."""
+    """Find the control batches and the batches without records at the beginning of a region, which
+    must begin with a batch. Reads at most ``max_headers`` headers. Raises DamagedLog at bytes that
+    are no batch. With ``may_block=False`` raises ColdRead if a header is not in the page cache."""
     next_offset: int | None = None
     headers = 0
     stop = region.position + region.size

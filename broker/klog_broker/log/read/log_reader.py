@@ -36,8 +36,8 @@ from pyspark_klog.records.record_sets import Entry, entry_at
 from pyspark_klog.storage.indexes import rows_at_or_below
 
 MAX_RECORDS_SEARCHED_IN_LOOP = 1000
-"""A look-up by timestamp in a compressed batch, or in one of more records than this, runs in a
-helper thread."""
+"""A look-up by timestamp runs in a helper thread if it must search a compressed batch, or a batch
+with more records than this."""
 
 
 class SegmentList:
@@ -56,7 +56,7 @@ class SegmentList:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, index: int, log_end_offset: int) -> int:
-        """Return the offset at which the segment ends (exclusive)."""
+        """Return the offset at which the segment with this index ends (exclusive)."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
 
@@ -80,17 +80,18 @@ def read_region(
     min_one_batch: bool,
     may_block: bool,
 ) -> tuple[Segment, ReadRegion] | None:
-    """Find the batches from the one that contains ``offset`` on, in one segment, before
-    ``end_offset``. Returns the segment and the region, or None if there are no such batches.
+    """Find the batches of one segment that lie before ``end_offset``, beginning with the first
+    batch that ends at or after ``offset``. Returns the segment and their region in its .log file,
+    or None if there are no such batches.
 
     The region has at most ``max_bytes``, but with ``min_one_batch`` at least the whole first batch.
-    OffsetOutOfRange if ``offset`` is not in [log_start_offset, log_end_offset]. With
+    Raises OffsetOutOfRange if ``offset`` is not in [log_start_offset, log_end_offset]. With
     ``may_block=False`` raises ColdRead if the read would wait for the disk.
     """
     if not view.log_start_offset <= offset <= view.log_end_offset:
         raise OffsetOutOfRange(
-            f"offset {offset} of {view.topic_partition}: there are offsets "
-            f"{view.log_start_offset} to {view.log_end_offset}"
+            f"offset {offset} of {view.topic_partition} is out of range: the log start offset is "
+            f"{view.log_start_offset}, the log end offset is {view.log_end_offset}"
         )
     log_end_offset = view.log_end_offset
     end_offset = min(end_offset, log_end_offset)
@@ -121,7 +122,8 @@ def read_region(
 
 
 def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> int:
-    """Return the position of the first batch whose last offset is not before ``end_offset``."""
+    """Return the position of the first batch whose last offset is not before ``end_offset``;
+    without such a batch, the size of the segment."""
     place = find_batch(segment, end_offset, may_block=may_block)
     return segment.size_bytes if place is None else place.position
 
@@ -252,8 +254,9 @@ def _find_from(
     *,
     may_block: bool,
 ) -> TimestampOffset | None:
-    """Return the first record with a wanted timestamp, searching from the offset index entry at or
-    before ``offset`` to the segment's end."""
+    """Return the first record whose timestamp satisfies ``is_wanted`` and whose offset is not below
+    ``log_start_offset``. Searches from the offset index entry at or before ``offset`` to the
+    segment's end."""
     position = segment.offset_index.view().lookup(offset).position
     for place in segment.batch_positions(position, may_block=may_block):
         largest_ms = segment.max_timestamp_at(place, may_block=may_block)
@@ -289,13 +292,14 @@ def _first_wanted(
 
 
 def _for_its_pages(search: Callable[[], object]) -> None:
-    """Run a search only to bring its pages into the page cache. Blocks; for helper threads."""
+    """Run a search only to bring the pages that it reads into the page cache. Blocks; for helper
+    threads."""
     _or_none(search)
 
 
 def _or_none(search: Callable[[], object]) -> object:
-    """Return the result of a search in a helper thread; None also if the search fails, because its
-    files can be closed or deleted at any time."""
+    """Return the result of a search in a helper thread; None also if the search fails, because the
+    event loop can close or delete the segments' files at any time."""
     with suppress(ValueError, OSError, InvariantViolation, RecordsError):
         return search()
     return None

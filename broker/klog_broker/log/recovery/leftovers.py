@@ -27,9 +27,10 @@ _SEGMENT_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_
 
 
 def clear_leftovers(files: Files, directory: Path) -> list[str]:
-    """Remove unfinished files, and put cleaned segments in place, durably.
+    """Remove unfinished files, and put complete cleaned segments in the place of the segments that
+    they replace.
 
-    Returns the names that the directory holds afterwards. Blocks. OSError.
+    Returns the file names that the directory has afterwards. Blocks. Raises OSError.
     """
     names = files.list_dir(directory)
     if not any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
@@ -92,7 +93,7 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
             files.rename(swap, directory / _name(base_offset, kind, ""))
     files.sync_dir(directory)
     _log.info(
-        "log=%s cleaned_segment=%d put_in_place_of=%d segments after a crash had interrupted this",
+        "log=%s cleaned_segment=%d replaced=%d segments, which a crash had interrupted",
         directory,
         base_offset,
         len(replaced),

@@ -56,11 +56,11 @@ class LoadedLog:
     was_unclean: bool
     """Whether the log was recovered, because it had not been closed properly.
 
-    Readers may have seen records after the end that are lost now, so new records need a newer
-    leader epoch.
+    Consumers may have read records past the present log end, which are lost now. So new records at
+    these offsets need a newer leader epoch.
     """
     cut_bytes: int
-    """How many bytes of damaged or unreachable records recovery has removed."""
+    """How many bytes recovery has removed: damaged records, and the records after them."""
     cleaned_offset: Offset | None
 
 
@@ -81,9 +81,9 @@ def load_log(
 ) -> LoadedLog:
     """Load the log; if it was not closed properly, check all records past the recovery point.
 
-    The offsets come from the checkpoint files. An offset without a checkpoint is 0
-    (``cleaned_offset``: None). Blocks; any thread. OSError if the disk fails, and every exception
-    that the ``tally`` raises.
+    The caller has read the offsets from the checkpoint files. An offset that no checkpoint file
+    contains is passed as 0, ``cleaned_offset`` as None. Blocks. Any thread may call this function.
+    Raises OSError if the disk fails, and every exception that the ``tally`` raises.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
     loader = _Loader(
@@ -91,7 +91,8 @@ def load_log(
     )
     loaded = loader.load(is_clean, recovery_point, high_watermark)
     if cleaned_offset is not None:
-        # Records past the log end are lost. New records at their offsets have not been cleaned.
+        # Records past the log end are lost. New records will get their offsets and have not been
+        # cleaned, so the cleaned offset must not exceed the log end.
         loaded = replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
     if tally is not None:
         tally.add_log(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
@@ -140,7 +141,8 @@ class _Loader:
         end_offset = self._empty_if_behind(end_offset)
         log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
         if not epochs_are_good:
-            # Find all epochs: recovery has noted only those of the part that it checked.
+            # The epoch file is damaged. Find all epochs in the log: recovery has added only the
+            # epochs of the batches that it checked.
             self.epochs.clear()
             self._epochs_from_log()
         elif not is_clean:
@@ -168,8 +170,9 @@ class _Loader:
             end_offset,
             high_watermark=visible,
             # Do not write the epoch file here. The file may name an epoch whose records are all
-            # lost, and newest_epoch needs that name until a newer epoch is durable elsewhere. With
-            # the old recovery point, the next start finds the missing epochs in the log again.
+            # lost, and the next start must still read this newest_epoch from it, until a newer
+            # leader epoch is durable. If the file lacks epochs, keep the old recovery point, so
+            # that the next start finds these epochs in the log again.
             recovery_point=(
                 Offset(min(recovery_point, end_offset)) if self.epochs.is_dirty else end_offset
             ),
@@ -236,7 +239,7 @@ class _Loader:
             _log.warning("log=%s rebuilding the transaction index", segment.log_file.path)
             self.unindexed[segment.base_offset] = segment.base_offset
 
-    # --- a log that was closed properly ----------------------------------------------------------
+    # --- loading a log that was closed properly --------------------------------------------------
     def _end_of_clean_log(self) -> Offset | None:
         """Return the log end offset; None if headers or indexes contradict a clean shutdown."""
         last = self.segments[-1]
@@ -252,7 +255,7 @@ class _Loader:
         resume_segment(last, self.config)
         return end_offset
 
-    # --- a log that needs recovery ---------------------------------------------------------------
+    # --- recovering a log that was not closed properly -------------------------------------------
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
         # Forget the epochs that begin in the part to be checked: the epoch file may describe
@@ -265,7 +268,8 @@ class _Loader:
         for number, segment in enumerate(self.segments):
             is_last = number + 1 == len(self.segments)
             next_base = self._end_limit(number)
-            # If next_base equals the recovery point, the roll may have come after the last sync.
+            # If next_base equals the recovery point, the segment may have been rolled after the
+            # last sync, so it must be recovered, too.
             if next_base < recovery_point:
                 self._check_indexes(number)
                 segment.close_indexes()
@@ -275,9 +279,9 @@ class _Loader:
             def drop_after(
                 end_offset: Offset, number: int = number, next_base: int = next_base
             ) -> None:
-                # Drop the later segments before this one is cut. After the cut, the missing records
-                # would look like a gap that a log cleaner left, so a start that is killed here
-                # must still find the damage, or no later segments.
+                # Remove the later segments before this one is truncated. After the truncation, the
+                # missing records would look like a gap that a log cleaner left. So if this start is
+                # killed here, the next one must find either the damage or no later segments.
                 if end_offset < next_base < INT64_MAX:
                     self._drop_after(number)
                     self.files.sync_dir(self.directory)
@@ -297,14 +301,16 @@ class _Loader:
             self._cut_transaction_index(segment, recovered)
             for epoch, start_offset in recovered.epochs:
                 self.epochs.add_epoch(epoch, start_offset)
-            # A segment that was rolled after the last sync had its indexes trimmed without a sync.
+            # Sync every recovered segment, except a last segment in which nothing was checked. A
+            # segment that was rolled after the last sync has trimmed indexes that are not synced.
             if not (is_last and recovered.is_as_synced):
                 self.touched.append(segment)
             if is_last:
                 break
-            # If this segment reaches the next one, only preallocated space was cut. If not,
-            # records are missing. Only Kafka's cleaner leaves such a gap (klog's keeps the last
-            # batch of a segment), and then no byte of the segment is bad.
+            # If end_offset equals next_base, only preallocated space was cut off. If it is lower,
+            # records are missing. Only Kafka's log cleaner leaves such a gap (klog's keeps the last
+            # batch of each segment), only below gaps_before, and then no byte of the segment is
+            # bad. Any other gap is damage.
             if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):
                 self._drop_after(number)
                 break
@@ -313,12 +319,15 @@ class _Loader:
         return end_offset
 
     def _choose_checks(self, size_bytes: int) -> None:
-        """Count ``size_bytes`` as to be checked, and use the compiled checks once they pay off."""
+        """Add ``size_bytes`` to the number of bytes that must be checked. Use the compiled checks
+        once they are worth loading for this number."""
         if self.tally is not None:
             self.checks = self.tally.total.checks_for(size_bytes) or self.checks
 
     def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
-        """Drop the rows of markers in the checked part: a replay makes them again from the log."""
+        """Drop the transaction index rows of markers at or after the trusted offset, from which on
+        recovery has checked all batches. ``replay_producers`` writes these rows again from the log;
+        it also replaces the old rows if no row of the segment is trusted."""
         index, trusted_offset = segment.transaction_index, recovered.trusted_offset
         if trusted_offset > segment.base_offset or not recovered.has_markers:
             index.cut_to_offset(trusted_offset)
@@ -326,9 +335,9 @@ class _Loader:
             self.unindexed[segment.base_offset] = trusted_offset
 
     def _drop_after(self, number: int) -> None:
-        """Remove all segments after this number, the last one first.
+        """Remove all segments after ``self.segments[number]``, the last one first.
 
-        A start that is killed in between then leaves no gap among the segments.
+        If this start is killed in between, there is no gap among the remaining segments.
         """
         for segment in reversed(self.segments[number + 1 :]):
             _log.warning(
@@ -341,11 +350,12 @@ class _Loader:
         del self.segments[number + 1 :]
 
     def _find_earlier_epochs(self, log_start: int) -> None:
-        """Find the epochs of records that were deleted, and that a crash has brought back.
+        """Find the epochs of deleted records that a crash has brought back.
 
-        DeleteRecords raises the log start offset in memory. The epoch file may be cut accordingly
-        before the log start checkpoint is written: after a crash the deleted records are part of
-        the log again, but the file lacks their epochs.
+        DeleteRecords raises the log start offset in memory. The epoch file can be written, without
+        the epochs of the deleted records, before the log start checkpoint is written. After a crash
+        in between, the deleted records are part of the log again, but the epoch file lacks their
+        epochs.
         """
         known = self.epochs.entries
         if known and known[0].start_offset > log_start:
@@ -355,7 +365,8 @@ class _Loader:
                 self.epochs.add_epoch(epoch, start_offset)
 
     def _epochs_from_log(self, end_offset: int = INT64_MAX) -> None:
-        """Note the epochs that the batches name and that begin before ``end_offset``."""
+        """Add the leader epochs that the batch headers name, and that begin before ``end_offset``,
+        to ``self.epochs``."""
         for segment in self.segments:
             if segment.base_offset >= end_offset:
                 break
@@ -373,12 +384,13 @@ class _Loader:
     def _empty_if_behind(self, end_offset: Offset) -> Offset:
         """Empty the log if it ends before its checkpointed start; return the log end offset.
 
-        The log start offset is durable on its own, but the records after it can be lost.
+        The log start offset is in a checkpoint file, which can survive a crash in which the records
+        up to this offset are lost.
         """
         if end_offset >= self.checkpointed_start:
             return end_offset
         _log.warning(
-            "log=%s end_offset=%d before log_start_offset=%d: starting over",
+            "log=%s end_offset=%d is below log_start_offset=%d: removing all segments of the log",
             self.directory,
             end_offset,
             self.checkpointed_start,

@@ -84,15 +84,17 @@ class ProducerSnapshots:
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
         on_chunk: OnChunk = ignore_chunk,
     ) -> None:
-        """Bring ``states`` to ``end_offset``: snapshot, batch windows, then replay of the log.
+        """Bring ``states`` to ``end_offset``: restore the newest snapshot, fill the batch windows,
+        then replay the log after the snapshot.
 
         ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
-        index lacks rows. These rows are written.
+        index lacks rows. This method writes the missing rows.
         """
         self._restore_newest(states, log_start_offset, end_offset)
-        # A snapshot does not name the transactions that ended before it. If a marker lies above the
-        # high watermark, its transaction must be found again. A producer without a coordinator
-        # epoch never had a marker.
+        # A snapshot does not name the transactions that ended before it. If the marker of such a
+        # transaction can lie above the high watermark, the transaction is undecided and must be
+        # found in the log. No search is needed if no producer has a coordinator epoch: then no
+        # marker has been written.
         lacks_ends = states.end_offset > high_watermark and any(
             entry.coordinator_epoch >= 0 for entry in states
         )
@@ -109,8 +111,9 @@ class ProducerSnapshots:
             on_chunk=on_chunk,
         )
         if needs_older:
-            # Replay older states only for markers and index rows: a newer snapshot can also know
-            # producers whose batches are deleted, so ``states`` keep it.
+            # Replay the log also from an older snapshot, only to find the undecided transactions
+            # and the missing index rows. ``states`` keep the producers of the newer snapshot, which
+            # can know producers whose batches are deleted.
             older = self._states_before(min(limits), segments[0].base_offset)
             replay_producers(
                 older,

@@ -50,7 +50,7 @@ class Recovered(NamedTuple):
     cut_bytes: int  # removed at the segment's end
     damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
     epochs: list[tuple[int, int]]  # leader epochs that begin in this part, with their start offsets
-    is_as_synced: bool  # nothing lay past the recovery point, and all before it was trusted
+    is_as_synced: bool  # no batch was checked: the trusted batches fill the whole .log file
     trusted_offset: int  # every batch from this offset on was checked
     has_markers: bool  # transactions end at or after trusted_offset
 
@@ -67,9 +67,10 @@ def scan_segment(
     check_crc: bool,
     on_chunk: OnChunk = ignore_chunk,
 ) -> Iterator[None]:
-    """Scan the segment from the digest's position to the first byte that is no good batch.
+    """Scan the segment from the digest's end position to the first byte that is no good batch, and
+    add the batches to the digest, which summarizes them.
 
-    A generator: after each chunk the caller can take the digest's results.
+    Yields after each chunk, so that the caller can take the digest's results so far.
     """
     end = segment.size_bytes
     want = _CHUNK_BYTES
@@ -89,7 +90,7 @@ def scan_segment(
             on_chunk(digest.end_position - position)
             yield
             continue
-        # Either no batch begins here, or it is larger than the chunk.
+        # Either no batch begins here, or the batch is larger than the chunk.
         if filled < LOG_OVERHEAD_BYTES:
             return
         size += LOG_OVERHEAD_BYTES
@@ -121,12 +122,13 @@ def recover_segment(
     before_cut: Callable[[Offset], None],
     on_chunk: OnChunk = ignore_chunk,
 ) -> Recovered:
-    """Check all batches from ``recovery_point`` on, and cut the segment at the first bad byte.
+    """Check all batches from ``recovery_point`` on, and truncate the segment at the first bad byte.
 
-    The index entries of the checked batches are made again. ``before_cut`` is called with the
-    offset at which the segment is about to end; until it returns, the damage stays in the file. If
-    ``is_suspect``, the bytes may have been read from the page cache only, after a failed sync: they
-    are written once more, so that the next sync takes them to the disk.
+    The checked batches get new index entries. ``before_cut`` is called before a truncation, with
+    the segment's new end offset; until the callback returns, the damage stays in the file. If
+    ``is_suspect``, a sync of the log may have failed: the checked bytes may be in the page cache,
+    but not on the disk. In that case the function writes these bytes once more, so that the next
+    sync takes them to the disk.
 
     The segment must be activated. All its offsets are below ``end_limit``, where the next segment
     begins.
@@ -150,7 +152,7 @@ def recover_segment(
     cut_bytes = segment.size_bytes - end_position
     is_damage = False
     if cut_bytes:
-        # A preallocated file ends with zeros.
+        # Zeros are no damage: a preallocated file ends with zeros.
         is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
         _log.log(
             logging.WARNING if is_damage else logging.INFO,
@@ -178,7 +180,7 @@ def recover_segment(
 
 
 def _write_again(segment: Segment, position: int) -> None:
-    """Write the segment's bytes from ``position`` on to the same place again. OSError.
+    """Write the segment's bytes from ``position`` on to the same place again. Raises OSError.
 
     The disk holds the same bytes there or nothing, so a crash in the middle loses nothing.
     """
@@ -214,7 +216,8 @@ def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
 def _index_all(
     segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
 ) -> None:
-    """Scan from the digest's position to the end of the good batches, and add index entries."""
+    """Scan the segment from the digest's end position to the first byte that is no good batch, and
+    write the index entries of the scanned batches."""
     for _ in _index_steps(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
         pass
 
@@ -236,8 +239,9 @@ def _index_steps(
 def _trusted_position(segment: Segment, recovery_point: int) -> int:
     """Return the position of the first batch that ends at or after the recovery point.
 
-    The batches before it were synced with their index entries. If the headers cannot be followed to
-    the recovery point all the same, return 0: the segment is then checked from its first byte.
+    The batches before this position were synced with their index entries. Return 0 if the offset
+    index or the batch headers nevertheless do not lead to the recovery point: the segment is then
+    checked from its first byte.
     """
     if recovery_point <= segment.base_offset:
         return 0
@@ -266,8 +270,8 @@ def _is_right_entry(segment: Segment, entry: OffsetIndexEntry) -> bool:
 def restart_indexes(segment: Segment, position: int) -> Digest:
     """Keep only the index entries of batches before ``position``, where a batch must start.
 
-    Returns a digest that continues from ``position`` with the largest timestamp and the last
-    indexed position so far.
+    Returns a digest (a summary of scanned batches) that continues from ``position``, with the
+    largest timestamp and the last indexed position of the earlier batches.
     """
     segment.offset_index.cut_to_position(position)
     entries = segment.offset_index.view()
@@ -331,7 +335,7 @@ def find_end(segment: Segment) -> Offset:
 
 
 def resume_segment(segment: Segment, config: LogConfig) -> None:
-    """Prepare a properly closed segment for more appends. Does nothing if it is active."""
+    """Prepare a properly closed segment for more appends. Does nothing if the segment is active."""
     if segment.is_active:
         return
     segment.activate(config)
@@ -380,7 +384,8 @@ def rebuild_indexes(
         segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
     segment.activate(config)
     digest = restart_indexes(segment, 0)
-    # Damage can give a batch any offset, and an index can store only offsets near the base offset.
+    # A damaged batch header can have any offset, but an index can store only offsets near the base
+    # offset. End the scan at the first offset that is too large.
     digest.end_limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
     _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
 
@@ -389,7 +394,8 @@ def rebuild_indexes(
 def refill_windows(
     states: ProducerStates, segments: tuple[Segment, ...], log_start_offset: int
 ) -> None:
-    """Find the batches before the snapshot that retries may still repeat, newest first.
+    """Find the batches before the snapshot's offset that producers may still send again, newest
+    first.
 
     A snapshot holds only the last batch of each producer, and a producer may have five batches in
     flight. Without the older batches, a retry of such a batch would look like a gap in the sequence
@@ -459,11 +465,12 @@ def replay_producers(
     unindexed: Mapping[int, int],
     on_chunk: OnChunk = ignore_chunk,
 ) -> None:
-    """Bring the states from their snapshot's offset to ``end_offset``.
+    """Bring the producer states from ``states.end_offset``, the offset of their snapshot, to
+    ``end_offset``, by reading the log.
 
-    Transactions that end at or after the high watermark stay undecided for readers.
-    ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
-    index lacks rows. The replay writes these rows.
+    Transactions that end at or after the high watermark stay undecided for readers. ``unindexed``
+    maps the base offset of a segment to the offset from which on its transaction index lacks rows.
+    This function writes the missing rows.
     """
     start = states.end_offset
     for index, segment in enumerate(segments):
