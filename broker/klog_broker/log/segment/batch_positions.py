@@ -63,7 +63,7 @@ def parse_batch_position(
     window: bytes, at: int, position: int, end: int, path: Path
 ) -> BatchPosition:
     """Return the batch at ``position`` of a file that ends at ``end``. ``window[at:]`` has the
-    bytes from ``position`` on. DamagedLog if these bytes cannot be a batch."""
+    bytes from ``position`` on. Raises DamagedLog if these bytes cannot be a batch."""
     seen = len(window) - at
     if seen < _BATCH_START.size and (seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2):
         raise DamagedLog(f"{path}: no batch at byte {position}")
@@ -86,11 +86,11 @@ def parse_batch_position(
 def iterate_batches(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
 ) -> Iterator[BatchPosition]:
-    """Iterate over the batches that start from ``position`` on and before ``stop``, in a file that
-    ends at ``end``. DamagedLog at bytes that cannot be a batch.
+    """Iterate over the batches of a file that start in ``[position, stop)``. A batch must start at
+    ``position``; the file ends at ``end``. Raises DamagedLog at bytes that cannot be a batch.
 
-    ``look(position, size)`` returns bytes of the file, fewer at its end. Errors of ``look`` are
-    passed on.
+    ``look(position, size)`` must return the bytes of the file at ``position``, fewer than ``size``
+    at the file's end. Errors of ``look`` are passed on.
     """
     window_at, window = position, b""
     while position < stop:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPosition | None:
     """Return the first batch that ends at or after ``offset``; None if all batches end before.
 
-    ColdRead as ``Segment.read_bytes``; DamagedLog if a row of the offset index has a wrong
-    position.
+    Raises DamagedLog if a row of the offset index has a wrong position. With ``may_block=False``
+    raises ColdRead if a batch header is not in the page cache.
     """
     recent = segment.recent_position(offset)
     if recent is not None:
         return _place_at(segment, recent, may_block=may_block)
     index = segment.offset_index.view()
     rows = index.rows_at_or_below(offset, segment.near_row)
-    # A hint for the next search, which finds the right row whatever the hint is.
+    # The next search begins at this row. A search finds the right row wherever it begins.
     segment.near_row = rows
     ends_with, start = index[rows - 1] if rows else (-1, 0)
     if ends_with == offset:

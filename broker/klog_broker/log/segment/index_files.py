@@ -58,7 +58,8 @@ class _MappedRows:
         return self._file
 
     def reserve(self, rows: int) -> None:
-        """Allocate disk space for ``rows`` more rows, or for fewer if the file has fewer left."""
+        """Allocate disk space for ``rows`` more rows, but not beyond the maximum size of the
+        file."""
         needed = min(self.rows + rows, self.max_rows) * self._row_bytes
         if needed > self._allocated_bytes:
             end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
@@ -146,8 +147,8 @@ class OffsetIndexFile:
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise InvariantViolation(
-                f"offset {offset} in the index of segment {self.base_offset}: expected at most "
-                f"{MAX_RELATIVE_OFFSET} above it"
+                f"offset {offset} does not fit into the index of segment {self.base_offset}: an "
+                f"offset can be at most {MAX_RELATIVE_OFFSET} above the base"
             )
         OFFSET_INDEX_ENTRY.pack_into(
             rows.view, rows.rows * OFFSET_INDEX_ENTRY.size, relative, position
@@ -164,8 +165,8 @@ class OffsetIndexFile:
             <= (MAX_RELATIVE_OFFSET)
         ):
             raise InvariantViolation(
-                f"offsets {entries[0][0]} to {entries[-1][0]} in the index of segment "
-                f"{base_offset}: expected at most {MAX_RELATIVE_OFFSET} above it"
+                f"offsets {entries[0][0]} to {entries[-1][0]} do not fit into the index of segment "
+                f"{base_offset}: an offset can be at most {MAX_RELATIVE_OFFSET} above the base"
             )
         numbers = [number for offset, at in entries for number in (offset - base_offset, at)]
         data = pack(f">{len(numbers)}i", *numbers)
@@ -230,7 +231,8 @@ class TimeIndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether no row is left, except the one reserved for the final entry."""
+        """Whether no more rows can be added, except the row that is reserved for the final
+        entry."""
         return self._rows.rows >= self._rows.max_rows - 1
 
     def view(self) -> TimeIndexView:
@@ -238,7 +240,8 @@ class TimeIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that can be added, without the one reserved for the final entry."""
+        """The number of rows that can be added, without the row that is reserved for the final
+        entry."""
         return self._rows.max_rows - 1 - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
@@ -258,7 +261,7 @@ class TimeIndexFile:
         self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Add those of many rows (timestamp, offset) that :meth:`maybe_append` would add."""
+        """Call :meth:`maybe_append` for many rows (timestamp, offset), in one write."""
         rows, base_offset = self._rows, self.base_offset
         largest_ms = self.last.timestamp_ms
         later = []

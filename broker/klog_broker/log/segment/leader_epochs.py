@@ -30,7 +30,7 @@ class UnsavedEpochs:
     entries: tuple[EpochStart, ...]
 
     def write(self) -> None:
-        """Replace the file durably. Blocks. OSError."""
+        """Replace the file atomically, and sync it. Blocks. Raises OSError."""
         self.files.write_atomically(self.path, encode_leader_epochs(self.entries))
 
 
@@ -41,12 +41,12 @@ class LeaderEpochs:
         self._files = files
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._entries: tuple[EpochStart, ...] = ()
-        # The contents of the file; None if the file is damaged.
+        # The epochs in the leader-epoch-checkpoint file; None if the file is damaged.
         self._saved: tuple[EpochStart, ...] | None = ()
 
     def load(self) -> bool:
-        """Read the file. Returns False if the file is damaged: the caller must then find the epochs
-        in the log."""
+        """Read the leader-epoch-checkpoint file, if there is one. Returns False if the file is
+        damaged: the caller must then find the epochs in the log."""
         if not self._files.exists(self._path):
             return True
         self._saved = None
@@ -64,7 +64,7 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file differs from the epochs in memory."""
+        """Whether the leader-epoch-checkpoint file differs from the epochs in memory."""
         return self._entries != self._saved
 
     def unsaved(self) -> UnsavedEpochs:
@@ -73,11 +73,12 @@ class LeaderEpochs:
         return UnsavedEpochs(self._files, self._path, self._entries)
 
     def mark_saved(self, written: UnsavedEpochs) -> None:
-        """Record that ``written`` is now in the file."""
+        """Record that the leader-epoch-checkpoint file now contains ``written``."""
         self._saved = written.entries
 
     def write(self) -> None:
-        """Write the epochs to the file durably. Blocks. OSError."""
+        """Replace the leader-epoch-checkpoint file by the epochs in memory, and sync it. Blocks.
+        Raises OSError."""
         written = self.unsaved()
         written.write()
         self.mark_saved(written)

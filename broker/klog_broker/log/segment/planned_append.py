@@ -15,9 +15,9 @@ from pyspark_klog.ids import TopicPartition
 
 NO_BEGIN = -1
 
-# How a plan treats acks=-1. NEVER: too few replicas are in sync, so the plan leaves the request to
-# the produce handler, which answers with the error. AT_ONCE: respond once the batch is appended.
-# LATER: respond once the high watermark has passed the batch.
+# How a produce plan treats acks=-1. NEVER: too few replicas are in sync, so the plan leaves the
+# request to the produce handler, which answers with the error. AT_ONCE: respond once the batch is
+# appended. LATER: respond once the high watermark has passed the batch.
 ACKS_ALL_NEVER = 0
 ACKS_ALL_AT_ONCE = 1
 ACKS_ALL_LATER = 2
@@ -43,8 +43,9 @@ class AppendLimits(NamedTuple):
 
 
 class RollLimits(NamedTuple):
-    """Limits within which an append needs no new segment. The limits are valid for the same
-    ``config`` and ``jitter_ms``, until an index gets an entry."""
+    """Limits within which an append needs no new segment. The limits are valid until the log's
+    settings differ from ``config``, its jitter differs from ``jitter_ms``, or an index gets an
+    entry."""
 
     config: LogConfig
     jitter_ms: int
@@ -54,7 +55,8 @@ class RollLimits(NamedTuple):
 
 
 class PlanFacts(NamedTuple):
-    """The state of a partition that a plan needs; valid until the next append."""
+    """The state of a partition from which a produce plan computes the partition's appends; valid
+    until the next append."""
 
     next_offset: int
     leader_epoch: int
@@ -67,7 +69,8 @@ class PlanFacts(NamedTuple):
 
 
 class PlannedProducer(NamedTuple):
-    """The last batches of a producer in a plan, at most as many as a producer's window holds."""
+    """The last batches of a producer in a produce plan, at most as many as a producer's window
+    holds."""
 
     producer_id: int
     producer_epoch: int
@@ -91,7 +94,8 @@ request can have one."""
 
 
 class PlannedAppend(NamedTuple):
-    """The result of a plan for one partition, to be committed once the batches are written."""
+    """The appends that a produce plan has computed for one partition, to be committed once the
+    batches are written."""
 
     first_offset: int
     end_offset: int
@@ -133,7 +137,7 @@ class PlannedLog(Protocol):
 
 
 class PlanTarget(NamedTuple):
-    """A partition for which appends may be planned."""
+    """A partition for which a produce plan may contain appends."""
 
     log: PlannedLog
     acks_all: int  # how acks=-1 is treated: one of ACKS_ALL_...

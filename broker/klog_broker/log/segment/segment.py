@@ -98,7 +98,7 @@ class Segment:
         """Create an empty, active segment, whose file names end with ``suffix``.
 
         The names are durable once the directory is synced. Start-up removes files whose names end
-        with .cleaned. OSError.
+        with .cleaned. Raises OSError.
         """
         for kind in (*_INDEXES, Suffix.TRANSACTION_INDEX):
             files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
@@ -146,7 +146,7 @@ class Segment:
         """End appends to the segment: add the final entry of the time index, and cut off
         preallocated space. Called when the segment is rolled and when the log is closed.
 
-        Changes nothing if no descriptor is left (OSError).
+        Raises OSError, and changes nothing, if no file descriptor is free.
         """
         if self._is_uncut:
             self.cut_back()
@@ -295,9 +295,11 @@ class Segment:
         aborted: Sequence[AbortedEntry] = (),
     ) -> None:
         """Write ``data`` after the last batch, and transaction index rows for the transactions that
-        markers in ``data`` abort. Without effect until :meth:`commit` or :meth:`commit_planned`.
+        markers in ``data`` abort. The written bytes and rows do not belong to the segment until
+        :meth:`commit` or :meth:`commit_planned`.
 
-        OSError if not all bytes could be written; the caller must then call :meth:`cut_back`.
+        Raises OSError if not all bytes could be written; the caller must then call
+        :meth:`cut_back`.
         """
         if self._is_uncut:
             self.cut_back()
@@ -312,8 +314,8 @@ class Segment:
             raise ShortWrite(written, len(data))
 
     def cut_back(self) -> None:
-        """Cut off the uncommitted bytes of :meth:`write`. If this fails because no descriptor is
-        left, the next write cuts first."""
+        """Cut off the bytes and rows that :meth:`write` has written and that are not committed. If
+        this fails because no file descriptor is free, the next :meth:`write` tries again first."""
         self._is_uncut = True
         self.log_file.truncate(self.size_bytes)
         self.transaction_index.cut_back()
@@ -339,7 +341,8 @@ class Segment:
         self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend) -> None:
-        """Commit the written batches of a plan, which already contains their index entries."""
+        """Commit the written batches of a produce plan, which already contains their index
+        entries."""
         if self._is_uncut:
             self._commit_aborted()
         if self.size_bytes == 0:
@@ -419,9 +422,9 @@ class Segment:
     def batch_positions(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPosition]:
-        """Iterate over the batches that start from ``position`` on and before ``stop`` (default:
-        the segment's end). ColdRead as :meth:`read_bytes`; DamagedLog at bytes that are no
-        batch."""
+        """Iterate over the batches that start in ``[position, stop)``; ``stop`` is the segment's
+        end by default. Raises DamagedLog at bytes that are no batch, and ColdRead as
+        :meth:`read_bytes` does."""
         end = self.size_bytes
         return iterate_batches(
             partial(self.read_bytes, may_block=may_block),

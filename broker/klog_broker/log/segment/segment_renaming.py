@@ -55,7 +55,7 @@ def rename_files(segment: Segment, suffix: str) -> None:
 
 
 def remove_files(segment: Segment) -> None:
-    """Close the segment and remove its files, under their current names. OSError."""
+    """Close the segment and remove its files, under their current names. Raises OSError."""
     segment.close()
     for kind in _WITHOUT_SNAPSHOT:
         segment.files.remove(segment.path(kind))

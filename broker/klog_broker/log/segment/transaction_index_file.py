@@ -44,8 +44,8 @@ class TransactionIndexFile:
 
     # --- writing ---------------------------------------------------------------------------------
     def write(self, entries: Sequence[AbortedEntry]) -> None:
-        """Write rows, without effect until :meth:`commit`. After an OSError the caller must call
-        :meth:`cut_back`."""
+        """Write rows, which do not belong to the index until :meth:`commit`. After an OSError the
+        caller must call :meth:`cut_back`."""
         if self.file is None:
             self.file = self._files.open(self.path, create=True)
             self.is_new = True
@@ -61,14 +61,14 @@ class TransactionIndexFile:
         self._uncounted_rows = 0
 
     def cut_back(self) -> None:
-        """Cut off uncommitted rows, including a partly written one. OSError."""
+        """Cut off uncommitted rows, including a partly written one. Raises OSError."""
         if self.file is not None and self.file.size() != self.rows * ENTRY.size:
             self.file.truncate(self.rows * ENTRY.size)
         self._uncounted_rows = 0
 
     def cut_to_offset(self, offset: int) -> None:
         """Drop the rows of markers at or after ``offset``, the first bad row with all rows after
-        it, and an incomplete row at the end. OSError."""
+        it, and an incomplete row at the end. Raises OSError."""
         if self.file is None:
             return
         data = self.file.pread(self.rows * ENTRY.size, 0)
@@ -82,8 +82,8 @@ class TransactionIndexFile:
         self.cut_back()
 
     def replace(self, entries: Sequence[AbortedEntry]) -> None:
-        """Replace all rows durably. A crash leaves either the old or the new rows. Blocks.
-        OSError."""
+        """Replace all rows, and sync the file. A crash leaves either the old or the new rows.
+        Blocks. Raises OSError."""
         if self.file is None and not entries:
             return
         self._files.write_atomically(self.path, encode_transaction_index(entries))
@@ -108,7 +108,7 @@ class TransactionIndexFile:
     def read(self, from_offset: int, *, may_block: bool = True) -> Iterator[AbortedEntry]:
         """Iterate over the rows of markers at or after ``from_offset``, in order.
 
-        With ``may_block=False`` raises ColdRead if the rows are not in the page cache.
+        With ``may_block=False`` raises ColdRead if the rows are not in the page cache. Raises
         StorageFormatError or DamagedLog if the file is damaged.
         """
         low, high = 0, self.rows
@@ -131,7 +131,7 @@ class TransactionIndexFile:
         if data is None:
             raise ColdRead(partial(file.read_ahead, 0, self.rows * ENTRY.size))
         if len(data) < size:
-            raise DamagedLog(f"{self.path} has lost rows: expected {self.rows}")
+            raise DamagedLog(f"{self.path} has too few rows, expected {self.rows}")
         return decode_transaction_index(data)
 
     def release_descriptor(self) -> None:
@@ -141,7 +141,8 @@ class TransactionIndexFile:
             self.file.release_descriptor()
 
     def close(self) -> None:
-        """Close the file once running calls end. Later uses raise OSError."""
+        """Let later uses raise OSError. The file itself is closed once no read, write or sync of it
+        is running."""
         if self.file is not None:
             self.file = ClosedFile(self.file.path)
 

@@ -1,1 +1,2 @@
-"""The state that the parts of one log share: segments, flushes, rolling, transactions."""
+"""The state of one log, for all classes that work on the log: segments, flushes, rolling,
+transactions."""

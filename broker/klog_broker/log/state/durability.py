@@ -24,7 +24,8 @@ class Durability:
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
-        # How often the log was cut: a plan made before a cut must not raise the offsets.
+        # How often the log was truncated or emptied: a flush plan that was made before must not
+        # raise the offsets of the log as it is now.
         self._cuts = 0
         # Files (besides the active segment's) and directories with new names, to be synced.
         self._files: list[File] = []
@@ -51,9 +52,9 @@ class Durability:
     ) -> FlushPlan | None:
         """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
 
-        The plan contains ``epochs`` if it moves the recovery point, or ``with_indexes``. If the
-        sync of a plan fails, the data directory goes offline. A plan that was not carried out must
-        be given to :meth:`put_back`.
+        The plan contains ``epochs`` if the flush raises the recovery point, or if ``with_indexes``
+        is true. If the sync of a plan fails, the data directory goes offline. A plan that was not
+        carried out must be given to :meth:`put_back`.
         """
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
@@ -62,7 +63,8 @@ class Durability:
             return FlushPlan((), (), end_offset, end_offset, self._cuts, epochs)
         files, self._files = self._files, []
         directories, self._directories = self._directories, []
-        # Segments before the active one were synced with their indexes when they were rolled.
+        # The files of rolled segments and their indexes were added to ``_files``, so they are
+        # synced by this plan or an earlier one.
         recovery_point = max(active.base_offset, self.recovery_point)
         if with_indexes:
             files += active.sync_files()
@@ -89,11 +91,13 @@ class Durability:
         self._directories = [*plan.directories, *self._directories]
 
     def drop_files(self) -> None:
-        """Forget all files and directories, because no flush follows."""
+        """Forget the files and directories that need a sync, because the log will not be flushed
+        again."""
         self._files, self._directories = [], []
 
     def note_flushed(self, plan: FlushPlan) -> bool:
-        """Note that the plan was carried out; returns False if the log was cut since the plan."""
+        """Raise the offsets, because the plan was carried out. Returns False, and changes nothing,
+        if the log was truncated or emptied since the plan was made."""
         if plan.cuts != self._cuts:
             return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
@@ -101,13 +105,14 @@ class Durability:
         return True
 
     def truncate(self, end_offset: Offset) -> None:
-        """Note that the log was cut, and ends at ``end_offset`` now."""
+        """Lower the offsets, because the log is truncated and ends at ``end_offset`` now."""
         self._cuts += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def start_over(self, offset: Offset) -> None:
-        """Note that the log is empty, durably, and starts and ends at ``offset`` now."""
+        """Set the offsets of a log that was emptied and synced, and starts and ends at ``offset``
+        now."""
         self._cuts += 1
         self.flushed_offset = self.recovery_point = offset
 
@@ -168,7 +173,8 @@ class LogFlushing:
         return self._flusher.waiting
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
-        """Call back once records before ``offset`` are synced: PartitionLog.when_flushed."""
+        """Call back with None once the records before ``offset`` are synced, and start a flush if
+        they are not. If the log is offline, call back with a LogStorageError."""
         if self._state.is_offline:
             try:
                 self._state.check_online()
@@ -182,7 +188,8 @@ class LogFlushing:
         self.start_flush()
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
-        """Start a flush, unless the log is offline: PartitionLog.start_flush."""
+        """Start a flush of all appended records, unless the log is offline. With ``with_indexes``
+        the flush also syncs the indexes, and so raises the recovery point."""
         if not self._state.is_offline:
             self._flusher.start_flush(with_indexes=with_indexes)
 
@@ -193,11 +200,12 @@ class LogFlushing:
             self._flusher.start_flush()
 
     def flush_now(self) -> None:
-        """Sync everything that has been appended, and the indexes. Blocks. LogStorageError."""
+        """Sync all appended records and their indexes. Blocks. Raises LogStorageError."""
         self._flusher.flush_now()
 
     def sync_now(self) -> Callable[[], None]:
-        """Do the blocking part of :meth:`flush_now`; returns the part for the loop's thread."""
+        """Do the syncs of :meth:`flush_now`, which block. Returns a function for the loop's thread,
+        which does the rest of :meth:`flush_now`."""
         return self._flusher.sync_now()
 
     @property
@@ -207,14 +215,15 @@ class LogFlushing:
         return is_idle and self._durability.is_fully_synced(self._state.log_end_offset)
 
     def add(self, files: Iterable[File]) -> None:
-        """Include these files, and the names in the log's directory, in the next flush."""
+        """Include these files, and the log's directory with its file names, in the next flush."""
         self._durability.add(files, self._state.path)
 
     def note_cut(self, end_offset: Offset) -> Callable[[], None]:
-        """Note that the log ends at ``end_offset`` now, and fail the flush callbacks for records
-        after that offset.
+        """Lower the flushed offset and the recovery point, because the log is truncated to
+        ``end_offset``. Fails the flush callbacks for records after that offset.
 
-        Returns a function that waits, in a helper thread, for the sync that is under way.
+        Returns a function for a helper thread, which waits until the running sync, if any, has
+        ended.
         """
         self._durability.truncate(end_offset)
         self._flusher.fail_waiters_after(
@@ -223,9 +232,11 @@ class LogFlushing:
         return self._flusher.wait_for_run()
 
     def note_start_over(self, offset: Offset) -> None:
-        """Note that the log starts over at ``offset``; call :meth:`note_cut` first.
+        """Set the flushed offset and the recovery point of a log that starts over, empty, at
+        ``offset``.
 
-        All old segments are removed, and the new empty one is synced.
+        Call :meth:`note_cut` before the old segments are removed, and this method once the new,
+        empty segment is synced.
         """
         self._durability.start_over(offset)
 
@@ -234,8 +245,8 @@ class LogFlushing:
         self._flusher.fail_waiters(error)
 
     def abandon(self, error: LogStorageError) -> None:
-        """Fail all flush callbacks, because the log is deleted; missing files are no failure
-        now."""
+        """Fail all flush callbacks, because the log is deleted. From now on, a flush that misses a
+        file does not take the data directory offline."""
         self._is_deleted = True
         self._flusher.fail_waiters(error)
 
@@ -273,7 +284,9 @@ class LogFlushing:
         return self._state.log_directory.go_offline(error)
 
     def _refused(self, error: OSError) -> LogStorageError:
-        """Return the error for a write that is refused now, and that the next flush tries again."""
+        """Return the LogStorageError for a failed flush. If the disk is full, no file descriptor is
+        free, or the log is deleted, the data directory stays online; another error takes it
+        offline."""
         state = self._state
         if self._is_due_to_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")

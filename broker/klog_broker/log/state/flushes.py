@@ -26,25 +26,27 @@ Noted = Callable[[], AbstractContextManager[None]]
 
 
 class FlushPlan(NamedTuple):
-    """The files to sync, and the offsets that hold once they are synced."""
+    """The files to sync, and the flushed offset and the recovery point of the log once they are
+    synced."""
 
     files: tuple[File, ...]
     directories: tuple[Path, ...]
     flushed_offset: Offset
     recovery_point: Offset
     cuts: int
-    """How often the log had been cut when this plan was made."""
+    """How often the log had been truncated or emptied when this plan was made."""
     epochs: UnsavedEpochs | None = None
     """Leader epochs to be written after the syncs. The recovery point must not pass an epoch's
     start before the epoch is in the file."""
 
     def without_epochs(self) -> FlushPlan:
-        """The plan's outcome if the epochs could not be written: the recovery point stays."""
+        """Return the outcome of this plan if its epochs could not be written. Recovery point 0
+        leaves the log's recovery point unchanged, because a plan can only raise it."""
         return self._replace(recovery_point=Offset(0), epochs=None)
 
 
 class _Run:
-    """A plan that is carried out once, by the first thread that calls ``perform``.
+    """A flush plan that is carried out once, by the first thread that calls ``perform``.
 
     Usually this is a helper thread; otherwise a thread that cannot go on without the sync, for
     example in close().
@@ -58,7 +60,8 @@ class _Run:
         self._is_over = False
         self._error: BaseException | None = None
         self.epochs_error: OSError | None = None
-        """Why the epochs could not be written; set once the run is over."""
+        """Why the plan's leader epochs could not be written; None if they were, or before the
+        attempt."""
 
     def perform(self) -> None:
         """Sync all files, or wait until another thread has synced them. Blocks.
@@ -83,8 +86,8 @@ class _Run:
     def drop_files(self) -> None:
         """Release the files, in the loop's thread, once the outcome was handled.
 
-        The traceback of the run's error refers to the files and to the run. Both would stay in
-        memory until a garbage collection.
+        The traceback of the run's error refers to the files and to the run, and the run refers to
+        the error. Without this method, all of them would stay in memory until a garbage collection.
         """
         self.plan = self.plan._replace(files=(), directories=())
         if self._error is not None:
@@ -99,11 +102,12 @@ class _Run:
 
 
 class Flusher:
-    """Runs one log's flushes, each within the context manager ``noted()``, which notes the log in
-    the klog-syncs file until the sync has succeeded.
+    """Runs one log's flushes, one at a time. Each sync runs within the context manager ``noted()``,
+    which keeps the log in the klog-syncs file until the sync has succeeded.
 
-    ``plan`` returns None if nothing needs a sync. ``on_flushed`` returns the offset up to which all
-    records are synced.
+    ``plan(with_indexes)`` returns the next flush plan, or None if nothing needs a sync.
+    ``on_flushed(plan)`` is called after a sync; it returns the offset up to which all records are
+    synced.
     """
 
     def __init__(
@@ -142,7 +146,8 @@ class Flusher:
         return len(self._waiters)
 
     def wait(self, offset: int, callback: FlushCallback) -> None:
-        """Call back once the records before ``offset`` are synced. Offsets must not fall."""
+        """Call back once the records before ``offset`` are synced. ``offset`` must not be lower
+        than that of any callback that still waits."""
         self._waiters.append((offset, callback))
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
@@ -198,8 +203,9 @@ class Flusher:
     def wait_for_run(self) -> Callable[[], None]:
         """Return a function that waits, in a helper thread, for the running sync to end.
 
-        The function blocks. If the sync fails, the function raises its OSError, except if no file
-        descriptor was free: the sync has ended then, too, and no thread uses the files.
+        The function blocks. If the sync fails, the function raises its OSError. If the sync fails
+        only because no file descriptor was free, the function returns: that sync, too, has ended,
+        and no thread uses the files.
         """
         run = self._running
 
@@ -214,13 +220,14 @@ class Flusher:
         return wait
 
     def _apply_run(self, run: _Run) -> LogStorageError | None:
-        """Count the run's records as synced; returns the error if its epochs are not written."""
+        """Call the callbacks that wait for the records which the run has synced. Returns the error
+        if the plan's leader epochs could not be written."""
         plan, refusal = run.plan, None
         if run.epochs_error is not None:
             refusal = self._on_refused(run.epochs_error)
             plan = plan.without_epochs()
-        # If the log was cut since the plan, other records may lie at the planned offsets now, so
-        # release only up to the offset that on_flushed returns.
+        # If the log was truncated after the plan was made, new records may have the planned
+        # offsets. So release only the callbacks up to the offset that on_flushed returns.
         self.release_waiters(self._on_flushed(plan))
         return refusal
 

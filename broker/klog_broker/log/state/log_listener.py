@@ -16,7 +16,7 @@ class LogListener(Protocol[LogT_contra]):
         """Records were appended; called once for each commit."""
 
     def log_flushed(self, log: LogT_contra) -> None:
-        """``flushed_offset`` grew."""
+        """The log's ``flushed_offset`` has grown, after a sync."""
 
     def high_watermark_grew(self, log: LogT_contra) -> None:
         """``set_high_watermark`` raised the high watermark."""

@@ -1,4 +1,4 @@
-"""The state that the parts of one partition's log share."""
+"""The state of one partition's log, for all classes that work on the log."""
 
 import logging
 from collections.abc import Callable
@@ -24,10 +24,10 @@ _log = logging.getLogger("klog.log")
 class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
-    Each part of the log changes its own fields: the appenders change the end, RecordRemoval changes
-    the start and the segments. Everything happens in the loop's thread, except a cut (a truncation,
-    or the removal of all records): a helper thread changes the files, and no other thread may use
-    the log meanwhile (``is_being_cut``).
+    Each class that works on the log changes its own fields: the appenders change the end,
+    RecordRemoval changes the start and the segments. All changes happen in the loop's thread,
+    except while the log is truncated or emptied (``is_being_cut``): then a helper thread changes
+    the files, and no other thread may use the log.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class LogState:
         self.active = segments[-1]
 
     def append_limits(self, now_ms: int) -> AppendLimits | None:
-        """The limits for appends to the active segment; None if it must be rolled now. OSError."""
+        """Return the limits for appends to the active segment; None if the segment must be rolled
+        now. Raises OSError."""
         return append_limits(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
     # --- truncating or emptying the log ----------------------------------------------------------
@@ -101,13 +102,13 @@ class LogState:
         self.cuts += 1
 
     def end_cut(self) -> None:
-        """Call the callbacks that waited for the end of the cut."""
+        """Call the callbacks that waited until the log was truncated or emptied."""
         waiting, self._after_cut = self._after_cut, []
         for callback in waiting:
             callback()
 
     def after_cut(self, callback: Callable[[], None]) -> None:
-        """Call back at the end of the cut that is running."""
+        """Call back once the running truncation or emptying of the log has ended."""
         self._after_cut.append(callback)
 
     # --- replacing segments by cleaned ones ------------------------------------------------------
@@ -127,18 +128,19 @@ class LogState:
         else:
             self._after_swap.append(work)
 
-    # --- availability ----------------------------------------------------------------------------
+    # --- whether the log is online ---------------------------------------------------------------
     @property
     def is_offline(self) -> bool:
         return self.error is not None or self.log_directory.is_offline
 
     def check_usable(self) -> None:
-        """Raise LogStorageError if the log is offline; a log that is only being cut passes."""
+        """Raise LogStorageError if the log is offline, but not if it is only being truncated or
+        emptied."""
         if self.error is not None or self.log_directory.error is not None:
             self.check_online()
 
     def check_online(self) -> None:
-        """Raise LogStorageError if the log is offline or being cut."""
+        """Raise LogStorageError if the log is offline, or is being truncated or emptied."""
         if self.error is None and not self.is_being_cut and self.log_directory.error is None:
             return
         if self.error is not None:
@@ -162,7 +164,8 @@ class LogState:
         return storage_error
 
     def write_failed(self, error: OSError) -> LogStorageError:
-        """Undo a failed write if possible; returns the exception to raise."""
+        """Cut off the bytes of a failed write; returns the exception to raise. If the write failed
+        because no file descriptor was free, the next write cuts off the bytes."""
         if not is_exhausted(error):
             self.cut_back()
         return self.log_directory.error_for(error, self.topic_partition)
@@ -170,7 +173,8 @@ class LogState:
     def cut_back(self) -> None:
         """Cut off bytes that a failed write left after the log's end.
 
-        Raises LogStorageError if the truncation fails.
+        Raises LogStorageError if the truncation fails. If it fails only because no file descriptor
+        is free, the next write tries again.
         """
         try:
             self.active.cut_back()

@@ -16,7 +16,7 @@ def should_roll(
     now_ms: int,
     jitter_ms: int,
 ) -> bool:
-    """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
+    """Whether an append of ``size_bytes`` that ends with ``last_offset`` needs a new segment."""
     if segment.size_bytes == 0:
         return False
     limits = segment.roll_limits
@@ -53,7 +53,8 @@ def should_roll(
 def append_limits(
     segment: Segment, config: LogConfig, *, now_ms: int, jitter_ms: int
 ) -> AppendLimits | None:
-    """The limits within which appends need no new segment; None if a roll is due now. OSError.
+    """Return the limits within which appends need no new segment; None if the segment must be
+    rolled now. Raises OSError.
 
     A produce plan makes many appends within these limits: for each, :func:`should_roll` would
     return False.

@@ -28,13 +28,15 @@ class LogTransactions:
         first = self._transactions.first_unstable_offset
         if first >= state.high_watermark:
             return state.high_watermark
-        # Retention and DeleteRecords can have deleted the transaction's first records.
+        # Retention and DeleteRecords can have deleted the transaction's first records: consumers
+        # then read from the log start offset.
         return Offset(max(first, state.log_start_offset))
 
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions of a region: see PartitionLog.aborted_in."""
+        """Return the aborted transactions among the offsets from ``from_offset`` to the end of the
+        segment's region. The list can include transactions that begin shortly after the region."""
         state = self._state
         log = state.segments
         index = log.index_for(segment.base_offset)
@@ -47,8 +49,8 @@ class LogTransactions:
     def aborted(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions of an offset range; see
-        PartitionLog.aborted_transactions."""
+        """Return the aborted transactions among the offsets from ``from_offset`` to
+        ``upper_offset`` (exclusive), ordered by their markers."""
         self._state.check_online()
         segments = self._state.segments
         found: list[AbortedEntry] = []

@@ -16,7 +16,8 @@ from pyspark_klog.records.record import TimestampType
 _NAMED_IN_TEXT = 3
 # Compressing a byte takes about this many times as long as decompressing a byte.
 COMPRESSING = 8
-# The most gzip members, frames and blocks of one batch that the event loop itself decompresses.
+# The most parts of one compressed batch (gzip members, or frames and blocks of another codec) that
+# the event loop itself decompresses: each part costs time, however small it is.
 _PARTS_IN_LOOP = 64
 
 
@@ -64,14 +65,14 @@ class Rules(NamedTuple):
         return self.config.compression
 
     def count_work(self, work_bytes: int) -> None:
-        """Count work before the work is done; LoopShareExceeded if the event loop's share does not
-        suffice."""
+        """Count work before the work is done. Raises LoopShareExceeded if the event loop's share of
+        the work does not suffice."""
         if self.share is not None:
             self.share.count_work(work_bytes)
 
     def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
-        """Decompress all of ``data``; LoopShareExceeded if that takes more than the event loop's
-        share."""
+        """Decompress all of ``data``. Raises LoopShareExceeded if that takes more than the event
+        loop's share of the work."""
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
             return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
@@ -90,9 +91,10 @@ class Rules(NamedTuple):
 
 
 def raise_for_faults(found: RecordSummary, allowed: Allowed) -> None:
-    """Raise an error that names the first faulty records (KIP-467); return if there are none.
+    """Raise an error that names the first faulty records (KIP-467); do nothing if no record is
+    faulty.
 
-    InvalidTimestamp if all faults are timestamps, else RecordsRefused.
+    Raises InvalidTimestamp if all faults are timestamps, else RecordsRefused.
     """
     count = found.key_faults + found.timestamp_faults
     if not count:

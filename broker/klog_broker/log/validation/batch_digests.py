@@ -22,8 +22,8 @@ from pyspark_klog.records.layout import (
     Buffer,
 )
 
-# With more producers than this in one table, every batch becomes a step: to select the needed
-# batches takes a pass over the table for each producer.
+# If the batches of a table have more producers than this, every batch becomes a producer step: to
+# select only the batches that producer states need takes a pass over the table for each producer.
 _FEW_PRODUCERS = 64
 # The state of a producer holds at most this many batches (producer_state.WINDOW_BATCHES).
 _LAST_BATCHES = 5
@@ -48,7 +48,8 @@ class IndexRow(NamedTuple):
 class Digest:
     """A summary of batches: their end, index entries, largest timestamp, epochs and producer steps.
 
-    Starts with the values of the log before the first batch.
+    The summary begins with the values (end, largest timestamp, latest epoch ...) that the log has
+    before the first batch.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Digest:
         """Whether one of the batches is a control batch with a producer id."""
         self._follows_producers = follows_producers
         # The high watermark: a transaction that is committed below this offset is decided, so the
-        # digest may leave out its steps.
+        # digest may leave out the transaction's producer steps.
         self._commits_done_before = commits_done_before
         self._producer_steps: list[ProducerStep] = []
 
@@ -92,15 +93,15 @@ class Digest:
         return rows
 
     def drain_producer_steps(self) -> list[ProducerStep]:
-        """Return the steps that producer states depend on, in order, and remove them. Covers the
-        batches added since the last call."""
+        """Return the producer steps of the batches added since the last call, in order, and remove
+        them. A batch that no producer state depends on has no step."""
         steps, self._producer_steps = self._producer_steps, []
         return steps
 
     # --- adding batches one by one ---------------------------------------------------------------
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """Add batches of ``buffer`` in order. ``shift`` is the position of the buffer in the file:
-        a row has the position in the buffer."""
+        """Add batches of ``buffer`` in order. The position in a row counts from the start of the
+        buffer; ``shift`` is the position of the buffer in the file."""
         for row in rows:
             if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
                 self.is_cut = True
@@ -199,8 +200,8 @@ class Digest:
         risers = _risers(np, timestamps, self.max_timestamp_ms)
         rows = self._due_rows(np, positions)
         if rows:
-            # For each of these batches, the largest timestamp up to and including the batch, and
-            # the last offset of the batch with this timestamp.
+            # For each batch that gets an index entry: the largest timestamp up to and including
+            # this batch, and the last offset of the first batch with that timestamp.
             known = np.searchsorted(risers, rows, side="right")
             max_timestamps = np.concatenate(([self.max_timestamp_ms], timestamps[risers]))[known]
             max_offsets = np.concatenate(([self.max_timestamp_offset], last_offsets[risers]))[known]
@@ -213,8 +214,8 @@ class Digest:
             self.max_timestamp_offset = int(last_offsets[risers[-1]])
 
     def _due_rows(self, np: Any, positions: Any) -> list[int]:
-        """Return the rows that get an index entry: the first row that is more than an interval
-        after the last entry, and so on."""
+        """Return the rows of the batches that get an index entry: each begins more than
+        ``index_interval_bytes`` after the previous batch with an entry."""
         first = self.last_indexed_position + self.index_interval_bytes
         if first >= int(positions[-1]):
             return []
@@ -241,11 +242,12 @@ def _needed_producer_rows(
     np: Any, rows: Any, producer_ids: Any, attributes: Any, *, skips_committed: bool
 ) -> Any:
     """Return those of ``rows`` on which producer states depend: markers, each batch that begins a
-    transaction, and the last five batches of each producer. All ``rows`` if there are many
-    producers.
+    transaction, and the last five batches of each producer. If there are many producers, returns
+    all ``rows``.
 
-    ``producer_ids`` and ``attributes`` are those of the rows. With ``skips_committed``, only the
-    last marker of each producer and the transaction after it are included.
+    ``producer_ids`` and ``attributes`` are those of the rows. With ``skips_committed``, earlier
+    transactions of a producer are left out: of its markers and first batches, only the last marker
+    and the batch after it are included.
     """
     producers = np.unique(producer_ids)
     if producers.size > _FEW_PRODUCERS:
@@ -260,10 +262,12 @@ def _needed_producer_rows(
         if skips_committed:
             last_marker = np.flatnonzero(is_control[transactional])[-1:]
             begin = last_marker[0] if last_marker.size else 0
-            # The last marker and the batch after it; without a marker, the first two batches.
+            # The producer's last marker and the transactional batch after it; without a marker, the
+            # producer's first two transactional batches.
             needed.append(transactional[begin : begin + 2])
         elif transactional.size:
-            # The producer's first transactional batch, and each one directly after a marker.
+            # The batches that can begin a transaction: the producer's first transactional batch,
+            # and each transactional batch directly after a marker.
             follows_marker = np.concatenate(([True], is_control[transactional[:-1]]))
             needed.append(transactional[follows_marker])
     return rows[np.unique(np.concatenate(needed))]

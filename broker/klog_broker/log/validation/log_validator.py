@@ -97,8 +97,9 @@ def validate_and_convert(
 
     Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
     malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
-    DecompressedTooLarge or RecordTooLarge. With a ``share``, raises LoopShareExceeded if validation
-    would take more work than the share; ``records`` are then unchanged.
+    DecompressedTooLarge or RecordTooLarge. ``share`` is the work that the event loop may do (None:
+    no limit, in a helper thread). Raises LoopShareExceeded if validation would take more work;
+    ``records`` are then unchanged.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_unchanged(records, config):
         check_size(len(records), config)
@@ -135,11 +136,11 @@ def set_offsets(
     """
     data, append_time_ms = validated.data, validated.log_append_time_ms
     if append_time_ms not in (at.NO_TIMESTAMP_MS, now_ms):
-        # Batches that were appended during the preparation have a later append time. Append times
-        # must not decrease.
+        # Batches that were appended while a helper thread validated this batch have a later append
+        # time. Append times must not decrease, so set the time of this append.
         append_time_ms = now_ms
         BatchView(data).set_max_timestamp(now_ms, TimestampType.LOG_APPEND_TIME)
-    # The CRC does not cover the base offset and the leader epoch.
+    # The CRC stays correct, because it does not cover the base offset and the leader epoch.
     at.INT64.pack_into(data, at.BASE_OFFSET_AT, first_offset)
     at.INT32.pack_into(data, at.LEADER_EPOCH_AT, leader_epoch)
     return Validated(data, header_row(data, 0), append_time_ms)
@@ -247,7 +248,8 @@ def _prepare_records(
 
 
 def _check_only_one(records: bytes | bytearray | memoryview, batch: BatchView) -> None:
-    """Raise InvalidRecords if a whole entry follows the batch. An incomplete entry is ignored."""
+    """Raise InvalidRecords if another whole batch or message follows the batch. An incomplete one
+    is ignored."""
     if batch.size_bytes < len(records) and not is_cut_off(records, batch.size_bytes, len(records)):
         raise InvalidRecords("more than one batch; expected exactly one in format 2")
 
@@ -272,7 +274,9 @@ def _check_header(row: BatchRow, origin: AppendOrigin) -> None:
     if origin is not AppendOrigin.CLIENT:
         return
     if row.last_offset < row.base_offset:
-        raise InvalidRecords(f"the batch's offsets are {row.base_offset} to {row.last_offset}")
+        raise InvalidRecords(
+            f"the batch begins at offset {row.base_offset}, but ends at {row.last_offset}"
+        )
     if row.record_count <= 0:
         raise InvalidRecords(f"the batch counts {row.record_count} records, expected at least 1")
     if row.last_offset - row.base_offset + 1 != row.record_count:
@@ -288,7 +292,7 @@ def _check_header(row: BatchRow, origin: AppendOrigin) -> None:
             f"expected 0 or more"
         )
     if row.producer_id < 0 and row.attributes & at.TRANSACTIONAL_BIT:
-        raise InvalidRecords(f"a transactional batch has producer id {row.producer_id}")
+        raise InvalidRecords(f"a transactional batch has no producer id: {row.producer_id}")
 
 
 def _patch(
@@ -364,7 +368,7 @@ def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> 
     rules.count_work(2 * looking * rules.checks.work_per_record)
     found = rules.checks.look_at_messages(messages, wrapper, allowed, MAX_RECORDS)
     if not found.record_count:
-        raise InvalidRecords("the set holds no record")
+        raise InvalidRecords("the message set holds no record")
     if wrapper is not None:
         _check_wrapper(records, wrapper, found)
     raise_for_faults(found, allowed)

@@ -10,7 +10,8 @@ TURN_WORK_BYTES = 4 * 1024 * 1024
 
 
 class LoopShareExceeded(Exception):
-    """Signals, without a failure, that a helper thread must validate the batch, without a share."""
+    """Signals, without a failure, that the batch takes more work than the event loop's share. A
+    helper thread must validate the batch, without a limit of the work."""
 
 
 class LoopShare:
@@ -40,7 +41,8 @@ class LoopShare:
         return min(self._left_of_batch, self._left_of_turn)
 
     def count_work(self, work_bytes: int) -> None:
-        """Count work before the work is done; LoopShareExceeded if ``left_bytes`` is smaller."""
+        """Count work before the work is done. Raises LoopShareExceeded if ``left_bytes`` is
+        smaller."""
         if work_bytes > self.left_bytes:
             raise LoopShareExceeded
         self._left_of_batch -= work_bytes

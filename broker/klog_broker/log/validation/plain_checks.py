@@ -68,7 +68,9 @@ class PlainChecks(PlainRewriting):
             if key_required and record.key is None:
                 raise RecordNotAllowed(f"record {number} of the batch has no key")
             if timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
-                raise RecordNotAllowed(f"record {number} has timestamp {timestamp_ms}")
+                raise RecordNotAllowed(
+                    f"record {number} of the batch has a timestamp out of range: {timestamp_ms}"
+                )
             if timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms, max_timestamp_record = timestamp_ms, number
         return WalkResult(max_timestamp_ms, max_timestamp_record)
@@ -96,7 +98,7 @@ def scan_rows(
 
 
 def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    """Return the row of the batch at ``position``, or None if ``end`` cuts off the batch.
+    """Return the row of the batch at ``position``, or None if ``end`` cuts off the batch. Raises
     CorruptRecords if the batch is bad."""
     if end - position < at.UP_TO_MAGIC_BYTES:
         return None
@@ -113,9 +115,13 @@ def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> 
             if crc32c(covered) != at.UINT32.unpack_from(view, position + at.CRC_AT)[0]:
                 raise CorruptRecords(f"the batch at byte {position} has a wrong CRC")
     if not row.base_offset <= row.last_offset <= at.INT64_MAX:
-        raise CorruptRecords(f"the batch at byte {position} ends at offset {row.last_offset}")
+        raise CorruptRecords(
+            f"the batch at byte {position} has a wrong last offset: {row.last_offset}"
+        )
     if row.record_count < 0:
-        raise CorruptRecords(f"the batch at byte {position} counts {row.record_count} records")
+        raise CorruptRecords(
+            f"the batch at byte {position} has the impossible count of {row.record_count} records"
+        )
     return row
 
 
