@@ -109,8 +109,8 @@ class Verifications:
             )
 
     def remove_verification(self, producer_id: int) -> None:
-        """Remove the producer's verification: its transaction has begun in this log, or a marker
-        was appended."""
+        """Remove the producer's verification: its transaction has begun in this log, or a
+        transaction marker of the producer was appended."""
         self._by_producer.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:

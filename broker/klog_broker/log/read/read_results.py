@@ -31,7 +31,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int  # -1 for CreateTime
     log_start_offset: Offset
     required_flush_offset: Offset | None
-    is_duplicate: bool  # nothing was appended: the offsets are those of the stored batch
+    is_duplicate: bool  # nothing was appended: the offsets are of the batch stored earlier
     record_count: int
     size_bytes: int  # the stored size; 0 for a duplicate
 

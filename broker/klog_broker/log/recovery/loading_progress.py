@@ -20,7 +20,8 @@ _KERNELS_FROM_BYTES = 8 << 20
 
 
 class ScanTotal:
-    """Sums up how many bytes need to be checked in the logs of all directories; for any thread."""
+    """Sums up how many bytes need to be checked in the logs of all directories. Any thread may use
+    it."""
 
     def __init__(self) -> None:
         self._lock = make_lock()

@@ -259,8 +259,8 @@ class _Loader:
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
         # Forget the epochs that begin in the part to be checked: the epoch file may describe
-        # records that were cut or overwritten after it was written. The batches themselves name
-        # their epochs.
+        # records that were cut or overwritten after it was written. Recovery finds the epochs again
+        # in the batch headers.
         self.epochs.truncate_from_end(recovery_point)
         suspects = [s for s in self.segments if s.base_offset >= recovery_point]
         self._choose_checks(sum(s.size_bytes for s in suspects or self.segments[-1:]))
@@ -309,8 +309,8 @@ class _Loader:
                 break
             # If end_offset equals next_base, only preallocated space was cut off. If it is lower,
             # records are missing. Only Kafka's log cleaner leaves such a gap (klog's keeps the last
-            # batch of each segment), only below gaps_before, and then no byte of the segment is
-            # bad. Any other gap is damage.
+            # batch of each segment), only in the part of the log that may have been cleaned (below
+            # gaps_before), and then no byte of the segment is bad. Any other gap is damage.
             if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):
                 self._drop_after(number)
                 break

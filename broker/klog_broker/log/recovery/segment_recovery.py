@@ -50,7 +50,7 @@ class Recovered(NamedTuple):
     cut_bytes: int  # removed at the segment's end
     damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
     epochs: list[tuple[int, int]]  # leader epochs that begin in this part, with their start offsets
-    is_as_synced: bool  # no batch was checked: the trusted batches fill the whole .log file
+    is_as_synced: bool  # no batch was checked, because all lie before the recovery point
     trusted_offset: int  # every batch from this offset on was checked
     has_markers: bool  # transactions end at or after trusted_offset
 
@@ -125,10 +125,10 @@ def recover_segment(
     """Check all batches from ``recovery_point`` on, and truncate the segment at the first bad byte.
 
     The checked batches get new index entries. ``before_cut`` is called before a truncation, with
-    the segment's new end offset; until the callback returns, the damage stays in the file. If
-    ``is_suspect``, a sync of the log may have failed: the checked bytes may be in the page cache,
-    but not on the disk. In that case the function writes these bytes once more, so that the next
-    sync takes them to the disk.
+    the segment's new end offset; until the callback returns, the damage stays in the file, so that
+    the caller can first remove later segments. If ``is_suspect``, a sync of the log may have
+    failed: the checked bytes may be in the page cache, but not on the disk. In that case the
+    function writes these bytes once more, so that the next sync takes them to the disk.
 
     The segment must be activated. All its offsets are below ``end_limit``, where the next segment
     begins.

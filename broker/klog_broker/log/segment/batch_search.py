@@ -1,9 +1,9 @@
 """Finds the batch of an offset in a segment, with as few reads of the segment's files as possible.
 
 A consumer continues where its last Fetch response ended. So the search in the offset index starts
-just after the row that was found last. The offset is then between two rows of the index. If their
-batches are more than HEADER_SEARCH_BYTES apart, the offset is most likely in the batch of the
-second row. One read of the start of that batch shows whether it is.
+just after the row that was found last. The offset is then between two rows of the index. If the
+batches of these two rows are more than HEADER_SEARCH_BYTES apart, the offset is most likely in the
+batch of the second row. One read of the start of that batch shows whether it is.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ class _MappedRows:
         self._map()
 
     def close(self) -> None:
-        # The file itself closes with its last reference, because a helper thread may be syncing it.
+        # Do not close the file itself here, because a helper thread may be syncing it. The file is
+        # closed when the last reference to it is dropped.
         self._unmap()
 
     def _unmap(self) -> None:

@@ -147,7 +147,8 @@ class LeaderEpochs:
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """Drop epochs that ended at or before ``start_offset``, where the log now begins. The epoch
-        of ``start_offset`` then begins there. Returns whether the entries changed."""
+        in which ``start_offset`` was written then begins at ``start_offset``. Returns whether the
+        entries changed."""
         before = [e for e in self._entries if e.start_offset <= start_offset]
         if not before or (len(before) == 1 and before[0].start_offset == start_offset):
             return False

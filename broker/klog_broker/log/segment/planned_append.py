@@ -100,7 +100,7 @@ class PlannedAppend(NamedTuple):
     first_offset: int
     end_offset: int
     size_bytes: int  # the size of all batches
-    first_timestamp_ms: int  # the largest timestamp of the first batch, for an empty segment
+    first_timestamp_ms: int  # the first batch's largest timestamp; used if the segment is empty
     bytes_since_index_entry: int
     max_timestamp_ms: int
     max_timestamp_offset: int

@@ -63,7 +63,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.roll_limits: RollLimits | None = None
         """Limits within which appends need no roll; None after each new index entry."""
-        # Whether there is disk space for the next entry of each index.
+        # Whether disk space for the next entry of each index is already allocated.
         self._is_reserved = False
         # The largest timestamp, and the last offset of the first batch that has it; None until read
         # from the time index.
@@ -83,7 +83,7 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.base_offset}, size_bytes={self.size_bytes}, active={self.is_active})"
 
-    # --- opening and closing ---------------------------------------------------------------------
+    # --- opening and closing the segment ---------------------------------------------------------
     @classmethod
     def create(
         cls,
@@ -202,7 +202,7 @@ class Segment:
     def path(self, suffix: Suffix) -> Path:
         return self.directory / (segment_file_name(self.base_offset, suffix) + self.suffix)
 
-    # --- the indexes -----------------------------------------------------------------------------
+    # --- the segment's indexes -------------------------------------------------------------------
     @property
     def offset_index(self) -> OffsetIndexFile:
         index = self._offset_index
@@ -272,7 +272,7 @@ class Segment:
             files.append(self.transaction_index.file)
         return files
 
-    # --- appending -------------------------------------------------------------------------------
+    # --- appending batches -----------------------------------------------------------------------
     @property
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch, from which segment.ms is counted; -1 if the
@@ -379,7 +379,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self._forget_limits()
 
-    # --- recovery --------------------------------------------------------------------------------
+    # --- restoring the segment's state during recovery -------------------------------------------
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
         """Set the state that determines the next index entries, as recovery has computed it."""
         self.bytes_since_index_entry = bytes_since_index_entry
@@ -407,7 +407,7 @@ class Segment:
         header = self.read_bytes(place.position, size_bytes, may_block=may_block)
         return max_timestamp_of(header)
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- reading batches -------------------------------------------------------------------------
     def read_bytes(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         """Read ``size`` bytes at ``position``, fewer at the segment's end. With ``may_block=False``
         raises ColdRead if the bytes are not in the page cache."""

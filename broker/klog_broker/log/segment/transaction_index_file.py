@@ -42,7 +42,7 @@ class TransactionIndexFile:
             self.rows = self.file.size() // ENTRY.size
             self.file.release_descriptor()
 
-    # --- writing ---------------------------------------------------------------------------------
+    # --- writing rows ----------------------------------------------------------------------------
     def write(self, entries: Sequence[AbortedEntry]) -> None:
         """Write rows, which do not belong to the index until :meth:`commit`. After an OSError the
         caller must call :meth:`cut_back`."""
@@ -104,7 +104,7 @@ class TransactionIndexFile:
                 return False
         return True
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- reading rows, and closing the file ------------------------------------------------------
     def read(self, from_offset: int, *, may_block: bool = True) -> Iterator[AbortedEntry]:
         """Iterate over the rows of markers at or after ``from_offset``, in order.
 

@@ -205,7 +205,7 @@ class LogFlushing:
 
     def sync_now(self) -> Callable[[], None]:
         """Do the syncs of :meth:`flush_now`, which block. Returns a function for the loop's thread,
-        which does the rest of :meth:`flush_now`."""
+        which handles the outcome and raises LogStorageError if a sync failed."""
         return self._flusher.sync_now()
 
     @property

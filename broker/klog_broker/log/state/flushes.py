@@ -135,7 +135,8 @@ class Flusher:
         self._again_with_indexes = False
         self._running: _Run | None = None
         self.is_postponed = False
-        """The last flush failed because no file descriptor was free; the next includes its work."""
+        """The last flush failed because no file descriptor was free; the next flush includes its
+        work."""
 
     @property
     def is_running(self) -> bool:
@@ -171,7 +172,7 @@ class Flusher:
         self.sync_now()()
 
     def sync_now(self) -> Callable[[], None]:
-        """Do the part of :meth:`flush_now` that blocks, while no other thread uses the log.
+        """Do the part of :meth:`flush_now` that blocks. Meanwhile no other thread may use the log.
 
         Returns the second part, for the loop's thread: a function that handles the outcome, and
         raises the LogStorageError of a failure.

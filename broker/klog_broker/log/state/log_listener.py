@@ -13,7 +13,7 @@ class LogListener(Protocol[LogT_contra]):
     """
 
     def log_end_grew(self, log: LogT_contra) -> None:
-        """Records were appended; called once for each commit."""
+        """Records were appended; called once for each commit of written batches."""
 
     def log_flushed(self, log: LogT_contra) -> None:
         """The log's ``flushed_offset`` has grown, after a sync."""

@@ -113,7 +113,8 @@ class LogState:
 
     # --- replacing segments by cleaned ones ------------------------------------------------------
     def begin_swap(self) -> None:
-        """Mark the log as having segment files with temporary names, until :meth:`end_swap`."""
+        """Mark that cleaned segments are replacing old ones: until :meth:`end_swap` segment files
+        have temporary names."""
         self._after_swap = []
 
     def end_swap(self) -> None:
@@ -122,7 +123,8 @@ class LogState:
             work()
 
     def when_in_place(self, work: Callable[[], None]) -> None:
-        """Run work that changes segments: now, or after the swap of segments that is running."""
+        """Run work that changes segments: now, or if cleaned segments are just replacing old ones,
+        after that replacement."""
         if self._after_swap is None:
             work()
         else:

@@ -138,7 +138,8 @@ class Digest:
         step = step_of(row, buffer)
         if isinstance(step, ProducerData) and not row.record_count:
             # Compaction has removed all records of this batch, so its transaction has ended. The
-            # batch must not open a transaction, because the marker may be removed, too.
+            # batch must not open a transaction in the producer state: the marker that would end it
+            # may be removed, too.
             step = step._replace(is_transactional=False)
         if step is not None:
             self._producer_steps.append(step)
@@ -246,8 +247,8 @@ def _needed_producer_rows(
     all ``rows``.
 
     ``producer_ids`` and ``attributes`` are those of the rows. With ``skips_committed``, earlier
-    transactions of a producer are left out: of its markers and first batches, only the last marker
-    and the batch after it are included.
+    transactions of a producer are left out: of its markers and of the batches that begin its
+    transactions, only the last marker and the batch after it are included.
     """
     producers = np.unique(producer_ids)
     if producers.size > _FEW_PRODUCERS:

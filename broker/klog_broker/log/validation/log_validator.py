@@ -339,7 +339,7 @@ def _finish(
     rules: Rules,
 ) -> Validated:
     """Write the batch header in front of the records in ``data``, and return the batch."""
-    # Rewriting may have changed the size.
+    # Rewriting the records may have changed the size of the batch.
     check_size(len(data), rules.config)
     append_time_ms = -1
     max_timestamp_ms = found.max_timestamp_ms
