@@ -61,7 +61,8 @@ class SegmentList:
 
 
 class LogView(Protocol):
-    """The attributes of a log that reads use; implemented by LogState."""
+    """The attributes of a log that the functions of this module read. LogState implements this
+    protocol."""
 
     topic_partition: TopicPartition
     segments: SegmentList
@@ -145,7 +146,7 @@ def find_offset_for_timestamp(
     -6); None if no record below the high watermark is that late.
 
     -5 and -6 ask for tiered storage, which klog lacks: their offset is -1. With ``may_block=False``
-    raises ColdRead or LongLookUp.
+    raises ColdRead if the look-up would wait for the disk, and LongLookUp if it would take long.
     """
     if timestamp_ms == LATEST_TIMESTAMP:
         return TimestampOffset(-1, view.high_watermark, view.epochs.latest)
@@ -226,8 +227,8 @@ def find_max_timestamp(
 
 
 def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> TimestampOffset | None:
-    """Return the first record with the largest timestamp, by the headers of all batches that have
-    records. Blocks."""
+    """Return the first record with the largest timestamp of the log. Finds its batch by reading the
+    headers of all batches that have records. Blocks."""
     where: tuple[Segment, BatchPosition] | None = None
     largest_ms = -1
     for segment in log.segments:

@@ -231,7 +231,7 @@ class _Loader:
         return self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
 
     def _check_indexes(self, number: int) -> None:
-        """Rebuild the indexes of a properly closed segment if they cannot be right."""
+        """Rebuild the indexes of a properly closed segment if their contents are not plausible."""
         segment = self.segments[number]
         if not are_indexes_sane(segment):
             self._rebuild(segment)

@@ -27,7 +27,8 @@ _log = logging.getLogger("klog.log")
 
 
 class ProducerSnapshots:
-    """The .snapshot files of one log; one is written at each roll and at the close."""
+    """The .snapshot files of one log. A file is written whenever a segment is rolled, and when the
+    log is closed."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files

@@ -56,7 +56,7 @@ class Recovered(NamedTuple):
 
 
 def ignore_chunk(_: int) -> None:
-    """An OnChunk that does nothing."""
+    """A callback for scanned chunks (OnChunk) that does nothing."""
 
 
 def scan_segment(
@@ -100,7 +100,7 @@ def scan_segment(
 
 
 def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]:
-    """Yield the v2 batches that start in ``[position, end)``, read from their headers alone.
+    """Yield a row for each v2 batch that starts in ``[position, end)``. Reads only the headers.
 
     ``position`` must be the start of a batch. Raises InvariantViolation at bytes that are no batch.
     """
@@ -182,7 +182,8 @@ def recover_segment(
 def _write_again(segment: Segment, position: int) -> None:
     """Write the segment's bytes from ``position`` on to the same place again. Raises OSError.
 
-    The disk holds the same bytes there or nothing, so a crash in the middle loses nothing.
+    The disk has either the same bytes at this place or none, so a crash in the middle loses
+    nothing.
     """
     _log.warning(
         "log=%s written_again_from=%d bytes=%d after a sync that may have failed",
@@ -426,7 +427,8 @@ def refill_windows(
 
 
 def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
-    """Yield the segment's byte ranges from the last to the first; each begins at a batch."""
+    """Yield byte ranges (start, end) that cover the segment, from the last to the first. Each range
+    begins where a batch begins."""
     end = segment.size_bytes
     view = segment.offset_index.view()
     for row in range(len(view) - 1, -1, -1):
@@ -439,7 +441,8 @@ def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
 def _replays_from(segment: Segment, offset: int) -> int | None:
     """Return the position of the batch that holds ``offset``; None if all batches lie before it.
 
-    A damaged segment is replayed from its start: one damaged file must not stop the broker.
+    Returns 0 for a damaged segment, so that it is read from its start: one damaged file must not
+    stop the broker.
     """
     if offset <= segment.base_offset:
         return 0

@@ -440,8 +440,9 @@ class Segment:
         return self._positions.get(offset)
 
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
-        """Return a region of the .log file, whose first bytes the caller has just read. With
-        ``may_block=False`` raises ColdRead if the region's last byte is not in the page cache."""
+        """Return a region of the .log file. With ``may_block=False`` raises ColdRead if the
+        region's last byte is not in the page cache; the first bytes are there, because the caller
+        has just read them."""
         file = self.log_file
         if not (may_block or file.is_warm(position + size - 1, 1)):
             raise ColdRead(partial(file.read_ahead, position, size))

@@ -172,7 +172,7 @@ class Flusher:
         self.sync_now()()
 
     def sync_now(self) -> Callable[[], None]:
-        """Do the part of :meth:`flush_now` that blocks. Meanwhile no other thread may use the log.
+        """Do the part of :meth:`flush_now` that blocks. No other thread may use the log then.
 
         Returns the second part, for the loop's thread: a function that handles the outcome, and
         raises the LogStorageError of a failure.

@@ -285,6 +285,6 @@ def _only_commits(np: Any, table: Any, buffer: Buffer) -> bool:
     data = np.frombuffer(buffer, np.uint8)
     starts = table[:, _POSITION_COLUMN] + RECORDS_AT
     differs = data[starts[:, None] + np.arange(record.size)] != record
-    # The coordinator epoch may differ.
+    # Commit markers may differ in the coordinator epoch.
     differs[:, _EPOCH_IN_RECORD] = False
     return not differs.any()

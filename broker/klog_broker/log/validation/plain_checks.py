@@ -79,7 +79,8 @@ class PlainChecks(PlainRewriting):
 def scan_rows(
     buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool
 ) -> ScanResult:
-    """Scan ``buffer[start:end]`` as RecordChecks.scan does, up to ``most_rows`` batches."""
+    """Check the batches in ``buffer[start:end]``, but at most ``most_rows``. Returns their rows and
+    the position after the last good batch, as RecordChecks.scan does."""
     rows: list[BatchRow] = []
     position = start
     with memoryview(buffer) as view:
