@@ -201,7 +201,7 @@ def test_abort_never_raises(
     assert "could not be aborted: no broker" in caplog.text
     own = ExactlyOnce(topic="t", micro_batch=MicroBatch.of_batch_write("uuid"))
     commit.end_batch_write(_Client.settings, own, [])
-    assert "groups klog-sink.uuid.sink.* stay until their rows expire" in caplog.text
+    assert "groups klog-sink.uuid.sink.* stay until their progress rows expire" in caplog.text
 
 
 # --- runs of foreachBatch ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Identifies the attempt, the task and the sink that run here. Pure."""
+"""Identifies the attempt, the task and the sink for which this process writes. Pure."""
 
 import re
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Task(NamedTuple):
 
     sink: SinkId
     topic: str
-    """The topic whose partition 0 the progress rows name."""
+    """The topic of the progress rows: offsets committed for partition 0 of this topic."""
     now: CurrentTask
     attempt_number: int = 0
     """The number of the attempt, from 0 on; a copy of a task is an attempt, too."""
@@ -25,13 +25,15 @@ class Task(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
-        """The task's transactional id, which is also the id of its group."""
+        """The transactional id, which is also the id of the consumer group of the progress row."""
         return self.sink.task(self.now.task)
 
 
 def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
-    """The task with these ids, of a stream whose run's id is Spark's job group ``run_id``, or of
-    the batch write in the options.
+    """Identify the task that runs in this process.
+
+    ``options`` identify a batch write, and a micro-batch of foreachBatch. In any other micro-batch
+    ``ids`` and Spark's job group do: there the job group ``run_id`` is the id of the query's run.
 
     :raises ExactlyOnceRefused: if Spark does not identify the task's query
     """
@@ -57,5 +59,6 @@ def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
 
 
 def _is_uuid(text: str | None) -> bool:
-    """Whether a job group is a run's id. A group set by a user would be the same in every run."""
+    """Whether a job group is the id of a query's run: a UUID. A job group that a user has set would
+    be the same in every run."""
     return text is not None and _UUID.fullmatch(text) is not None

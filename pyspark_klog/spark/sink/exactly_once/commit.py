@@ -1,5 +1,6 @@
 """The driver's side of the exactly-once sink: compares all progress rows, then ends transactions.
 
+A progress row is an offset that a task's consumer group commits; it says what the task has written.
 `decisions_of_commit` has the rules; this module sends the requests. If all tasks have ended their
 transactions themselves, the driver sends no request.
 """
@@ -35,7 +36,8 @@ from pyspark_klog.spark.workers.clients import client_for
 _log = logging.getLogger(__name__)
 
 _ABORT_WITHIN_MS = 5_000
-"""The time limit of an abort: the next run, or the timeout, ends transactions that stay open."""
+"""The time limit for aborting the transactions of a failed micro-batch. The query's next run or the
+transaction timeout ends those that stay open."""
 
 
 def commit_batch(
@@ -70,8 +72,8 @@ def commit_batch(
 
 
 def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> None:
-    """Abort the transactions that tasks of a failed micro-batch handed over, so that readers of
-    committed records need not wait for the timeout. Committed rows stay; never raises."""
+    """Abort the transactions that tasks of a failed micro-batch left to the driver, so that readers
+    of committed records need not wait for the timeout. Committed rows stay; never raises."""
     opened = [task.opened for task in written if task.opened is not None]
     if not opened:
         return
@@ -85,7 +87,7 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
             try:
                 end_transaction(client, each, commit=False, timeout_ms=left_ms)
             except ProducerUnusable:
-                continue  # the transaction has ended, or a newer attempt has its id
+                continue  # already ended, or a newer attempt has the transactional id
     except Exception as error:
         # An exception would hide why the batch failed.
         _log.warning(
@@ -96,10 +98,11 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
 def end_batch_write(
     settings: ClientSettings, exactly_once: ExactlyOnce, written: Sequence[TaskProgress]
 ) -> None:
-    """Delete the groups of a batch write that succeeded or failed. Never raises.
+    """Delete the consumer groups with the progress rows of a batch write that succeeded or failed.
+    Never raises.
 
-    A copy of a task may begin later, find no progress row, and must not write again. The copy finds
-    the run mark instead, which is stored before the ids are fenced and the groups deleted.
+    A copy of a task that begins later finds no progress row, but must not write again: the copy
+    fails because of the `RunMark`, which is stored before the groups are deleted.
     """
     micro_batch = exactly_once.micro_batch
     assert micro_batch is not None and exactly_once.topic is not None
@@ -117,7 +120,8 @@ def end_batch_write(
     except Exception as error:
         # The rows are written, or the job has failed for another reason: only warn.
         _log.warning(
-            "groups %s.* stay until their rows expire, since they could not be deleted: %s",
+            "groups %s.* stay until their progress rows expire, since they could not be deleted: "
+            "%s",
             *(sink.task(0).removesuffix(".0"), error),
         )
 
@@ -127,7 +131,7 @@ def parse_index(task: TaskProgress) -> int:
     return _parsed(task)[1]
 
 
-# --- steps of a commit ---------------------------------------------------------------------------
+# --- steps of commit_batch -----------------------------------------------------------------------
 def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchResults, SinkId, str]:
     sinks = {_parsed(task)[0] for task in written}
     tasks = {_parsed(task)[1]: task for task in written}
@@ -149,15 +153,19 @@ def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchRe
 def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
     found = parse_sink_id(task.transactional_id)
     if found is None or found[1] is None:
-        raise ExactlyOnceRefused(f"a task has transactional id {task.transactional_id!r}")
+        raise ExactlyOnceRefused(
+            "a task's transactional id is not that of an exactly-once sink, a bug of klog: "
+            f"{task.transactional_id!r}"
+        )
     return found[0], found[1]
 
 
 def _look(
     client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: MicroBatchResults
 ) -> Seen:
-    """Fence the transactional ids whose index belongs to no task, then read all progress rows: from
-    then on only this driver and newer attempts can change these rows."""
+    """Fence the sink's transactional ids that belong to no task of this batch, then read all
+    progress rows of the sink. From then on only this driver and newer attempts can change the rows.
+    """
     listed = groups.listed()
     others = (listed.ids | listed.groups) - batch.tasks.keys()
     others |= _unlisted(groups, others, len(batch.tasks))
@@ -166,7 +174,8 @@ def _look(
     rows: dict[int, ProgressRow] = {}
     elsewhere: dict[int, tuple[str, ProgressRow]] = {}
     for index in sorted(others | batch.tasks.keys()):
-        # A transaction that was handed over has an uncommitted progress row: do not wait for it.
+        # Do not wait for the progress row of a transaction that the task has left to the driver:
+        # the row stays uncommitted until the driver commits.
         task = batch.tasks.get(index)
         found = groups.rows(index, stable=task is None or task.opened is None)
         row = found.pop(groups.topic, None)
@@ -186,9 +195,9 @@ def _look(
 def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
     """The task indices from ``first`` on that have a progress row and are not in ``listed``.
 
-    While the coordinator of a group changes, neither the old one nor the new one may list the
-    group, but reading its progress row waits for a coordinator. Indices with rows have no gaps: the
-    first progress row of each comes from a driver, which ends transactions in order of tasks."""
+    While the coordinator of a group changes, neither the old nor the new coordinator may list the
+    group. A request for the group's progress row waits for the new coordinator instead. Indices
+    with rows have no gaps: a driver committed the first row of each index, in order of tasks."""
     found: set[int] = set()
     index = first
     while index in listed or groups.rows(index, stable=False):

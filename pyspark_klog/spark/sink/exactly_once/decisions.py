@@ -1,5 +1,8 @@
 """Decides what a task of an exactly-once sink does, from the progress row it finds. Pure.
 
+A progress row says what a task wrote in a micro-batch; it is an offset that the task's consumer
+group has committed. A `RunMark` names the last run of the query that passed its first micro-batch.
+
 `decide_task` is called twice: with the progress row that exists when the task begins, and with the
 one that exists once the task has the transactional id, since an older attempt may have committed in
 between.
@@ -40,9 +43,10 @@ class Write(NamedTuple):
     """Write the task's rows and its progress row in a transaction."""
 
     ends_itself: bool
-    """Whether the task commits its transaction, provided that no other producer has had its id
-    since the previous progress row. If false, the driver commits, after it has compared all
-    progress rows, since the batch may repeat one that was split into other tasks."""
+    """Whether the task commits its transaction itself; a task that can be repeated also needs to
+    know that no other producer has had its transactional id since the previous progress row.
+    If false, the driver compares all progress rows, then commits: the micro-batch may repeat one
+    that was split into other tasks."""
 
 
 class Wait(NamedTuple):
@@ -50,14 +54,15 @@ class Wait(NamedTuple):
 
 
 def needs_mark(row: ProgressRow | None, now: CurrentTask) -> bool:
-    """Whether `decide_task` needs the `RunMark`."""
+    """Whether `decide_task` needs the `RunMark`: another run wrote this batch's progress row."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
 def decide_task(
     row: ProgressRow | None, now: CurrentTask, mark: RunMark | None
 ) -> Fail | Verify | Write:
-    """Decide what a task does with the progress row of its group; ``mark`` counts if `needs_mark`.
+    """Decide what a task does with the progress row that its group has. ``mark`` is the sink's
+    `RunMark`, and is used only if `needs_mark` is true.
 
     =====================  =====================================================  =================
     row found              why it may be there                                    decision
@@ -83,7 +88,7 @@ def decide_task(
 
 
 def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | Wait:
-    """Decide what an attempt does after another one has taken its transactional id.
+    """Decide what an attempt of a task does after another attempt has taken its transactional id.
 
     ===================  ===================================================  ====================
     row found            holder of the id                                     decision
@@ -110,13 +115,15 @@ def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None
     """Why another run's progress row of this batch comes from another copy of the query, for
     example with a copied checkpoint; None if it may come from a run that was stopped.
 
+    ``mark`` is the sink's `RunMark`: it names the last run that passed its first batch.
+
     ====================================  =========================================================
-    mark                                  another run's row of this batch is a copy's
+    mark                                  whether the row comes from another copy of the query
     ====================================  =========================================================
-    none                                  never: no run has passed its first batch
-    of this run                           always: this run is past its first batch, or about to be
-    of another run, this one in its past  always: that run began after this one
-    of another run                        never: it was stopped, and this one is in its first batch
+    none                                  no: no run has passed its first batch
+    of this run                           yes: this run is past its first batch, or about to be
+    of a run that began after this run    yes: this run still writes, though a later one has begun
+    of an earlier run                     no: the row's run was stopped; this run repeats its batch
     ====================================  =========================================================
     """
     if mark is None or row.run_id == now.run_id:

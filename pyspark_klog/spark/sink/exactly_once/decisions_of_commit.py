@@ -40,10 +40,10 @@ class Refuse(NamedTuple):
 
 
 class CommitSteps(NamedTuple):
-    """The driver's steps, in this order."""
+    """The steps in which the driver commits a micro-batch: store ``mark``, then commit ``end``."""
 
     mark: RunMark | None
-    """The run mark to store before any transaction ends; None if this run has its mark."""
+    """The run mark to store before any transaction ends; None if this run's mark is stored."""
     end: "tuple[OpenTransaction, ...]"
     """The transactions to commit, one after the other, up to the first failure."""
 
@@ -56,24 +56,26 @@ class MicroBatchResults(NamedTuple):
     batch_id: int
     run_id: str
     tasks: Mapping[int, TaskProgress]
-    """The results by index, from 0 on, without gaps."""
+    """The results by task index; the indices begin at 0 and have no gaps."""
 
 
 class Seen(NamedTuple):
-    """The driver's findings after it has fenced the indices that belong to no task."""
+    """The state of the sink on brokers, which the driver reads after it has fenced the sink's
+    transactional ids that belong to no task of this micro-batch."""
 
     rows: Mapping[int, ProgressRow]
-    """The progress rows of all groups of the sink, by index; for a task with an open transaction
-    the last committed one."""
+    """The progress rows of all groups of the sink, by task index. If a task's transaction is still
+    open, this is the row from the last transaction that was committed with the task's id."""
     elsewhere: Mapping[int, tuple[str, ProgressRow]]
-    """By index, a progress row under another topic than the sink's, with that topic."""
+    """By task index, a progress row that is stored under another topic than the sink's now, with
+    that topic."""
     mark: RunMark | None
     open_ids: frozenset[int]
     """The indices of the tasks whose transaction is open."""
     now_ms: int
     """The wall clock's time in ms."""
     retention_ms: int
-    """How long brokers keep the position of a group without members, in ms."""
+    """How long brokers keep the committed offsets of a group without members, in ms."""
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
@@ -92,7 +94,7 @@ def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
 def decide_commit(
     batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool
 ) -> Refuse | CommitSteps:
-    """Apply the table at the top of this file."""
+    """Decide by the table in this module's docstring whether the driver commits the micro-batch."""
     refusal = (
         _under_another_topic(batch, seen)
         or _later(batch, seen)
@@ -110,7 +112,8 @@ def decide_commit(
 
 
 def needs_retention(batch: MicroBatchResults) -> bool:
-    """Whether `decide_commit` uses the retention, because a task found no progress row."""
+    """Whether `decide_commit` uses `Seen.retention_ms`: a task found no progress row, which may
+    have expired."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 
@@ -123,7 +126,7 @@ def _new_mark(batch: MicroBatchResults, seen: Seen) -> RunMark | None:
     return RunMark.next_mark(last, batch.batch_id, batch.run_id, time_ms)
 
 
-# --- a check for each row of the table -----------------------------------------------------------
+# --- one check for each row of the table in the module's docstring --------------------------------
 def _under_another_topic(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, (topic, row) in sorted(seen.elsewhere.items()):
         if row.batch_id >= batch.batch_id:
@@ -220,16 +223,20 @@ def _missing(batch: MicroBatchResults, seen: Seen) -> str | None:
 
 
 def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
-    """Whether it is certain that missing progress rows never existed, and did not expire."""
+    """Whether it is certain that the progress rows which tasks did not find never existed, and so
+    did not expire."""
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Every progress row of this batch is as recent: written with or after that of task 0.
+        # Every progress row of this batch was written with or after this row of task 0, so none
+        # can have expired.
         return True
     if batch.batch_id == 0:
-        # Only the driver commits batch 0, after it has stored a mark; repetitions keep its time.
+        # Only the driver commits batch 0, after it has stored a mark, whose time a repetition of
+        # the batch keeps. So without a mark, or with a recent one, no row of batch 0 has expired.
         return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
-    # No earlier run has reached this batch, and this run does not repeat it.
+    # If this run's mark is of an earlier batch, this run is past its first batch, and no run has
+    # written this batch before.
     return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
 
 

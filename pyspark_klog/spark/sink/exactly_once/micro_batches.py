@@ -16,7 +16,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass
 class _Run:
-    """A run of a query, as far as this process has written its micro-batches."""
+    """A run of a query, and which of its micro-batches this process has written."""
 
     group: str
     """Spark's job group, which is the id of the run; empty if there is none (Spark Connect)."""
@@ -26,8 +26,9 @@ class _Run:
 
     @property
     def run_id(self) -> str:
-        """The id of the run. If a user's function writes a micro-batch again, the rest of the run
-        counts as another run, since tasks end their transactions where nothing can be repeated."""
+        """The id of the run. If a user's function writes a micro-batch a second time, this id
+        changes, as if a new run had begun: in the first micro-batch of a run tasks leave their
+        transactions to the driver, which checks for repeated rows."""
         return f"{self.stem}+{self.repeated}" if self.repeated else self.stem
 
 
@@ -71,7 +72,8 @@ def _run_id(options: ExactlyOnce, query_id: str, group: str, batch_id: int) -> s
     if known is None or known.group != group:
         known = _runs[sink] = _Run(group, _stem(group), batch_id)
     elif group and _UUID.fullmatch(group) is None:
-        # A job group that a user has set is the same in each run: treat each batch as a new run.
+        # A job group that a user has set is the same in each run, so it does not show where a run
+        # begins: treat each micro-batch as the first one of a new run.
         known.stem = chance.unique_text()
     elif batch_id <= known.last_batch:
         known.repeated += 1

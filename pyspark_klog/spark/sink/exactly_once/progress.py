@@ -8,8 +8,8 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow
 if TYPE_CHECKING:
     from pyspark_klog.client.transactions.producer import OpenTransaction
 
-# Spark unpickles messages in planning processes: modules that talk to brokers are imported only
-# where a message has an open transaction.
+# Spark unpickles a `TaskProgress` in a process that is started to commit a micro-batch, and most
+# commits send no request: modules that talk to brokers are imported only with an open transaction.
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,15 @@ class TaskProgress:
     """A task's result for the driver."""
 
     transactional_id: str
-    """The task's transactional id, which is also the id of its group."""
+    """The transactional id, which is also the id of the consumer group with the progress row."""
     topic: str
-    """The topic whose partition 0 the progress row names."""
+    """The topic of the progress row: an offset committed for partition 0 of this topic."""
     row: ProgressRow
-    """The task's progress row. A task that only verified returns the one that it found, which an
-    earlier attempt of this batch committed."""
+    """The task's progress row. If another attempt committed this micro-batch's rows, so that this
+    attempt wrote none, it is the row of that attempt."""
     before: ProgressRow | None
-    """The progress row that existed when the task began to write; None if there was none. A task
-    that only verified returns the one that it found here, too."""
+    """The progress row that existed when the task began to write; None if there was none. In a task
+    that only compared its rows with committed ones, it is the same as ``row``."""
     opened: "OpenTransaction | None"
     """The task's transaction, for the driver to end; None if it is committed."""
     run_id: str

@@ -38,7 +38,7 @@ def fenced(task: Task) -> ExactlyOnceRefused:
 
 
 def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnceRefused:
-    """The error for a transaction that has ended according to brokers, but not in a partition."""
+    """The error for a partition in which a transaction is open that its coordinator has ended."""
     return ExactlyOnceRefused(
         f"{_of(task)}: {topic}-{partition} has an open transaction of {task.transactional_id}, "
         f"since offset {offset}, which its coordinator takes for ended: committing now would "

@@ -32,8 +32,8 @@ class RowHash:
     timestampColumn names, and no others; a missing column counts as a column of nulls, and a null
     is not an empty string. The sum does not depend on the order of the rows, since a shuffle does
     not keep it, nor on batches, on the layout of their buffers, or on the process. Progress rows
-    hold the sum, which is compared after restarts and updates: another hash needs another version
-    of the rows' text.
+    hold the sum, which is compared after restarts and updates of klog: a release with another hash
+    needs another version number in the text of progress rows.
     """
 
     def __init__(self, timestamp_column: str | None = None) -> None:
@@ -108,7 +108,8 @@ def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
 def _timestamps_us(
     column: pa.Array | None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
-    """The timestamps in microseconds (Spark's unit), their validity bitmap and its first bit."""
+    """The timestamps in microseconds (Spark's unit), their validity bitmap, and the position of the
+    first row's bit in the bitmap."""
     if column is None or pa.types.is_null(column.type):
         return np.empty(0, np.int64), NO_BYTES, 0
     if not pa.types.is_timestamp(column.type):

@@ -177,7 +177,8 @@ def add_row_hashes(
     partitions_valid: Array,
     sums: Array,
 ) -> int:
-    """Add the rows' hashes, and their bytes, to ``sums``; return the number of rows.
+    """Add the hashes of the rows, and the sizes of their values, keys and headers, to ``sums``;
+    return the number of rows.
 
     The arrays of a missing column are empty: its ``*_ends``, or ``timestamps_us`` or
     ``partitions``. The first row's bit in a ``*_valid`` bitmap is the ``*_VALID_FROM`` of

@@ -1,4 +1,5 @@
-"""A sink's data on brokers: its groups, transactional ids, progress rows and `RunMark`."""
+"""An exactly-once sink's data on brokers: transactional ids, and consumer groups whose committed
+offsets are the tasks' progress rows and the `RunMark` of the query."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -30,7 +31,7 @@ _RETENTION = "offsets.retention.minutes"
 
 
 class Listed(NamedTuple):
-    """The tasks of a sink that brokers list, by index."""
+    """The indices of the sink's tasks of which brokers list a transactional id or a group."""
 
     ids: frozenset[int]
     """The tasks with a transactional id."""
@@ -41,7 +42,8 @@ class Listed(NamedTuple):
 
 
 class SinkGroups:
-    """The groups of one sink. Its progress rows are positions in partition 0 of ``topic``."""
+    """The consumer groups of one sink, one for each task. A task's progress row is the offset that
+    its group has committed for partition 0 of ``topic``."""
 
     def __init__(self, client: BlockingClient, sink: SinkId, topic: str) -> None:
         self.topic = topic
@@ -70,8 +72,8 @@ class SinkGroups:
         )
 
     def is_open(self, index: int) -> bool:
-        """Whether a task's transaction is open, according to its coordinator. While there is no
-        coordinator, this call waits, and no broker lists the transaction."""
+        """Whether a task's transaction is open, according to its coordinator. While the coordinator
+        is changing, no broker may list the transaction; this call waits for the coordinator."""
         try:
             return describe_transaction(self._client, self._sink.task(index)).state == ONGOING
         except BrokerError as error:
@@ -88,7 +90,8 @@ class SinkGroups:
         group = self._sink.task(index)
         found = committed_offsets(self._client, group)
         if stable:
-            # OffsetFetch for all partitions does not wait for a partition without a position.
+            # OffsetFetch for all partitions does not wait for a transaction with the group's first
+            # offset of a partition: that partition has to be named.
             own = [self._partition]
             found |= committed_offsets(self._client, group, own, require_stable=True)
         try:
@@ -97,7 +100,8 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def mark(self) -> RunMark | None:
-        """The `RunMark` of the run that was the last to pass its first batch."""
+        """The sink's `RunMark`, which names the last run that passed its first micro-batch; None if
+        no run has."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:

@@ -64,13 +64,13 @@ _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
-"""The patience with an attempt that has nothing left to write: Spark ends the copies of a task once
-one attempt has succeeded."""
+"""How long an attempt waits for another attempt of the task that has written all its rows: Spark
+ends the other attempts once one has succeeded."""
 _NEW = TransactionDescription("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
-"""An attempt takes an id only if it has rows to write, so an attempt that has written nothing for
-this time has died."""
+"""An attempt that has taken the transactional id, and has had no open transaction for this time,
+has died: an attempt takes the id only when it is ready to write."""
 
 
 class TaskResult(NamedTuple):
@@ -78,11 +78,13 @@ class TaskResult(NamedTuple):
 
     progress: TaskProgress
     row_count: int
-    """Rows that are on their topics, or will be once the driver has committed the transaction."""
+    """The number of rows that are on their topics, or will be once the driver has committed the
+    transaction."""
     dead_letters: tuple[tuple[str, int], ...] = ()
-    """The dead letters of this attempt: an attempt that only verified rows has none."""
+    """The dead letters of this attempt, by reason. An attempt that only compared its rows with
+    committed ones has none."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
-    """`SinkRows.oldest_ms` of this attempt."""
+    """By topic, the smallest timestamp that option timestampColumn gave this attempt's records."""
 
 
 def write_once(
@@ -124,8 +126,8 @@ class _Attempt:
 
     def run(self, batches: "Iterable[RecordBatch]") -> TaskResult:
         rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
-        # An attempt waits for its first input row before it takes the id from another attempt. So
-        # an attempt that takes the id has rows to write now, or its input is empty.
+        # Read the first input row before taking the transactional id from another attempt: then an
+        # attempt that has taken the id can write at once, as `_IDLE_MS` assumes.
         rest = chain([each for each in [next(rest, None)] if each is not None], rest)
         self._check_topic()
         found = self._group.row(stable=False)
@@ -168,12 +170,12 @@ class _Attempt:
             ) from error
 
     def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
-        """The progress row that this worker's producer has committed last, if the producer may go
-        on without asking for a new epoch; ``found`` is the group's progress row.
+        """The progress row that this worker's producer has committed last, if the producer may
+        begin a transaction without InitProducerId; ``found`` is the group's progress row.
 
-        Only a first attempt may: an attempt that failed may have taken the id without leaving a
-        progress row. Below transaction.version 2 a late EndTxn of the last batch could end this
-        batch's transaction.
+        A later attempt must send InitProducerId: an attempt that failed may have taken the
+        transactional id without leaving a progress row. Below transaction.version 2 every attempt
+        must: a late EndTxn of the last micro-batch could end this one's transaction.
         """
         held = self._held
         if held.committed is None or self._task.attempt_number:
@@ -183,7 +185,8 @@ class _Attempt:
             or self._version() < ADDS_IMPLICITLY
         ):
             return None
-        # The markers of that transaction may not have reached the group's coordinator yet.
+        # Until the producer's last commit has reached the group's coordinator, the group still has
+        # the progress row before it.
         position = None if found is None else found.to_offset()
         if position not in (held.committed, held.before):
             return None
@@ -203,7 +206,7 @@ class _Attempt:
         looks = 0
         while (found := self._described()) is not None and found.state in _BUSY:
             now_ms = self._client.now_ms()
-            # An attempt writes its progress row last.
+            # An attempt commits its progress row, a group's offset, after it has written all rows.
             if end_seen_ms is None and _OFFSETS in found.topics:
                 end_seen_ms = now_ms
             end_ms = None if end_seen_ms is None else end_seen_ms + _PATIENCE_AT_END_MS
@@ -233,9 +236,9 @@ class _Attempt:
     def _check_id(self) -> None:
         """Check that this producer still has its transactional id.
 
-        Called while OffsetFetch waits for a transaction that brokers are ending. But an attempt
-        that has taken the id since may have left a transaction to the driver, which may take longer
-        than this attempt waits.
+        Called while OffsetFetch waits for a transaction that brokers are ending. If another attempt
+        has taken the id since, and has left its transaction to the driver, OffsetFetch would wait
+        for that transaction, too, which may take longer than this attempt waits.
 
         :raises ProducerFenced: if another producer has the id
         """
@@ -243,11 +246,11 @@ class _Attempt:
         if described is None or described.producer_id < 0:
             return
         own_id, own_epoch = self._producer.identity
-        # A coordinator that was replaced may answer with an older epoch.
+        # An older epoch proves nothing: a coordinator that was replaced may answer with it.
         if described.producer_id != own_id or described.producer_epoch > own_epoch:
             raise ProducerFenced(
                 f"producer {described.producer_id} of epoch {described.producer_epoch} has the "
-                f"transactional id, and this one is {own_id} of epoch {own_epoch}"
+                f"transactional id, and this attempt has {own_id} of epoch {own_epoch}"
             )
 
     def _check_no_open_transaction(self) -> None:
@@ -267,7 +270,11 @@ class _Attempt:
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
-            _log.warning("cannot look for transactions that were never ended: %s", error)
+            _log.warning(
+                "cannot look for transactions that were never ended; the task writes without this "
+                "check: %s",
+                error,
+            )
             return
         if found:
             raise refusals.left_open(self._task, topic, *min(found.items()))
@@ -305,8 +312,8 @@ class _Attempt:
         return TaskResult(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
-        """The progress row for the rows that were hashed. Its producer identity has no meaning if
-        the task only verifies, without a transaction."""
+        """The progress row for the rows that were hashed. Its producer identity has no meaning in
+        an attempt that only compares its rows with committed ones, without a transaction."""
         hashed, now = self._hash, self._task.now
         identity, version = self._producer.identity, self._producer.version
         # The next producer's InitProducerId raises the epoch; so does, from transaction.version 2
@@ -334,8 +341,8 @@ class _Attempt:
             raise ExactlyOnceRefused(text)
         if found.row_hash != made.row_hash:
             _log.warning(
-                "other rows than those committed are left out (exactlyOnceMismatch=keep): task=%d "
-                "micro-batch=%d rows=%d",
+                "the rows of a repeated task differ from those that it committed before, and are "
+                "not written (exactlyOnceMismatch=keep): task=%d micro-batch=%d rows=%d",
                 *(task.now.task, task.now.batch_id, made.row_count),
             )
         return TaskResult(self._progress(found, found, None), found.row_count)
@@ -369,7 +376,7 @@ class _Attempt:
 
     def _abort(self) -> ProducerUnusable | None:
         """Abort the open transaction, so that readers need not wait for its timeout. Return the
-        reason if the producer is lost, else None."""
+        error if the producer cannot be used any more, else None."""
         try:
             self._producer.abort_transaction()
         except ProducerUnusable as lost:

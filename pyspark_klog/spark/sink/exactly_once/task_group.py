@@ -1,4 +1,5 @@
-"""The group of one task: reads its progress row, and the sink's `RunMark`."""
+"""Reads a task's progress row and the sink's `RunMark`, which are offsets that consumer groups have
+committed; decides by them what the task does."""
 
 from collections.abc import Callable
 
@@ -44,7 +45,8 @@ class TaskGroup:
             client, group, require_stable=stable, while_unstable=while_unstable
         )
         if stable and self.partition not in positions:
-            # OffsetFetch for all partitions waits only for partitions that have a position.
+            # OffsetFetch for all partitions does not wait for a transaction with the group's first
+            # offset of a partition: that partition has to be named.
             positions |= committed_offsets(
                 client,
                 group,
@@ -62,7 +64,8 @@ class TaskGroup:
         return rows.get(self._task.topic)
 
     def mark(self) -> RunMark | None:
-        """The `RunMark` of the run that was the last to pass its first batch."""
+        """The sink's `RunMark`, which names the last run that passed its first micro-batch; None if
+        no run has."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
