@@ -1,4 +1,4 @@
-"""Checks the Python that the session runs for sources, when the source is registered."""
+"""Checks, when the source is registered, the Python interpreter in which Spark will run it."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ def check_session(spark: "SparkSession") -> None:
 
 
 def check_python(command: str) -> None:
-    """Check the Python that the session names ``command``, as `check_session` does."""
+    """Check the Python interpreter that Spark starts by ``command``, as `check_session` does."""
     instead = (
         f"set PYSPARK_PYTHON={sys.executable} before the session begins; python -m pyspark_klog "
         "check looks at the rest"
@@ -61,7 +61,7 @@ def check_python(command: str) -> None:
             f"as the driver's: {instead}"
         )
     if found.klog is None:
-        # --py-files may bring klog: Spark puts those files on the path later.
+        # Only warn: klog may come by --py-files, which Spark puts on a worker's path later.
         _log.warning(
             "Spark's workers run %s, %s, which cannot import pyspark_klog (%s): install it there, "
             "or %s",

@@ -485,7 +485,9 @@ def test_a_letter_that_no_batch_can_have_fails_the_task(
 ) -> None:
     monkeypatch.setattr(layout, "INT32_MAX", 2_500)
     sink = _sink(topic="t", deadLetterTopic="dead", **_SMALL)
-    with pytest.raises(DeadLettersFailed, match="could not take it: it is larger than 2500 bytes"):
+    with pytest.raises(
+        DeadLettersFailed, match="could not take it: the dead letter is larger than 2500 bytes"
+    ):
         sink.write([_batch(value=[b"1" * 3_000])])
 
 

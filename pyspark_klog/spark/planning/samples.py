@@ -30,7 +30,7 @@ from pyspark_klog.records.layout import (
 from pyspark_klog.records.record import TimestampType
 
 SAMPLE_BYTES = 65_536
-"""A broker sends this many bytes of a partition, or one batch if the batch is larger."""
+"""How many bytes a sample asks a broker for; a larger first batch is sent whole."""
 ONE_BATCH = 1
 SAMPLE_WITHIN_MS = 5_000
 _NAMES_UNTIL = 12
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 def take_samples(
     client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
 ) -> dict[TopicPartition, Sample]:
-    """Samples at these offsets. Partitions that cannot be read now are left out."""
+    """Samples at the offsets of ``positions``. Partitions that cannot be read now are left out."""
     deadline_ms = client.deadline(SAMPLE_WITHIN_MS)
     calls: dict[TopicPartition, Call[FetchResponse]] = {}
     for partition, offset in positions.items():
@@ -88,7 +88,7 @@ def parse_sample(data: memoryview, position: int) -> Sample | None:
     else:
         behind = INT64.unpack_from(data, last)[0] + 1
     if data[MAGIC_AT] < MAGIC_V2:
-        # A compressed v1 message has the offset of its last record; the first one is unknown.
+        # A compressed v1 message has only the offset of its last record: count from ``position``.
         return Sample(at, max(behind - position, 1), None)
     offsets = max(behind - BatchView(data).base_offset, 1)
     return Sample(at, offsets, next(_first_times(data, at), None))
@@ -110,7 +110,7 @@ def _first_time(batch: BatchView) -> int:
         return batch.max_timestamp_ms
     if is_whole and not batch.has_delete_horizon:
         return batch.base_timestamp_ms
-    # The base time of a cleaned batch may be that of a removed record, or its delete horizon.
+    # After compaction the base timestamp may be that of a removed record, or the delete horizon.
     with suppress(RecordsError):
         return next(batch.records()).timestamp_ms
     return batch.max_timestamp_ms

@@ -14,10 +14,11 @@ from pyspark_klog.spark.planning.ranges import OffsetRange
 def split(
     ranges: Sequence[OffsetRange], min_tasks: int | None, max_offsets: int | None
 ) -> list[OffsetRange]:
-    """Tasks for ``ranges``, none of which is empty, in their order.
+    """Cut ``ranges``, none of which is empty, into the ranges that single tasks read, in order.
 
-    No piece has more than ``max_offsets``. If the pieces are fewer than ``min_tasks``, large ones
-    are cut again in proportion to their size: about that many tasks come out, by rounding.
+    No task has more than ``max_offsets`` offsets. If there are fewer tasks than ``min_tasks``,
+    ranges are cut into more pieces in proportion to their size; because of rounding, the number of
+    tasks can then be a little above or below ``min_tasks``.
     """
     parts = [1 if max_offsets is None else -(-size(r) // max_offsets) for r in ranges]
     if min_tasks is not None and min_tasks > sum(parts):
@@ -31,10 +32,10 @@ def size(offsets: OffsetRange) -> int:
 
 
 def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int]) -> list[int]:
-    """The number of pieces of each range, if ``parts`` pieces are fewer than ``min_tasks`` tasks.
+    """The number of pieces of each range; ``parts``, the numbers so far, are too few in total.
 
-    Pieces too small to be cut again take one task each; the other pieces share the remaining tasks
-    by their sizes.
+    A piece whose share of ``min_tasks`` rounds to 1 is too small to be cut: its range keeps its
+    pieces. The pieces of the other ranges share the remaining tasks in proportion to their sizes.
     """
     total = sum(size(r) for r in ranges)
     pieces = [_sizes(r, count) for r, count in zip(ranges, parts, strict=True)]
@@ -54,7 +55,8 @@ def _sizes(offsets: OffsetRange, parts: int) -> dict[int, int]:
 
 
 def _share(offsets: int, total: int, tasks: int) -> int:
-    """The number of tasks of a piece: its share rounded half up, in doubles as in Spark."""
+    """The number of tasks for a piece of ``offsets`` offsets out of ``total``: its share of
+    ``tasks``, at least 1, rounded half up, in doubles as in Spark."""
     return max(math.floor(offsets / total * tasks + 0.5), 1)
 
 

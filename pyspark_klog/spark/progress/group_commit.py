@@ -91,7 +91,8 @@ class GroupCommitter:
     def settle(self) -> None:
         """Wait a moment until the last reported position is committed, or its commit has failed.
 
-        Called at the end of a run, because this process may end with the driver's container.
+        Called at the end of an AvailableNow run: the driver's container may stop as soon as the
+        query has ended, and this process stops with it.
         """
         with self._changed:
             self._changed.wait_for(
@@ -116,7 +117,8 @@ class GroupCommitter:
                 self._attempt(client, position)
 
     def _next(self) -> Offsets | None:
-        """Wait until a commit is due and return its position; None once there is nothing to do."""
+        """Wait until a commit is due and return its position; None if `close` was called and the
+        newest position is committed."""
         with self._changed:
             while True:
                 is_new = self._newest != self._committed

@@ -2,8 +2,8 @@
 
 A source's `latestOffset` in the progress has the form of Spark's connector. With option lagDetails
 it has additional keys that cannot be names of topics: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``.
-Tools that read topics, partitions and numbers can read these keys, too; tools that subtract
-`endOffset` find no `t:lagMs` in it.
+Tools that read topics, partitions and numbers can read these keys, too. Tools that subtract
+`endOffset` from `latestOffset` can skip these keys, which `endOffset` does not have.
 """
 
 import json
@@ -57,7 +57,8 @@ class SourceLag:
 def progress_offsets(
     latest: Mapping[TopicPartition, int], lag_ms: Mapping[TopicPartition, int] | None
 ) -> dict[str, dict[str, int]]:
-    """`latestOffset` of a progress: the form of Spark's connector, with lags in time if given."""
+    """The value of `latestOffset` in a query's progress: ``latest`` in the form of Spark's
+    connector, and ``lag_ms``, if given, under keys that end in `LAG_MS`."""
     result: dict[str, dict[str, int]] = {}
     for partition in sorted(latest):
         result.setdefault(partition.topic, {})[str(partition.partition)] = latest[partition]

@@ -21,7 +21,7 @@ OnLag = Callable[[str, SourceLag], None]
 def log_lag(query: str, source: SourceLag) -> None:
     """Log the lag of one source as a line."""
     _log.info(
-        "query=%s source=%s behind min=%d max=%d avg=%.1f longest_ms=%s",
+        "query=%s source=%s offsets behind: min=%d max=%d avg=%.1f oldest unread record: age_ms=%s",
         query,
         source.description,
         source.min_offsets_behind_latest,

@@ -26,7 +26,8 @@ class BatchWriter:
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
         read = read_options(self._options)
         check_sink(read, self._options, is_batch_writer=True)
-        # Warn of settings without effect here, since each micro-batch is a separate write.
+        # Warn once of settings without effect, then leave them out: each micro-batch is a separate
+        # write, which would warn again.
         read.client.warn_of_ignored(once_in_process=False)
         ignored = read.client.ignored_names
         self._options = {n: v for n, v in self._options.items() if n.lower() not in ignored}

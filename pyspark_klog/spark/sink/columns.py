@@ -60,7 +60,7 @@ def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # The type has the session's time zone, which pyarrow may not know (UTC+01:00, GMT+8).
+    # Replace the session's time zone in the column's type: pyarrow may not know it (UTC+01:00).
     found = found.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
     none = pa.scalar(-1_000, pa.int64()).cast(found.type)
     is_none = pc.equal(found, none)
@@ -70,7 +70,8 @@ def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
 
 
 def oldest_ms(timestamps: "Array | None") -> int | None:
-    """The smallest timestamp (ms since 1970) that a record can have; None if there is none."""
+    """The smallest of the timestamps, in ms since 1970; None if there is none. Negative ones do not
+    count, since no record can have one."""
     if timestamps is None:
         return None
     import pyarrow as pa
@@ -79,7 +80,7 @@ def oldest_ms(timestamps: "Array | None") -> int | None:
     times_us = timestamps.cast(pa.int64())
     oldest_us = pc.min(times_us).as_py()
     if oldest_us is not None and oldest_us < 0:
-        # Rows with a time before 1970 are refused.
+        # Rows with a time before 1970 are not written to their topic.
         oldest_us = pc.min(times_us.filter(pc.greater_equal(times_us, 0))).as_py()
     return None if oldest_us is None else int(oldest_us) // 1_000
 
@@ -95,7 +96,8 @@ def _shown(timestamp: "Scalar") -> str:
 def has_unknown_partition(
     encoded: "EncodedRows", rows: "RecordBatch", partition_count: int
 ) -> bool:
-    """Whether a row names a partition that the topic may have got since its metadata was read."""
+    """Whether a rejected row names a partition that may have been added to the topic since its
+    metadata was read."""
     given = column(rows, "partition")
     if not encoded.rejected or given is None or not given.null_count < len(given):
         return False

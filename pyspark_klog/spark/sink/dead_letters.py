@@ -35,9 +35,11 @@ class LetterHeader(Enum):
     TOPIC = "klog.deadLetter.topic"
     """The topic for which the row was meant; null if the row named none."""
     PARTITION = "klog.deadLetter.partition"
-    """The partition that the row named, or that refused the row; null without one."""
+    """The partition that refused the row, or else the one that the row named; null if there is
+    neither."""
     TIMESTAMP = "klog.deadLetter.timestamp"
-    """The timestamp in ms since 1970; null for a row without one that no broker has received."""
+    """The record's timestamp in ms since 1970; null if the row has no timestamp and was refused
+    before it was sent to a broker."""
     QUERY = "klog.deadLetter.query"
     """The id of the streaming query; null in a batch."""
     BATCH = "klog.deadLetter.batch"
@@ -200,7 +202,7 @@ class DeadLetters:
             # dead letter is a batch of its own, since brokers limit requests, too.
             alone = encode(row, 1, INT32_MAX)
             if alone.rejected:
-                raise DeliveryFailed(f"it is larger than {INT32_MAX} bytes")
+                raise DeliveryFailed(f"the dead letter is larger than {INT32_MAX} bytes")
             batches += alone.batches
         producer.add_all(
             (TopicPartition(self._topic, part.partition), part.payload, part.record_count)
@@ -253,7 +255,8 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
         keys = pc.fill_null(keys.cast(pa.string()), "")
     own, more = len(keys), len(extra)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    # Row i's own headers end after those of the rows before it and i times the extra headers.
+    # Where row i's extra headers go: after the own headers of rows 0 to i, and after the extra
+    # headers of the i rows before it.
     places = (ends[1:] + more * np.arange(rows))[:, None] + np.arange(more)
     order = np.empty(own + more * rows, np.int64)
     is_own = np.ones(len(order), np.bool_)

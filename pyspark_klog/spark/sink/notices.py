@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 _COLUMN = "timestamp"
 _YOUNG_MS = 60_000
-"""Brokers are not asked about younger records, because they look for old segments only every few
-minutes."""
+"""Records younger than this are not compared with the retention of their topic: brokers delete old
+segments only every few minutes anyway."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}

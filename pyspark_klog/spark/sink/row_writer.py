@@ -97,7 +97,7 @@ class SinkRows:
     def _by_topic(
         self, producer: "Producer", batch: "RecordBatch"
     ) -> "Iterator[tuple[str, RecordBatch]]":
-        """The rows of each topic, in order."""
+        """Each topic with its rows, in the order of ``batch``."""
         if self._options.topic is not None:
             yield self._options.topic, batch
             return

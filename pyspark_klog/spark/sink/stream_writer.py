@@ -96,7 +96,8 @@ def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWrite
 def _to_arrow(
     rows: Iterable[Any], schema: StructType, timestamp_column: str | None
 ) -> "Iterator[RecordBatch]":
-    """Spark's rows as Arrow batches like those of later releases, with only the sink's columns."""
+    """Spark 4.0's rows as Arrow batches like those of later releases of Spark, with only the
+    columns that the sink writes."""
     import pyarrow as pa
 
     columns = [name for name in (*_COLUMNS, timestamp_column) if name in schema.fieldNames()]

@@ -126,7 +126,7 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
 
 def _with_id(options: Options) -> Options:
-    """Give a batch write its own id; a micro-batch of foreachBatch has that of its query."""
+    """Give a batch write its own id; a micro-batch of foreachBatch already has its query's id."""
     exactly_once = options.exactly_once
     if exactly_once is None or exactly_once.micro_batch is not None:
         return options
@@ -151,7 +151,7 @@ def commit_progress(
         )
     if ended_by_themselves(progress):
         return
-    # Each micro-batch has a process of its own, and few of them need requests to brokers.
+    # Import the modules that talk to brokers only here: most commits need no request.
     from pyspark_klog.spark.sink.exactly_once.commit import commit_batch
 
     commit_batch(options.client, options.exactly_once, batch_id, progress)

@@ -87,11 +87,12 @@ _SCHEMAS: Mapping[str, StructType] = {
         writtenMs=_LONG,
     ),
 }
-"""Null stands for an unknown value: a missing leader and the offsets that only the leader knows, an
-epoch or a topic's id where brokers have none. ``latestOffset`` is the high watermark, under
-read_committed the last stable offset; ``lag`` is its distance from ``committedOffset``, at least 0.
-``kind`` is consumer, or sink: groups of exactly-once sinks have no lag, and their rows are in the
-table ``sinks``, where the mark of a sink's run has a row without task, rows, bytes and hash."""
+"""Null stands for an unknown value, such as the leader and the offsets of a partition without a
+leader, or an epoch or topic id that brokers do not have. ``latestOffset`` is the high watermark, or
+under read_committed the last stable offset. ``lag`` is ``latestOffset`` minus ``committedOffset``,
+at least 0. A group's ``kind`` is consumer or sink. Groups of exactly-once sinks are not in table
+``offsets`` but in ``sinks``, with one row for each progress row of a task, and one for each run
+mark, in which task, rows, bytes and hash are null."""
 
 
 def table_schema(table: str) -> StructType:

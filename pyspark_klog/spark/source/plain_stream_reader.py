@@ -63,9 +63,9 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """Plan a micro-batch. After a restart Spark calls partitions(x, x) first, x being the last
-        end, and may then ask for the initial offset, to plan a first batch whose commit was lost:
-        the initial offset does not depend on x.
+        """Plan a micro-batch. After a restart Spark first calls partitions(x, x), where x is the
+        last end in the checkpoint. If the checkpoint has no commit of the query's first batch,
+        Spark then calls initialOffset() and plans this batch again: initialOffset() ignores x.
         """
         self._begin()
         position = from_json_dict(end, "the end of the batch in the checkpoint")

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """The range that one task reads, of the topic with this id (all zero: of the topic by name).
+    """The range of offsets that one task reads.
 
-    ``mark`` identifies a plan that Spark may reuse although the topics have changed.
+    ``topic_id`` is the id that the range's topic must have; all zero accepts any topic of its name.
+    ``mark`` identifies the plan: Spark may reuse a plan although the topics have changed since.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class BatchReader(Prompt, DataSourceReader):
 
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """The records of one range. (Spark adds an empty partition if the source has none.)"""
+        """The records of one range. A plan without ranges has one partition without records: an
+        `EmptyPartition`, or one that Spark adds."""
         if isinstance(partition, RangePartition | EmptyPartition) and partition.mark is not None:
             check_plan(partition.mark, self._options, self._find_offsets)
         if not isinstance(partition, RangePartition):

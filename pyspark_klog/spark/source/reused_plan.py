@@ -1,8 +1,8 @@
-"""Batch reads whose plan Spark uses again. `planning/plan_reuse.py` has the reasons and the
-comparison.
+"""Batch reads whose plan Spark reuses for a later query: refuses to read an outdated plan.
 
-Every task notes its query on its host. If the plan is reused, the task of the first partition
-compares the planned offsets with the current ones.
+`planning/plan_reuse.py` says why Spark reuses plans, and compares offsets. Every task notes its
+plan and its query in a file on its host. If Spark has reused the plan, the task of the plan's first
+partition compares the planned offsets with the current ones.
 """
 
 import sys
@@ -35,7 +35,8 @@ class PlanMark(NamedTuple):
 
     plan: PlanIdentity
     offsets: PlannedOffsets | None
-    """The offsets of the whole plan in its first partition; None in the others."""
+    """The planned offsets of all partitions. Only the mark of the plan's first task has them, which
+    compares them with the current ones; None in the other marks."""
 
 
 class EmptyPartition(InputPartition):
@@ -47,7 +48,7 @@ class EmptyPartition(InputPartition):
 
 
 def new_plan() -> PlanIdentity:
-    """A new plan, made in one of Spark's planning processes."""
+    """Identify the plan that is being made now, in one of Spark's planning processes."""
     plan_id = bytes.fromhex(chance.unique_text())[:8]
     return PlanIdentity(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
 

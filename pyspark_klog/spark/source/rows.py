@@ -71,8 +71,8 @@ def check_user_schema(given: StructType, expected: StructType) -> None:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges of offsets in tasks. ``topic_id`` refuses another topic of the same name; all
-    zero accepts any."""
+    """Reads ranges of offsets in tasks. If brokers give the topic another id than ``topic_id``, the
+    topic was created again, and is not read; an all-zero ``topic_id`` accepts any id."""
 
     options: Options
     topic_id: UUID = NO_TOPIC_ID
@@ -96,7 +96,7 @@ class RangeReader:
 
         def on_lost(lost: "OffsetsLost") -> None:
             self._on_lost(lost)
-            # The batch with which the log begins may still have deleted records.
+            # Skip the deleted records that the first batch of the log may still have.
             decoder.skip_to(min(lost.available[0], offsets.end))
 
         fetcher = RangeFetcher(
@@ -114,7 +114,8 @@ class RangeReader:
         rest = decoder.flush()
         if rest is not None:
             yield rest
-        # Freeze only here: Spark loads 30,000 more objects when it takes the first Arrow batch.
+        # Exclude objects from garbage collection only at the end of the task: Spark loads 30,000
+        # more objects when it takes the first Arrow batch.
         freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":

@@ -1,7 +1,8 @@
 """A batch read directly from a data directory's segment files, without a broker (option path).
 
-Checkpoints tell which records are committed, indexes where offsets are in the files. The bytes go
-in chunks to the decoder that is used for fetched records, too.
+The directory's checkpoint of high watermarks says which records are committed, and the segments'
+indexes say where offsets are in the files. The bytes go in chunks to the decoder that is used for
+fetched records, too.
 """
 
 import logging
@@ -60,7 +61,7 @@ class SegmentReader(BatchReader):
                     text = f"{text}: {transaction}"
                     report_loss(text, fails=options.fail_on_data_loss, how=HOW_TO_WAIT)
                 end[p] = max(bound, start[p])
-        _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
+        _log.info("planned a read: path=%s read_bytes=%d", options.path, discovery.read_bytes)
         return start, end
 
     def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
@@ -93,7 +94,7 @@ class SegmentRangeReader(RangeReader):
         if rest is not None:
             yield rest
         freeze_once()
-        _log.info("read=%s read_bytes=%d", offsets, reading.counter.total_bytes)
+        _log.info("read range=%s read_bytes=%d", offsets, reading.counter.total_bytes)
 
     def _on_files_lost(self, text: str) -> None:
         report_loss(text, fails=self.options.fail_on_data_loss)

@@ -1,4 +1,5 @@
-"""The base of the stream source's two classes: starts, ends, ranges, and reports of lost data.
+"""The base of the stream source's two classes: the query's start, the partitions' ends, the ranges
+of a micro-batch, and reports of lost data.
 
 Readers are made in several processes and pickled, so they connect only when they are first used.
 """
@@ -36,19 +37,21 @@ _log = logging.getLogger(__name__)
 JsonOffsets = dict[str, dict[str, int]]
 
 _DISCOVERY_AGE_MS = 500
-"""New partitions are looked for after this time; before that, only ends are requested."""
+"""How long the reader uses its list of partitions before it asks brokers for new partitions. Until
+then it asks only for the end offsets of the listed ones."""
 
 
 class StreamReaderBase(Prompt, DataSourceStreamReader):
     """All methods of a stream reader except latestOffset.
 
-    `{}` as a start has two meanings. From `initialOffset` it means that the start could still move:
-    the first latestOffset resolves the start and returns it as the end of an empty batch, so that
-    the start is durable before anything is read. Once `{}` is itself the durable end of a batch
-    (no topic matched the pattern), it means that every partition is new.
+    `{}` as a start has two meanings. From `initialOffset` it means that the start has no offsets
+    yet, because they could change, as with "latest". Then the first latestOffset resolves the start
+    and returns it as the end of an empty batch, so that the start is in the checkpoint before
+    anything is read. But if `{}` is the end of a batch in the checkpoint, because no topic matched
+    the pattern, it means that every partition is new.
 
-    The ids of topics are kept as long as the query runs, since the checkpoint has only names
-    (docs/decisions/0020): ids distinguish a topic from a later one of the same name.
+    The reader remembers the ids of topics as long as the query runs, since the checkpoint has only
+    names (docs/decisions/0020): ids distinguish a topic from a later one of the same name.
     """
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
@@ -76,7 +79,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     # --- methods that Spark calls ----------------------------------------------------------------
     @one_line
     def initialOffset(self) -> JsonOffsets:  # noqa: N802
-        """The start of a new query; `{}` if it could move until the first batch is durable."""
+        """The start of a new query; `{}` if the start could change, as "latest" does, before the
+        checkpoint has it."""
         self._begin()
         if self._initial is None:
             movable = self._options.start_can_move
@@ -89,19 +93,21 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         discovery = self._begin()
         begin = from_json_dict(start, "the start of the batch in the checkpoint")
         until = from_json_dict(end, "the end of the batch in the checkpoint")
-        # A query with the same relation twice (a self-union) plans each batch twice.
+        # A query with the same relation twice (a self-union) plans each batch twice: the second
+        # plan of the first batch has the same end as the first plan.
         is_first = not begin and (not self._has_durable_start() or until == self._first_until)
         if is_first:
             self._first_until = until.copy()
         self._is_durable = True
         if is_first and self._options.start_can_move:
-            # The first batch is empty: it only makes the start durable.
+            # The first batch is empty: it only brings the start into the checkpoint.
             return []
         self._existing(until.keys())
         self._leave_out_new_topics(begin, until)
         for partition in (begin.keys() - until.keys()) & self._existing():
-            # A first batch that is planned again after a restart has its start resolved again.
-            # Partitions that were added since the batch's end was written belong to the next batch.
+            # If the query's first batch is planned again after a restart, its start is resolved
+            # again, and has partitions that were added since the end was written to the checkpoint.
+            # These partitions belong to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
             text = f"it was to be read up to offset {until[partition]}"
@@ -129,7 +135,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._client.close()
             self._client = self._discovery = None
 
-    # --- private helpers -------------------------------------------------------------------------
+    # --- the query's start, the partitions' ends, and reports of lost data ------------------------
     def _begin(self) -> "Discovery":
         if self._refusal is not None:
             raise self._refusal
@@ -152,7 +158,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             from pyspark_klog.spark.progress.group_commit import GroupCommitter
 
             self._group = GroupCommitter(self._options.client, group_id)
-        # A coordinator refuses partitions that do not exist any more.
+        # Leave out deleted partitions: a group's coordinator refuses offsets for them.
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
     def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
@@ -164,7 +170,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             _log.warning("some data may have been lost: %s", text)
 
     def _has_durable_start(self) -> bool:
-        """Whether the checkpoint has a start: then Spark does not ask for the initial offset."""
+        """Whether the checkpoint has the query's start. If it has none, Spark calls initialOffset,
+        which sets ``_initial``."""
         return self._is_durable or self._initial is None
 
     def _resolve_start(self) -> Offsets:
@@ -215,9 +222,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return ends | {p: start[p] for p in held_back}
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``start``, with the first offsets of new partitions, which only ``ends`` has.
+        """``start``, and the first offsets of new partitions, which are in ``ends`` only.
 
-        Reports lost data before the offsets become durable.
+        Reports lost data before Spark writes the offsets to the checkpoint.
         """
         first_of_new = self._begin().earliest(ends.keys() - start.keys())
         self._planned(start, ends, first_of_new)
@@ -240,9 +247,11 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._begin().recreated_topics({t: self._topic_ids[t] for t in topics})
 
     def _after_deletions(self, position: Offsets) -> Offsets:
-        """``position``, with topics that were created again at their first offsets; reports them.
+        """``position``, with topics that were created again at their first offsets; reports these
+        topics.
 
-        The result becomes the end of a batch without records of these topics, and so durable.
+        Spark writes the result to the checkpoint as the end of a batch that has no records of these
+        topics.
         """
         discovery = self._begin()
         there = self._existing(position.keys() or None)
@@ -261,9 +270,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return position
 
     def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
-        """Remove the partitions of topics that were created again from a planned batch, which
-        cannot read them: its end came from `_after_deletions`, or the topic was created again
-        later.
+        """Remove the partitions of topics that were created again from a planned batch. The batch
+        has no records of such a topic to read: either its end is the new topic's first offset
+        (`_after_deletions`), or the topic was created again after this end was found.
         """
         again = self._recreated_topics(until)
         if again:

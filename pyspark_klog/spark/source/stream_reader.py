@@ -40,8 +40,8 @@ if HAS_LIMITS:
     class LimitedStreamReader(StreamReaderBase, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later.
 
-        Spark has no limit that is both a minimum and a maximum, so Spark gets the maximum, and this
-        class applies minOffsetsPerTrigger.
+        No read limit of Spark is both a minimum and a maximum. So Spark gets maxOffsetsPerTrigger
+        as the limit, and this class applies minOffsetsPerTrigger itself.
         """
 
         def __init__(self, options: Options, refusal: KlogError | None) -> None:
@@ -57,14 +57,15 @@ if HAS_LIMITS:
 
         @one_line
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            """maxOffsetsPerTrigger as one of Spark's limits; `latestOffset` applies klog's own."""
+            """maxOffsetsPerTrigger as one of Spark's read limits. `latestOffset` applies the limits
+            that Spark does not know."""
             self._begin()
             options = self._options
             limit = options.max_offsets_per_trigger
             if limit is not None:
                 return ReadMaxRows(limit)
-            # Spark has no limit by topic or by bytes. The largest limit by rows stands for these
-            # limits, unlike ReadAllAvailable, which the trigger Once passes to latestOffset.
+            # Spark has no limit by topic or by bytes: `latestOffset` applies these if it gets any
+            # limit by rows. Under ReadAllAvailable, as under the trigger Once, it applies none.
             if options.max_offsets_by_topic or options.max_bytes_per_trigger is not None:
                 return ReadMaxRows(LONG_MAX)
             return ReadAllAvailable()
@@ -108,7 +109,8 @@ if HAS_LIMITS:
 
         @one_line
         def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-            """Plan a micro-batch; under AvailableNow its end must still exist."""
+            """Plan a micro-batch. Under AvailableNow this fails with DataLost if the topics do not
+            reach the batch's end offsets any more."""
             ranges = super().partitions(start, end)
             if self._target is not None and start:
                 self._check_still_there(from_json_dict(end, "the end of the batch"))
@@ -200,7 +202,8 @@ if HAS_LIMITS:
             self._idle_since_ms = self._client.now_ms() if idle else None
 
         def _target_from(self, begin: Offsets) -> Offsets:
-            """The end of an AvailableNow run. An end before the start is looked up once more."""
+            """The end of an AvailableNow run by partition. If the run's end is before the start in
+            ``begin``, brokers are asked once more for the end of that partition."""
             assert self._target is not None
             behind = [p for p, end in self._target.items() if end < begin.get(p, 0)]
             if behind and self._idle_since_ms is None:
@@ -209,8 +212,8 @@ if HAS_LIMITS:
             return self._not_before_open_transactions(begin, self._target)
 
         def _resolve_start(self) -> Offsets:
-            """The start of a new query. Partitions that were added since this run's end was fixed
-            get an end, too."""
+            """The start of a new query. If partitions were added after the end of this AvailableNow
+            run was fixed, the end is fixed for these partitions, too."""
             start = super()._resolve_start()
             if self._target is not None and start.keys() - self._target.keys():
                 new = start.keys() - self._target.keys()
@@ -233,7 +236,8 @@ if HAS_LIMITS:
         def _check_still_there(self, end: Mapping[TopicPartition, int]) -> None:
             discovery = self._begin()
             assert self._target is not None
-            # A batch that was planned before a restart may have partitions of other options.
+            # A batch that was planned before a restart, with other options, may have partitions
+            # that this query does not read: do not check those.
             end = {p: offset for p, offset in end.items() if p in self._target}
             there = self._existing(refresh=True)
             again = self._recreated_topics(end)

@@ -1,7 +1,7 @@
 """A warning for reads that end by time: timestamps that decrease within a range.
 
-endingTimestamp ends a partition at its first record that is not older. If timestamps decrease in a
-partition, older records may follow that record, and are not read.
+endingTimestamp ends a partition at its first record with that time or a later one. If timestamps
+decrease in a partition, records with earlier times may follow, and are not read.
 """
 
 import logging

@@ -30,7 +30,8 @@ _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
 _held: "dict[tuple[int, ClientSettings, str], ReusedProducer]" = {}
 _MOST_CLIENTS = 8
 _MOST_HELD = 64
-"""Most transactional ids of one process. Any worker may get any task, and each task has an id."""
+"""How many producers with a transactional id a process keeps: the one unused for longest is dropped
+first. Each task of a sink has its own id, and any process may get any task."""
 _frozen: set[tuple[int, bool]] = set()
 _WRITES = "pyspark_klog.client.producer.producer"
 
@@ -75,7 +76,7 @@ class ReusedProducer:
     """The position that the producer's last transaction has committed; None if the producer may
     need `init_transactions`."""
     before: "CommittedOffset | None" = None
-    """The group's position before that transaction."""
+    """The group's position before the producer's last transaction."""
 
 
 def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedProducer:

@@ -1,8 +1,9 @@
 """Two small files as a memory that the Python workers of one executor, or of the driver, share.
 
-One file has the plans, each with the query for which it was first seen; the other has the notices
-that were logged. Both are in the process's local folder, which Spark deletes with the process. Each
-has a fixed number of slots and never grows: a later entry with the same slot replaces an entry.
+One file has the plans of batch reads, each with the query that used it first; the other has the
+notices that were logged. Both are in the local folder of the executor or driver, which Spark
+deletes with that process. Each file has a fixed number of slots and never grows: a later entry for
+the same slot replaces the earlier one.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ _logged: set[bytes] = set()
 def is_first_notice(notice: str, folder: str | None = None) -> bool:
     """Whether no worker of this executor, or of this driver, has asked about ``notice`` before.
 
-    Spark runs the commits of a streaming sink in one worker, or in a new one after a pause. Without
-    a local folder the result holds only for this process.
+    One worker is not enough to know: after a pause Spark runs the commits of a streaming sink in a
+    new worker. Without a local folder the result holds only for this process.
     """
     notice_id = blake2b(notice.encode(), digest_size=_ID_BYTES).digest()
     if notice_id in _logged:

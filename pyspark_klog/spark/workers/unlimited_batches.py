@@ -46,7 +46,7 @@ def _replace_once(module: ModuleType) -> None:
     try:
         if _ASSERTION not in inspect.getsource(module):
             return
-    except (OSError, TypeError):  # Spark without source files
+    except (OSError, TypeError):  # an installation of Spark without source files
         return
 
     def read_batch_size(stream: Any) -> int:

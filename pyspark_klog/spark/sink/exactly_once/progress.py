@@ -8,8 +8,8 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow
 if TYPE_CHECKING:
     from pyspark_klog.client.transactions.producer import OpenTransaction
 
-# Spark unpickles a `TaskProgress` in a process that is started to commit a micro-batch, and most
-# commits send no request: modules that talk to brokers are imported only with an open transaction.
+# Spark unpickles a `TaskProgress` in the process that commits a micro-batch, and most commits send
+# no request: modules that talk to brokers are imported only with an open transaction.
 
 
 @dataclass(frozen=True)
