@@ -23,7 +23,7 @@ VALUE_VERSION_WITH_EXPIRY = 1
 VALUE_VERSION_WITH_TOPIC_ID = 4
 NO_TOPIC_ID = UUID(int=0)
 
-_KEY_HEAD = struct.Struct(">hh")  # version, length of the group
+_KEY_HEAD = struct.Struct(">hh")  # version, length of the group's name
 _STRING = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of the metadata
@@ -102,7 +102,8 @@ def _with_topic_id(value: OffsetCommitValue, metadata: bytes) -> bytes:
 def decode_key(data: bytes) -> Key:
     """Decode a key of __consumer_offsets.
 
-    Raises UnknownStateRecord for kinds of later releases (consumer and share groups).
+    Raises UnknownStateRecord for kinds of keys that later releases of Kafka write (for consumer
+    groups of KIP-848 and share groups).
     """
     version = version_of(data)
     if version <= OFFSET_KEY_VERSION:

@@ -70,8 +70,8 @@ def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
 
 
 def oldest_ms(timestamps: "Array | None") -> int | None:
-    """The smallest of the timestamps, in ms since 1970; None if there is none. Negative ones do not
-    count, since no record can have one."""
+    """The smallest of the timestamps, in ms since 1970; None if there is none. Negative ones are
+    left out, since rows with one are not written."""
     if timestamps is None:
         return None
     import pyarrow as pa

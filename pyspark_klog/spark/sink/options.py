@@ -65,7 +65,8 @@ def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
     client = options.client
     if client["acks"] != "all":
         raise OptionError(
-            f"option exactlyOnce needs kafka.acks=all, and it is {client['acks']}: leave it out"
+            f"option exactlyOnce needs kafka.acks=all, and it is {client['acks']}: "
+            "leave kafka.acks out"
         )
     if not client.flag("enable.idempotence"):
         # Idempotence is also off if more requests may be in flight than brokers keep in order.
@@ -85,7 +86,7 @@ def _check_use(exactly_once: ExactlyOnce, names: set[str], *, is_batch_writer: b
         if "exactlyoncename" not in names:
             raise OptionError(
                 "batch_writer with exactlyOnce needs option exactlyOnceName: a query may have "
-                "several of them, and each needs its own name, which must not change"
+                "several batch writers, and each needs its own name, which must not change"
             )
     elif exactly_once.query is not None and exactly_once.micro_batch is None:
         raise OptionError(

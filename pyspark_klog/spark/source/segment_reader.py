@@ -77,7 +77,7 @@ class SegmentRangeReader(RangeReader):
     """Reads ranges of offsets from segment files, in tasks."""
 
     def _batches(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
-        """The records of one range; logs the number of bytes that were read at the end."""
+        """The records of one range; after the last one, logs how many bytes were read."""
         from pyspark_klog.spark.files.segment_range import SegmentRange
 
         options = self.options
@@ -103,7 +103,7 @@ class SegmentRangeReader(RangeReader):
 def report_loss(text: str, *, fails: bool, how: str = HOW_TO_GO_ON) -> None:
     """Report lost records: fail, or log a warning.
 
-    :raises DataLost: if ``fails``, with the text ``how`` to go on
+    :raises DataLost: if ``fails``; its text ends with ``how``, which says what the user can do
     """
     if fails:
         raise DataLost(f"{text}; {how}")

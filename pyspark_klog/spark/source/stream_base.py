@@ -162,7 +162,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
     def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
-        """Report lost data: fail with ``text`` and ``how`` to go on, or warn once of each text."""
+        """Report lost data. With failOnDataLoss raise DataLost with ``text`` and the advice
+        ``how``; without it log a warning, once for each text."""
         if self._options.fail_on_data_loss:
             raise DataLost(f"{text}; {how}")
         if text not in self._warned:
@@ -231,7 +232,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return start | first_of_new
 
     def _planned(self, start: Offsets, end: Offsets, first_of_new: Offsets) -> list[OffsetRange]:
-        """The ranges between the two positions, after lost data was reported."""
+        """The ranges of offsets from ``start`` to ``end``; first reports lost data."""
         found = plan(start, end, first_of_new)
         for partition in found.absent:
             text = f"it was read up to offset {start[partition]}"

@@ -40,8 +40,9 @@ def warn_of_decrease(
     if largest_us:
         _log.warning(
             "partition=%s timestamps decrease between offsets %d and %d, by up to %d ms: %s ends a "
-            "partition at its first later record, so that older records behind it are not read; to "
-            "read them, leave out %s and filter on the column timestamp (docs/backfills.md)",
+            "partition at its first record with the given time or a later one, and older records "
+            "after it are not read; to read them, leave out %s and filter on the column timestamp "
+            "(docs/backfills.md)",
             offsets.topic_partition,
             offsets.start,
             offsets.end,

@@ -21,7 +21,8 @@ _READ = "read_int"
 
 
 def accept_unlimited_batches() -> None:
-    """Make the next number that one of Spark's planning programs reads positive.
+    """If the next number that one of Spark's planning programs reads is 0 or negative, replace it
+    with the largest 32-bit number.
 
     Call this while such a program unpickles a data source. The number stays as it is in other
     processes, and in a release of Spark whose program has no such assertion.

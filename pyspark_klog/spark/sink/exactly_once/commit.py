@@ -87,7 +87,7 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
             try:
                 end_transaction(client, each, commit=False, timeout_ms=left_ms)
             except ProducerUnusable:
-                continue  # already ended, or a newer attempt has the transactional id
+                continue  # the transaction ended, or a newer attempt took the transactional id
     except Exception as error:
         # An exception would hide why the batch failed.
         _log.warning(

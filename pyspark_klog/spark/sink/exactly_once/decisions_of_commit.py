@@ -73,7 +73,7 @@ class Seen(NamedTuple):
     open_ids: frozenset[int]
     """The indices of the tasks whose transaction is open."""
     now_ms: int
-    """The wall clock's time in ms."""
+    """The wall clock's time in ms since 1970."""
     retention_ms: int
     """How long brokers keep the committed offsets of a group without members, in ms."""
 

@@ -1,4 +1,4 @@
-"""The refusals of the exactly-once sink."""
+"""The error with which an exactly-once sink refuses to write or to commit."""
 
 from pyspark_klog.errors import KlogError
 

@@ -41,11 +41,11 @@ class RowHash:
         self._value = 0
         self.row_count = 0
         self.byte_count = 0
-        """The size of all values, keys and headers."""
+        """The size in bytes of all values, keys and headers of the rows that were added."""
 
     @property
     def value(self) -> int:
-        """The sum, from 0 to 2**128 - 1; 0 without rows."""
+        """The sum of the hashes, from 0 to 2**128 - 1; 0 without rows."""
         return self._value
 
     def add_repeated(self, batches: Iterable[pa.RecordBatch]) -> int | None:
@@ -62,7 +62,7 @@ class RowHash:
         return former.value if 0 < former.row_count == self.row_count else None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch, less than 2**31.
+        """Add the rows of a batch, which must be fewer than 2**31.
 
         :raises InvalidRecords: for a column of a type that the sink does not accept
         """

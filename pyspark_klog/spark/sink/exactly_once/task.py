@@ -206,7 +206,7 @@ class _Attempt:
         looks = 0
         while (found := self._described()) is not None and found.state in _BUSY:
             now_ms = self._client.now_ms()
-            # An attempt commits its progress row, a group's offset, after it has written all rows.
+            # An attempt adds its progress row to __consumer_offsets after it has written its rows.
             if end_seen_ms is None and _OFFSETS in found.topics:
                 end_seen_ms = now_ms
             end_ms = None if end_seen_ms is None else end_seen_ms + _PATIENCE_AT_END_MS

@@ -20,7 +20,7 @@ from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 
 
 class TaskGroup:
-    """Reads the positions of a task's group."""
+    """Reads the offsets that the consumer group of a task has committed: its progress rows."""
 
     def __init__(self, client: BlockingClient, task: Task) -> None:
         self._client = client
