@@ -66,7 +66,7 @@ class _StreamWriter(Prompt):
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """For Spark 4.0, which passes rows to streaming sinks."""
+    """The stream writer for Spark 4.0, which passes rows to streaming sinks."""
 
     @one_line_in_task
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
@@ -78,7 +78,7 @@ class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
 if HAS_ARROW_STREAM_WRITER:
 
     class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """For Spark 4.1 and later, which pass Arrow batches to streaming sinks."""
+        """The stream writer for Spark 4.1 and later, which pass Arrow batches to sinks."""
 
         @one_line_in_task
         def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
@@ -87,7 +87,7 @@ if HAS_ARROW_STREAM_WRITER:
 
 
 def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWriter:
-    """The writer for this version of Spark."""
+    """The stream writer for the installed version of Spark."""
     if HAS_ARROW_STREAM_WRITER:
         return ArrowStreamWriter(options, schema)
     return RowStreamWriter(options, schema)

@@ -45,7 +45,7 @@ class TaskWritten(WriterCommitMessage):
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """The smallest timestamp that option timestampColumn gave a record, by topic."""
     progress: "TaskProgress | None" = None
-    """The data with which the driver ends the batch; None if the sink writes at least once."""
+    """With exactlyOnce, what the driver needs to commit the task's rows; else None."""
     run: str | None = None
     """The id of the streaming query's run, which changes with each restart; None in a batch."""
 
@@ -87,7 +87,7 @@ def _task_ids(context: TaskContext) -> TaskIds:
 
 
 class SinkBatchWriter(Prompt, DataSourceArrowWriter):
-    """Appends rows to topics."""
+    """Writes a batch: appends its rows to topics."""
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         """``names`` are the names of the DataFrame's columns."""

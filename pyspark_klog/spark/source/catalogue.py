@@ -1,7 +1,7 @@
 """Catalogue reads: a cluster's topics, partitions, groups, offsets and sinks as tables.
 
-``option("table", ...)`` of a batch. Each table has a fixed schema, which needs no broker; its rows
-show the cluster at the moment when the query runs. One task asks for all rows.
+A batch with ``option("table", ...)`` reads one table. Each table has a fixed schema, which needs no
+broker; its rows show the cluster at the moment when the query runs. One task reads all rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,7 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 class PlainStreamReader(StreamReaderBase):
-    """Every micro-batch reads up to the present ends; options with limits are refused."""
+    """The stream reader for Spark 4.0 and 4.1: every micro-batch reads up to the present ends of
+    the partitions, and options with limits are refused."""
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
         super().__init__(options, refusal or _refuse_limits(options))

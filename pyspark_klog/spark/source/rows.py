@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ARROW_BATCH_BYTES = 4 << 20
-"""Bytes of values (and of keys) of one Arrow batch. Spark and pyarrow take about 0.3 ms of Python's
-time for each batch; in the JVM, batches of 0.5 to 4 MB cost the same."""
+"""The most bytes of values, and of keys, in an Arrow batch of several rows. Spark and pyarrow take
+about 0.3 ms of Python's time for each batch; in the JVM, batches of 0.5 to 4 MB cost the same."""
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),

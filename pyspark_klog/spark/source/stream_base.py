@@ -106,8 +106,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._leave_out_new_topics(begin, until)
         for partition in (begin.keys() - until.keys()) & self._existing():
             # If the query's first batch is planned again after a restart, its start is resolved
-            # again, and has partitions that were added since the end was written to the checkpoint.
-            # These partitions belong to the next batch.
+            # again, and may have partitions that were added since the batch's end was written to
+            # the checkpoint. These partitions belong to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
             text = f"it was to be read up to offset {until[partition]}"

@@ -38,7 +38,7 @@ else:
 if HAS_LIMITS:
 
     class LimitedStreamReader(StreamReaderBase, SupportsTriggerAvailableNow):
-        """For Spark 4.2 and later.
+        """The stream reader for Spark 4.2 and later.
 
         No read limit of Spark is both a minimum and a maximum. So Spark gets maxOffsetsPerTrigger
         as the limit, and this class applies minOffsetsPerTrigger itself.
@@ -263,7 +263,7 @@ if HAS_LIMITS:
 
 
 def stream_reader(options: Options, refusal: KlogError | None) -> DataSourceStreamReader:
-    """The stream reader for this version of Spark."""
+    """The stream reader for the installed version of Spark."""
     if HAS_LIMITS:
         return LimitedStreamReader(options, refusal)
     return PlainStreamReader(options, refusal)

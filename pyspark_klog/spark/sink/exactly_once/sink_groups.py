@@ -34,9 +34,9 @@ class Listed(NamedTuple):
     """The indices of the sink's tasks of which brokers list a transactional id or a group."""
 
     ids: frozenset[int]
-    """The tasks with a transactional id."""
+    """The tasks of which brokers list a transactional id."""
     groups: frozenset[int]
-    """The tasks with a group; a task that has never committed has none."""
+    """The tasks of which brokers list a group; a task that has never committed has none."""
     open_ids: frozenset[int]
     """The tasks with an open transaction."""
 
