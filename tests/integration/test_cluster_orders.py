@@ -175,7 +175,7 @@ def test_a_broker_that_stops_gives_its_partitions_away_first(cluster: Cluster) -
     said_before = len(cluster.broker(2).output())
     cluster.broker(2).stop()
     output = cluster.broker(2).output()[said_before:]
-    assert "broker_id=2 leads nothing that others can lead" in output
+    assert "broker_id=2 leads no partition that others can lead" in output
     assert state(cluster, TopicPartition("given", 0)) == (1, 1, (1,))
     until_led(cluster, "given", {0: 1, 1: 3, 2: -1}, (1, 3))
 

@@ -1,6 +1,7 @@
-"""A broker's steps in its cluster, from start-up to shutdown; a standalone broker has none.
+"""ClusterLifecycle: the steps by which a broker joins, serves and leaves its cluster.
 
-app.py calls the same methods of NoCluster and of InCluster.
+A broker with zookeeper.connect uses InCluster. A standalone broker uses NoCluster, whose steps need
+no other broker. app.py calls the same methods of both.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ from pyspark_klog.ids import BrokerId
 _log = logging.getLogger("klog.cluster")
 
 _PARTITION_LIST_PATIENCE_MS = 10_000
-"""How long a registered broker waits for the controller before it reports itself as ready."""
+"""How long a registered broker waits until the controller has sent the list of the cluster's
+partitions. After this time the broker reports itself as ready without the list."""
 
 
 class ClusterParts(NamedTuple):
-    """The parts that differ between a standalone broker and a broker in a cluster."""
+    """The functions and objects of which a standalone broker uses other ones than a broker in a
+    cluster; app.py builds the broker with them."""
 
     broker_epoch: Callable[[], int]
     """Returns the broker epoch; -1 while the broker is not registered, or without a cluster."""
@@ -62,19 +65,22 @@ class ClusterParts(NamedTuple):
     new_topic_settings: NewTopicSettings
     new_transactions: Callable[[TransactionHosting], TransactionParts]
     other_controller: Callable[[], TopicRequests | None]
-    """Returns the TopicRequests to the controller; None while this broker creates topics itself."""
+    """Returns the TopicRequests that send topic creations to the controller, which is another
+    broker; None while this broker is the controller or standalone, and so creates topics itself."""
 
 
 class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
-    """The broker's services that its part in the cluster uses."""
+    """The services of the broker that a ClusterLifecycle uses: to fetch from leaders, to request
+    ISR changes, and to fetch producer ids."""
 
     @property
     def producer_ids(self) -> ProducerIds: ...
 
 
 class ClusterLifecycle(Protocol):
-    """The steps of a broker in its cluster, called in this order in the loop's thread.
+    """The steps by which a broker joins, serves and leaves its cluster.
 
+    app.py calls the steps in the order in which they stand here, in the event loop's thread.
     `join`, `serve` and `close` block.
     """
 
@@ -83,11 +89,14 @@ class ClusterLifecycle(Protocol):
     def join(self, files: Files, chance: Chance) -> BrokerId:
         """Find out the ids of the cluster and the broker; returns the broker id.
 
-        Raises CannotStart or StoreRefused.
+        Raises CannotStart if ZooKeeper cannot be reached, if the cluster does not accept this
+        broker, or if the broker is stopped meanwhile. Raises StoreRefused if a data directory
+        belongs to a standalone broker.
         """
 
     def parts(self) -> ClusterParts:
-        """The parts from which the broker is built; call after the store is open."""
+        """Return the ClusterParts with which app.py builds the broker. Call this once the metadata
+        store is open."""
 
     def begin_following(self, services: ServicesInCluster) -> None:
         """Start to copy the partitions that this broker follows, once the broker is built."""
@@ -101,15 +110,16 @@ class ClusterLifecycle(Protocol):
     def serve(self, services: ServicesInCluster) -> None:
         """Start to exchange requests with other brokers; the listeners must be open.
 
-        Returns once the broker is registered. Raises CannotStart.
+        Returns once the broker is registered in ZooKeeper. Raises CannotStart if another broker has
+        the same id or address, or if the broker is stopped meanwhile.
         """
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
-        """Call `then` once the broker knows the cluster's partitions and can be called ready.
+        """Call `then`, which reports the broker as ready, once it knows the cluster's partitions.
 
-        Clients of a ready broker may ask for any partition. If the controller does not send the
-        partitions, `then` is called after some seconds; if the broker stops first, `then` is not
-        called.
+        Clients of a ready broker may ask for any partition. If the controller has not sent the
+        partitions after _PARTITION_LIST_PATIENCE_MS, `then` is called without them. If the broker
+        is stopped first, `then` is not called.
         """
 
     def leave(self, then: Callable[[], None]) -> None:
@@ -119,9 +129,10 @@ class ClusterLifecycle(Protocol):
         """Leave the cluster at shutdown."""
 
     def without_leader(self, offline: int) -> int:
-        """The number of partitions without a leader, for metrics.
+        """Return the number of partitions without a leader that the broker's metrics report.
 
-        `offline` is the number of this broker's own partitions that are offline.
+        A standalone broker returns `offline`, the number of its partitions that are offline. A
+        broker in a cluster returns the controller's count; 0 if it is not the controller.
         """
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
@@ -193,10 +204,12 @@ class InCluster:
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Make the ClusterLifecycle. `open_session` defaults to sessions of the installed ZooKeeper
-        client.
+        """Make the ClusterLifecycle. `open_session` defaults to sessions of kazoo, the ZooKeeper
+        client that klog uses.
 
-        Membership explains `in_force` and `on_lost`.
+        `in_force` returns the settings in force now. `is_wanted` returns False once the broker is
+        asked to stop. `on_lost` is called with a sentence when a started broker must stop because
+        another broker has registered with its id.
         """
 
         def make_peers(broker_id: BrokerId, from_address: str | None) -> Peers:
@@ -248,8 +261,9 @@ class InCluster:
 
     def begin_following(self, services: ServicesInCluster) -> None:
         joined = self.membership.joined
-        # Fetch the first block of producer ids now: when the first producer comes, there may be no
-        # controller, or no ZooKeeper.
+        # Fetch the first block of producer ids as soon as the controller has sent its metadata, not
+        # when the first producer asks for an id: at that time the controller or ZooKeeper may be
+        # unavailable.
         joined.cluster.controller_requests.on_full_metadata.append(
             services.producer_ids.fetch_first
         )

@@ -18,9 +18,11 @@ _WITHOUT_ZOOKEEPER_MS = 3_000
 
 
 class ControlledShutdown:
-    """Sends ControlledShutdown until this broker leads no partition that another could lead.
+    """Sends ControlledShutdown requests until this broker leads no partition that another broker
+    could lead, and then calls `then`.
 
-    After at most `tries` requests `then` is called in any case. For the loop's thread.
+    After `tries` requests it calls `then` even if this broker still leads such partitions. For the
+    loop's thread.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class ControlledShutdown:
     def send_request(self) -> None:
         """Send the first or the next request; the caller calls this method once."""
         if self._tries_left <= 0 or self._broker_epoch() < 0:
-            # For the controller, a broker that is not registered leads nothing.
+            # For the controller, a broker that is not registered is dead and leads no partition, so
+            # a request would change nothing.
             self._give_up("it is not registered, or controlled.shutdown.max.retries is 0")
             return
         if self._is_last_broker():
-            # Kafka's last broker uses all of its tries, with the pauses between them.
+            # No broker can take over the partitions, so send no request. Kafka's last broker sends
+            # all of its requests, with the pauses between them.
             self._give_up("no other broker is there")
             return
         self._tries_left -= 1
@@ -89,7 +93,7 @@ class ControlledShutdown:
                 f" as {first.topic_name}-{first.partition_index}"
             )
         else:
-            _log.info("broker_id=%d leads nothing that others can lead", self._broker_id)
+            _log.info("broker_id=%d leads no partition that others can lead", self._broker_id)
             self._then()
 
     def _retry_later(self, why: str) -> None:
@@ -97,7 +101,10 @@ class ControlledShutdown:
             self._give_up(why)
             return
         _log.warning(
-            "broker_id=%d repeats its request in %d ms: %s", self._broker_id, self._pause_ms, why
+            "broker_id=%d repeats its ControlledShutdown request in %d ms: %s",
+            self._broker_id,
+            self._pause_ms,
+            why,
         )
         self._loop.call_later(self._pause_ms, self.send_request)
 

@@ -1,4 +1,5 @@
-"""A broker's data and duties in ZooKeeper, and the order in which they start."""
+"""ZooKeeperMember: all that one broker does in ZooKeeper, and the order in which it starts: the
+registration, the controller election, the controller, and the readers of brokers and settings."""
 
 from collections.abc import Callable, Mapping
 
@@ -34,9 +35,9 @@ class ZooKeeperMember:
     No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``;
     ``follow_cluster`` when ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
 
-    A broker takes part in the controller election only while it is registered. When its session
-    expires, it first resigns as controller, if it is. The broker continues to serve clients without
-    a session.
+    A broker takes part in the controller election only while it is registered. When the session of
+    the controller expires, that broker resigns as controller before it opens a new session. Without
+    a session, a broker continues to serve clients.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class ZooKeeperMember:
         *,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """Prepare the member; `on_in_use` is called with a sentence if another broker keeps the
-        broker id."""
+        """Prepare the member. If another broker keeps this broker's id registered for longer than a
+        session timeout, `on_in_use` is called with a sentence about it for the operator."""
         self.outcome: JoinResult | NotJoined | None = None
         self.changes: ControllerTopicChanges
         self.controller: Controller
@@ -75,7 +76,8 @@ class ZooKeeperMember:
 
     @property
     def sees_itself(self) -> bool:
-        """Whether the broker is registered and its own store shows the registration."""
+        """Whether the broker is registered in ZooKeeper, and this broker's metadata image already
+        lists the broker."""
         is_registered = self.registration.broker_epoch >= 0
         return is_registered and self.registration.broker_id in self.store.image.brokers
 
@@ -101,7 +103,8 @@ class ZooKeeperMember:
         is_unclean: Callable[[Mapping[str, str]], bool],
         deletes_topics: bool,
     ) -> ClusterStore:
-        """Make the metadata store, which now follows ZooKeeper, and this broker's controller.
+        """Make this broker's controller, and its metadata store, which from now on follows the
+        changes in ZooKeeper.
 
         `listener` is the inter-broker listener, `connect` is `Peers.connect`. `is_unclean` returns
         whether a topic's settings allow unclean leader election. `deletes_topics` is
@@ -144,7 +147,8 @@ class ZooKeeperMember:
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
         live = BrokerRegistrationReader(self._loop, self.store.view.update_brokers)
-        # The controller must learn of a connection before it is elected in that session.
+        # At each connection these users get the session in this order. The controller stands before
+        # the registration, which starts the election: an elected controller needs the session.
         store = self.store
         users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
         self._sessions.use(users)

@@ -37,7 +37,8 @@ _CLOSING_MS = 2_000
 
 
 class JoinedParts(NamedTuple):
-    """The parts of a broker that exist once it has joined its cluster."""
+    """The objects that ``open_store`` makes, by which a broker reaches the other brokers of its
+    cluster, and ZooKeeper."""
 
     peers: Peers
     to_controller: ControllerConnection
@@ -90,7 +91,7 @@ class Membership:
 
     @property
     def joined(self) -> JoinedParts:
-        """The parts that ``open_store`` has made. Raises InvariantViolation before
+        """The JoinedParts that ``open_store`` has made. Raises InvariantViolation before
         ``open_store``."""
         if self._joined is None:
             raise InvariantViolation("the broker has not joined its cluster yet")
@@ -99,7 +100,9 @@ class Membership:
     def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
         """Find out the ids of the cluster and the broker in ZooKeeper; returns the broker id.
 
-        Raises CannotStart or StoreRefused.
+        Raises CannotStart if ZooKeeper cannot be reached, if the cluster does not accept this
+        broker, or if the broker is stopped meanwhile. Raises StoreRefused if a data directory
+        belongs to a standalone broker.
         """
         refuse_a_lone_brokers(files, directories)
         given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
@@ -119,9 +122,10 @@ class Membership:
     def open_store(
         self, _files: Files, _directories: Sequence[Path], broker_id: BrokerId, chance: Chance
     ) -> ClusterStore:
-        """Open the metadata store (an opening.OpenStore); returns when it has read the settings.
+        """Open the metadata store, which reads ZooKeeper; returns when it has read all settings.
 
-        Raises CannotStart.
+        This method is the OpenStore of a broker in a cluster. Raises CannotStart if ZooKeeper does
+        not answer within zookeeper.connection.timeout.ms, or if the broker is stopped meanwhile.
         """
         member, config = self._member, self._config
         listener = config.inter_broker_listener
@@ -143,7 +147,8 @@ class Membership:
         member.election.on_controller.append(lambda _: to_controller.reconnect_if_moved())
         blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate
-        # Loading a log needs the settings of its topic.
+        # Wait for the settings, because the logs are loaded next, and a log is loaded with the
+        # settings of its topic.
         patience_ms = config["zookeeper.connection.timeout.ms"]
         if not self._wait(lambda: store.settings.is_read, patience_ms):
             raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)
@@ -211,7 +216,7 @@ class Membership:
         if cleanly:
             self._turn_until(lambda: is_closed, _CLOSING_MS)
 
-    # --- refusals of the cluster, and waiting for ZooKeeper --------------------------------------
+    # --- reasons not to start in the cluster, and the wait for ZooKeeper -------------------------
     def _taken_address(self) -> str | None:
         """Return a sentence about another broker with an address of this broker, or None.
 
@@ -237,8 +242,8 @@ class Membership:
             self._on_lost(text)
 
     def _wait(self, is_over: Callable[[], bool], patience_ms: int | None = None) -> bool:
-        """Wait until ``is_over()``, at most ``patience_ms``; returns whether it became true in
-        time.
+        """Run the event loop until ``is_over()`` is true, for at most ``patience_ms``; return
+        whether ``is_over()`` became true in time.
 
         Raises CannotStart if the broker is asked to stop first.
         """

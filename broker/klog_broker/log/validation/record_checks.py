@@ -15,11 +15,13 @@ from pyspark_klog.records.kernels import status
 from pyspark_klog.records.layout import Buffer
 
 MAX_RECORDS = 4 * 1024 * 1024
-"""The most records of one compressed batch or message set. A 1 MiB batch of the smallest records,
-with offset deltas 0, 1, 2 ... and the best codec, holds about half as many."""
+"""The broker refuses a compressed batch or message set with more records than this. A compressed
+batch of 1 MiB can hold about half as many records: the smallest ones, in the codec that compresses
+them best."""
 
 NAMED_FAULTS = 100
-"""The most faulty records that an error names (KIP-467); the others are only counted."""
+"""The most faulty records that the error for a batch lists (KIP-467). If more records are faulty,
+the error only counts the remaining ones."""
 
 
 class Allowed(NamedTuple):
@@ -44,52 +46,60 @@ class Fault(NamedTuple):
 
 
 class RecordSummary(NamedTuple):
-    """The result of a first pass over records: their number, their size in the stored form, and
-    their faults."""
+    """The result of look_at_records or look_at_messages: the number of the records, their faults,
+    and their size in bytes once write_records or write_messages has rewritten them."""
 
     end_position: int
     record_count: int
     size_bytes: int
-    in_order: bool  # Whether each offset delta is the index of its record; False for v0 and v1.
+    # Whether the offset delta of each record is the record's index in the batch. False for messages
+    # of format 0 or 1, which have no offset deltas.
+    in_order: bool
     first_timestamp_ms: int
     least_timestamp_ms: int
     max_timestamp_ms: int
     key_faults: int
     timestamp_faults: int
-    last_offset: int  # The offset field of the last message; -1 for records.
+    # The offset field of the last message of format 0 or 1; -1 after look_at_records.
+    last_offset: int
     faults: tuple[Fault, ...]  # at most the first NAMED_FAULTS faults
 
 
 class Wrapper(NamedTuple):
-    """The compressed message that contains the messages of a set."""
+    """The compressed message of format 0 or 1 whose value is a set of messages."""
 
     magic: int
-    # The timestamp of all messages in a wrapper with timestamp type LogAppendTime, else None.
+    # If the wrapper's timestamp type is LogAppendTime, the timestamp of all messages in it; None if
+    # each message has its own timestamp.
     timestamp_ms: int | None
 
 
 class ScanResult(NamedTuple):
-    """The result of a scan: valid batches, and the position at which the last one ends."""
+    """The result of RecordChecks.scan: the valid batches, and the position after the last one."""
 
     rows: list[BatchRow]
     end_position: int
-    # True if the scan stopped only because of the number of rows: scan again from end_position.
+    # True if the scan stopped only because it had found the most rows that one call returns; the
+    # caller then scans again from end_position.
     is_partial: bool
 
 
 class WalkResult(NamedTuple):
-    """The result of a walk over the records of a batch, all of which are valid."""
+    """The result of RecordChecks.walk for a batch whose records are all valid."""
 
     max_timestamp_ms: int
     max_timestamp_record: int  # the index of the first record with max_timestamp_ms
 
 
 class NotInOrder(InvalidRecords):
-    """The offset delta of a record is not the record's index in the batch."""
+    """RecordChecks.walk found a record whose offset delta is not its index in the batch."""
 
 
 class RecordNotAllowed(InvalidRecords):
-    """A record lacks a key or has a timestamp out of bounds; look_at_records finds all of them."""
+    """RecordChecks.walk found a record without a required key, or with a timestamp out of bounds.
+
+    The error names one record. Call look_at_records to find all such records of the batch.
+    """
 
 
 class RecordChecks(Protocol):
@@ -99,19 +109,26 @@ class RecordChecks(Protocol):
     work_per_record: int
     """The cost of reading one record, as the number of bytes decompressed in the same time."""
 
-    # --- batches ---------------------------------------------------------------------------------
+    # --- scans of stored or fetched batches ------------------------------------------------------
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> ScanResult:
-        """Check length, magic, CRC and counts of each batch and message from ``start`` on. The scan
-        stops at the first entry that is bad or cut off by ``end``, or after some thousand
-        entries."""
+        """Find the valid batches from ``start`` on, including messages of format 0 or 1.
+
+        Checks the length, magic, last offset and record count of each batch, and with ``check_crc``
+        its CRC, but not its records. The scan stops at the first batch that is not valid or that
+        ends after ``end``, or after some thousand batches.
+        """
 
     def scan_into(
         self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
     ) -> None:
-        """Scan ``buffer``, which begins at position ``shift`` of its file, and add the batches to
-        the digest. Stops at the first bad or incomplete batch, and once the digest is cut."""
+        """Scan ``buffer``, and add the batches to ``digest``, the summary that the caller needs.
 
-    # --- records in the form in which they arrived -----------------------------------------------
+        ``shift`` is the position in the file at which ``buffer`` begins. The scan stops at the
+        first bad or incomplete batch, and at a batch that the digest refuses (``digest.is_cut``),
+        for example because the batch begins below the end offset of the batches before it.
+        """
+
+    # --- the check of records that are stored as they arrived ------------------------------------
     def walk(
         self,
         section: Buffer,
@@ -129,7 +146,7 @@ class RecordChecks(Protocol):
         Raises CorruptRecords, NotInOrder or RecordNotAllowed.
         """
 
-    # --- records that are rewritten --------------------------------------------------------------
+    # --- the two passes that rewrite records or messages -----------------------------------------
     def look_at_records(
         self,
         section: Buffer,
@@ -141,9 +158,13 @@ class RecordChecks(Protocol):
         *,
         claims_append_time: bool,
     ) -> RecordSummary:
-        """Find the faults and the size of the ``count`` records in ``section[start:end]``, with any
-        offset deltas. With ``claims_append_time`` the timestamp of each record is
-        ``base_timestamp_ms``. CorruptRecords if a record is malformed."""
+        """Measure the ``count`` records in ``section[start:end]`` before they are rewritten, and
+        find those that ``allowed`` forbids, such as records without a required key.
+
+        The records may have any offset deltas. With ``claims_append_time`` the timestamp of each
+        record is ``base_timestamp_ms``. Raises CorruptRecords if the bytes of a record cannot be
+        decoded.
+        """
 
     def write_records(
         self,
@@ -154,30 +175,42 @@ class RecordChecks(Protocol):
         *,
         claims_append_time: bool,
     ) -> bytearray | memoryview:
-        """Write the records of :meth:`look_at_records` with offset deltas 0, 1, 2 ..., after 61
-        bytes for a batch header. Timestamp deltas stay, or are 0 with ``claims_append_time``."""
+        """Return the records again, with offset deltas 0, 1, 2 ...; ``found`` is the result of
+        :meth:`look_at_records` for the same section.
+
+        The result begins with 61 bytes, in which the caller writes a batch header. The records keep
+        their timestamp deltas; with ``claims_append_time`` all timestamp deltas are 0.
+        """
 
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
     ) -> RecordSummary:
-        """Find the faults and the stored size of the uncompressed messages of format 0 or 1 in
-        ``buffer``, at most ``max_records``. Without a wrapper, an incomplete message at the end is
-        ignored.
+        """Measure the uncompressed messages of format 0 or 1 in ``buffer`` before they are
+        rewritten as records, and find those that ``allowed`` forbids.
 
-        Raises CorruptRecords, InvalidRecords, DecompressedTooLarge, RecordTooLarge.
+        ``wrapper`` is the compressed message that contained ``buffer``, or None. Without a wrapper,
+        an incomplete message at the end is ignored. Raises CorruptRecords if a message cannot be
+        decoded; InvalidRecords if, for example, a message is compressed or of another format than
+        the others; DecompressedTooLarge if there are more than ``max_records`` messages; and
+        RecordTooLarge if a message without a wrapper is larger than max.message.bytes.
         """
 
     def write_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, found: RecordSummary
     ) -> bytearray | memoryview:
-        """Write the messages of :meth:`look_at_messages` as records with offset deltas 0, 1, 2 ...,
-        after 61 bytes for a batch header. The base timestamp is the first message's timestamp."""
+        """Return the messages as records of format 2 with offset deltas 0, 1, 2 ...; ``found`` is
+        the result of :meth:`look_at_messages` for the same buffer.
+
+        The result begins with 61 bytes, in which the caller writes a batch header. The timestamp
+        deltas are relative to the first message's timestamp.
+        """
 
 
 def message_error(
     wrong: int, position: int, number: int, allowed: Allowed
 ) -> RecordsError | RecordTooLarge:
-    """Return the exception for a faulty message, from the status number of the fault."""
+    """Return the exception for a faulty message; ``wrong`` is the fault, a number of
+    pyspark_klog.records.kernels.status."""
     where = f"message {number} of the set, at byte {position}"
     if wrong == status.MESSAGE_TOO_LARGE:
         return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")

@@ -1,7 +1,8 @@
-"""PlainRewriting: the rewriting half of RecordChecks in plain Python.
+"""PlainRewriting: the methods of RecordChecks that rewrite records, in plain Python.
 
-A first pass over the records finds their faults and their new size. A second pass writes the
-records, after space for a batch header.
+The broker rewrites the records of a produced batch that it cannot store as they arrived. A first
+pass over the records finds faulty records, and the size of the rewritten ones. A second pass writes
+the records, after 61 bytes in which the caller writes a batch header.
 """
 
 from collections.abc import Iterable
@@ -30,8 +31,11 @@ from pyspark_klog.records.record_sets import read_entry_head
 
 
 class PlainRewriting:
-    """The two passes (look_at_... finds faults and sizes, write_... writes) in plain Python, record
-    by record."""
+    """Rewrites the records or messages of one batch, in plain Python, record by record.
+
+    The methods ``look_at_...`` are the first pass: they find faulty records, and the size of the
+    rewritten records. The methods ``write_...`` are the second pass: they write the records.
+    """
 
     def look_at_records(
         self,
@@ -143,7 +147,7 @@ def _written(records: Iterable[Record], base_timestamp_ms: int) -> bytearray:
 
 
 class _Tally:
-    """Collects the RecordSummary of the first pass, record by record."""
+    """Collects the RecordSummary of one batch or message set: call ``add`` for each record."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.count = 0

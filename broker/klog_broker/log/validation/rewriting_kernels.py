@@ -1,4 +1,4 @@
-"""KernelRewriting: the rewriting half of RecordChecks in compiled code."""
+"""KernelRewriting: the methods of RecordChecks that rewrite records, in code compiled by numba."""
 
 from typing import Any
 
@@ -16,8 +16,12 @@ from pyspark_klog.records.layout import Buffer
 
 
 class KernelRewriting:
-    """The two passes (look_at_... finds faults and sizes, write_... writes) in compiled code. An
-    instance has no state."""
+    """Rewrites the records or messages of one batch, in code compiled by numba.
+
+    The methods ``look_at_...`` are the first pass: they find faulty records, and the size of the
+    rewritten records. The methods ``write_...`` are the second pass: they write the records. An
+    instance has no state that calls change.
+    """
 
     def __init__(self) -> None:
         import numpy as np
@@ -132,7 +136,8 @@ class KernelRewriting:
         return data
 
     def _room_for(self, found: RecordSummary) -> Any:
-        # The memory is not zeroed here, so that the kernel, which holds no GIL, first touches it.
+        # empty(), not zeros(): the system allocates the pages when they are first written. The
+        # kernel writes them without the GIL, so other threads run meanwhile.
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
     def _outputs(self) -> tuple[Any, Any]:
