@@ -250,7 +250,7 @@ def test_another_brokers_or_clusters_file(tmp_path: Path) -> None:
     )
     assert refusal(path, cluster_id="other") == (
         f"{path} belongs to cluster {store.image.cluster_id}, but its directory to cluster other"
-        " (meta.properties): the two were not made together"
+        " (meta.properties): put back the file that was exchanged"
     )
 
 

@@ -40,8 +40,9 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs in elements (runtime/event_loop/slices.py). PARTITIONS_PER_ELEMENT: how many partitions,
-# with their role changes, cost one element. _CHANGE: the cost to plan a change, or to report it.
+# Costs of work in the event loop, in elements of about 5 us (runtime/event_loop/slices.py).
+# PARTITIONS_PER_ELEMENT: how many partitions, with their role changes, cost one element. _CHANGE:
+# the cost to plan one change, or to report its outcome.
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
@@ -80,11 +81,13 @@ class Draft:
 
 
 PlanSteps = Generator[int, None, Sequence[RoleChange]]
-"""Yields the costs of its steps, and returns the role changes that follow from the change."""
+"""Plans a change in steps. Yields the cost of each step in elements (runtime/event_loop/slices.py),
+and returns the role changes that follow from the change."""
 
 
 class MetadataChange(Protocol):
-    """A requested change. After `plan`, either `failed` or `on_applied` is called, once."""
+    """A requested change of the metadata. The store calls `plan`, and then once either `failed` or
+    `on_applied`."""
 
     def plan(self, draft: Draft) -> PlanSteps:
         """Make the change in the draft. If `plan` raises, the change is refused, and the draft is
@@ -136,7 +139,7 @@ class CreatePartitions:
 
 
 class UpdateTopicConfigs:
-    """Changes the settings of a topic."""
+    """Replaces a topic's settings by the result of `update`, which gets the present settings."""
 
     def __init__(
         self,
@@ -167,7 +170,8 @@ class UpdateTopicConfigs:
 
 
 class UpdateBrokerConfigs:
-    """Changes the dynamic settings of one broker, or those that all brokers share."""
+    """Replaces the dynamic settings of one broker, or those that all brokers share, by the result
+    of `update`, which gets the dynamic settings of all brokers."""
 
     def __init__(
         self,
@@ -256,7 +260,8 @@ class DeleteTopic:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
-            # The first step is durable, so the broker's next start will finish the deletion.
+            # The deletion's first step is durable, so the broker's next start will finish the
+            # deletion. Until then the topic's name stays taken.
             self._done(error)
         else:
             self._finish(self._topic, self._done)
@@ -306,8 +311,8 @@ class AllocateProducerIds:
 
 
 def partition_assignments(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
-    """Return the role assignments of a topic's partitions from number `first` on. A standalone
-    broker has a replica of every partition."""
+    """Return a standalone broker's role assignments for a topic's partitions from number `first`
+    on. A standalone broker has a replica of every partition."""
     return [
         partition_assignment(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
@@ -357,8 +362,9 @@ def log_topic_event(event: str, topic: Topic) -> None:
 
 
 def refuse_too_many_quotas(count: int, known: int) -> None:
-    """Raise TooManyQuotas if a change would leave quotas for ``count`` entities, where ``known``
-    have quotas now: more than MAX_QUOTA_ENTITIES is refused unless the number does not grow."""
+    """Raise TooManyQuotas if a change raises the number of entities with quotas from ``known`` to
+    ``count``, and ``count`` is above MAX_QUOTA_ENTITIES. A change that does not raise the number is
+    always allowed."""
     if count > max(MAX_QUOTA_ENTITIES, known):
         raise TooManyQuotas(
             f"there would be quotas of {count} users, clients and addresses; at most"

@@ -28,9 +28,9 @@ from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
 
-# Costs in elements (runtime/event_loop/slices.py). _TOPIC: to plan a topic, or to report its
-# outcome. _ROLE: to make this broker the leader of one partition.
-# _LED_AT_ONCE: how many partitions get their leader in one call.
+# Costs of work in the event loop, in elements of about 5 us (runtime/event_loop/slices.py). _TOPIC:
+# to plan the creation of one topic, or to report its outcome. _ROLE: to make this broker the leader
+# of one partition. _LED_AT_ONCE: for how many partitions one call of `lead` sets the leader.
 _TOPIC = 5
 _ROLE = 5
 _LED_AT_ONCE = 20
@@ -40,7 +40,7 @@ class CreateTopics:
     """Creates topics. All logs of a topic are created while its partitions have no leader; then the
     partitions get their leader. If a log cannot be created, no client can have written to the topic
     yet, so the topic is deleted again (`take_back`). An internal topic stays, because coordinators
-    need it: its missing logs are created later."""
+    need it: the store tries again to create its missing logs (unserved_partitions.py)."""
 
     def __init__(
         self,
@@ -125,8 +125,9 @@ class CreateTopics:
     def _led(
         self, number: int, topic: Topic, over: Callable[[], None], results: RoleChangeErrors
     ) -> None:
-        """Record the outcome for some of the topic's partitions. If an assignment failed, the topic
-        stays, because clients may have written to the partitions that have a leader."""
+        """Record whether this broker became the leader of some of the topic's partitions. If that
+        failed for one of them, the topic stays, because clients may already have written to the
+        partitions that have a leader."""
         error = first_failure(topic, results)
         if error is not None:
             self._outcomes[number] = error

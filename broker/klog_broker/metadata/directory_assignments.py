@@ -70,19 +70,20 @@ class DirectoryAssignments:
 
 
 def directory_fields(directories: Mapping[DirectoryId, str]) -> dict[str, str]:
-    """Return the value of `directories` in the header of klog-metadata: paths by directory id."""
+    """Return the value of `directories` in klog-metadata's header: the directories' paths by id."""
     return {encode_topic_id(key): path for key, path in directories.items()}
 
 
 def directories_of_header(header: Mapping[str, Any]) -> Mapping[DirectoryId, str]:
-    """Return the directories' paths by id from klog-metadata's header; empty if the file was
-    written by a release before directory ids. Raises ValueError if the ids are damaged."""
+    """Return the directories' paths by id from klog-metadata's header. The result is empty if a
+    release of klog without directory ids wrote the file. Raises ValueError if an id is damaged."""
     rows = header.get("directories", {}).items()
     return MappingProxyType({_directory_id(text): str(path) for text, path in rows})
 
 
 def log_fields(logs: Mapping[int, DirectoryId]) -> dict[str, list[int]]:
-    """Return the value of `directories` in a topic's line: partition numbers by directory id."""
+    """Return the value of `directories` in a topic's line of klog-metadata: for each directory id,
+    the numbers of the partitions whose logs are in the directory."""
     fields: dict[DirectoryId, list[int]] = {}
     for partition, directory_id in sorted(logs.items()):
         fields.setdefault(directory_id, []).append(partition)
@@ -90,14 +91,16 @@ def log_fields(logs: Mapping[int, DirectoryId]) -> dict[str, list[int]]:
 
 
 def logs_of_topic(row: Mapping[str, Any], partition_count: int) -> Mapping[int, DirectoryId]:
-    """Return the directory ids by partition number from a topic's line. Raises ValueError if the
-    line names a partition twice, or a partition that does not exist."""
+    """Return the directory ids by partition number from a topic's line of klog-metadata.
+
+    Raises ValueError if the line has a partition twice, or a partition that does not exist.
+    """
     logs: dict[int, DirectoryId] = {}
     for text, partitions in row.get("directories", {}).items():
         directory_id = _directory_id(text)
         for partition in map(int, partitions):
             if partition in logs or not 0 <= partition < partition_count:
-                raise ValueError(f"partition {partition} has no place in {text}")
+                raise ValueError(f"partition {partition} does not exist or stands twice: {text}")
             logs[partition] = directory_id
     return MappingProxyType(logs)
 

@@ -13,12 +13,14 @@ class FoundLog(NamedTuple):
     """The facts about a partition's log that are known once the log is loaded."""
 
     topic_id: TopicId
-    """The topic id that the log was created with; NO_TOPIC_ID if the creating broker had none."""
+    """The topic id that the log was created with; NO_TOPIC_ID if a release of Kafka without topic
+    ids created the log."""
     leader_epoch: LeaderEpoch
     """The newest leader epoch that the log ever had, even if none of its records is left; -1 if the
     log never had one."""
     was_unclean: bool
-    """Whether the log had to be recovered, so that records that clients have read may be gone."""
+    """Whether the log had to be recovered when it was loaded, for example after an unclean stop.
+    Then records that clients have read may be lost."""
     directory_id: DirectoryId | None = None
     """The data directory that the log is in."""
 
@@ -29,8 +31,9 @@ def elected(
     """Return the partitions that must begin a new leader epoch, with their new states.
 
     A leader epoch stands for one history of a log's records. After an unclean stop records may be
-    gone, so a new epoch begins. If a log has a newer epoch than the image (an older klog, or Kafka,
-    wrote the directory), another leader used that epoch: the new epoch is above the log's, too.
+    lost, so a new epoch begins. A log may have a newer epoch than the image, for example because
+    Kafka or an older klog served the data directory. Then another leader has used the log's epoch,
+    so the new epoch is above it.
     """
     states: dict[TopicPartition, PartitionRegistration] = {}
     for topic_partition, log in found.items():
@@ -68,8 +71,8 @@ def found_directories(
     assignments: DirectoryAssignments,
     found: Mapping[TopicPartition, FoundLog],
 ) -> dict[TopicId, dict[int, DirectoryId]]:
-    """Return the directories of the found logs that `assignments` lacks, or has in another
-    directory, because the operator may have moved their folders."""
+    """Return the directories of those found logs for which `assignments` has no directory, or
+    another one. The operator may have moved the logs' folders between data directories."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic_partition, log in found.items():
         topic = _topic_of(image, topic_partition, log)
@@ -82,8 +85,8 @@ def found_directories(
 
 
 def _topic_of(image: MetadataImage, topic_partition: TopicPartition, log: FoundLog) -> Topic | None:
-    """Return the topic that a found log belongs to; None if the image has no such partition, or the
-    log has the id of another topic."""
+    """Return the topic that a found log belongs to; None if the image does not have the log's
+    partition, or if the log has another topic id than the topic in the image."""
     topic = image.topic(topic_partition.topic)
     if topic is None or image.partition(*topic_partition) is None:
         return None

@@ -16,7 +16,8 @@ class UnknownTopic(MetadataError):
 
 
 class PartitionsChanged(MetadataError):
-    """The topic's partition count changed after the request's partitions were planned."""
+    """Another request changed the topic's partition count after this request to add partitions was
+    checked against the count."""
 
 
 class InvalidTopicName(MetadataError):
@@ -24,11 +25,11 @@ class InvalidTopicName(MetadataError):
 
 
 class TooManyQuotas(MetadataError):
-    """The change would leave more entities with quotas than the store allows."""
+    """After the change, quotas would exist for more users, clients and addresses than allowed."""
 
 
 class NotInClusters(MetadataError):
-    """A standalone broker supports the change; a broker in a cluster does not support it yet."""
+    """The change of the metadata is supported by a standalone broker, but not yet in a cluster."""
 
 
 class UnreadableConfig(MetadataError):
@@ -40,7 +41,8 @@ class NoResponse(MetadataError):
 
 
 class StoreRefused(MetadataError):
-    """The store's file is damaged, or belongs to another version or broker."""
+    """The metadata store's file is unreadable or damaged, has a version that this release of klog
+    cannot read, or belongs to another broker or cluster."""
 
 
 class StoreFailed(MetadataError):

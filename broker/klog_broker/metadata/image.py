@@ -263,7 +263,7 @@ class ImageDraft:
             self.put(replace(topic, partitions=tuple(partitions)))
 
     def begin_deletion(self, topic: Topic) -> None:
-        """Move a topic to `deleting`: clients no longer see it."""
+        """Move a topic from the topics that clients see to `deleting`."""
         topics = self._own_topics()
         del topics[topic.name], self._by_id[topic.topic_id]
         self._plain = None
@@ -277,7 +277,8 @@ class ImageDraft:
         self._deleting_names = None
 
     def forget(self, topic: Topic) -> None:
-        """Remove a topic at once, without `deleting`: the cluster's controller deletes its logs."""
+        """Remove a topic, but do not list it in `deleting`, because this broker need not finish the
+        deletion: the cluster's controller requests the deletion of the topic's logs."""
         self.begin_deletion(topic)
         self.finish_deletion(topic.topic_id)
 

@@ -1,9 +1,10 @@
 """The metadata store of a standalone broker, which is always its own controller.
 
-Changes wait in a queue. When no write is under way, all waiting changes are planned, in slices, and
-written to the disk together. Then the new image is announced, and the role changes that follow are
-applied while the next changes are written. The queue has at most one request of each connection,
-because a connection's next request is served only after the response to the earlier one.
+Changes wait in a queue. When no write is under way, the waiting changes are planned and written to
+the disk together; the planning may take several event-loop turns. Then the store passes the new
+image to the `on_image` callback, and applies the role changes that follow, while the next changes
+are written. The queue has at most one request of each connection, because a connection's next
+request is served only after the response to the earlier one.
 """
 
 import logging
@@ -60,14 +61,15 @@ class _Planned(NamedTuple):
 class LocalStore:
     """A `MetadataStore` in a file. Only the process with the data directory's lock may write it.
 
-    Calls at the start, in order: ``open``, ``take_directories``, perhaps ``adopt``, ``start``,
-    ``elect``, ``register_broker``. Then the store takes changes.
+    A starting broker calls, in this order: ``open``; ``take_directories``; ``adopt`` if topics of
+    unknown partition folders are to be added; ``start``; ``elect``; ``register_broker``. After that
+    the store accepts changes.
     """
 
     def __init__(
         self, file: MetadataFile, state: StoredState, *, is_new: bool, chance: Chance
     ) -> None:
-        """Take a state that `open` has read or made: callers use `open` instead."""
+        """Make the store of a state that `open` has read or made; only `open` calls this."""
         self._file = file
         image = replace(state.image, features=STANDALONE_FEATURES)
         self._state = replace(state, image=image)
@@ -95,11 +97,12 @@ class LocalStore:
     ) -> "LocalStore":
         """Read the store in `directory`. Writes nothing: `register_broker` writes a new file.
 
-        A new store belongs to `cluster_id` if given. Without `cluster_id` the store takes the
-        cluster id of a meta.properties in `directory` or in `others`, which may be the only files
-        left after a crash or with a new disk; without such a file, a new, random cluster id.
-        Raises StoreRefused if the file cannot be read, is damaged, or is of another version, broker
-        or cluster. The caller must hold the lock of the directory before it requests changes.
+        A new store belongs to `cluster_id` if given. Without `cluster_id` it gets the cluster id of
+        a meta.properties in `directory` or in `others`, the other data directories: after a crash
+        or the replacement of a disk, a broker may find meta.properties, but no store. Without a
+        meta.properties, the store gets a new, random cluster id. Raises StoreRefused if the store's
+        file cannot be read, is damaged, or is of another version, broker or cluster. The caller
+        must hold the lock of the directory before it requests changes.
         """
         chance = chance or Chance()
         file = MetadataFile(files, directory)
@@ -138,13 +141,16 @@ class LocalStore:
         """The ids of the data directories, and the directory of each log that was created."""
         return self._state.assignments
 
-    # --- start-up --------------------------------------------------------------------------------
+    # --- calls during the broker's start-up, in this order ---------------------------------------
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """Replace the data directories, begin a new leader epoch for each partition with `missing`
-        data, and remove the assignments of these partitions' logs. Writes nothing: the next write
-        during start-up makes the result durable."""
+        """Replace the recorded ids and paths of the data directories by `directories`.
+
+        `missing` are the partitions whose logs are lost, and whose loss the operator has accepted:
+        each begins a new leader epoch, and its log's directory is removed from the assignments.
+        Writes nothing: the next write during start-up makes the result durable.
+        """
         draft = Draft(self._state)
         draft.image.put_partitions(with_next_epochs(self.image, missing))
         draft.assignments = self.assignments.with_directories(
@@ -160,10 +166,14 @@ class LocalStore:
             self._is_unwritten = not self._is_new
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """Add or replace the topics, all of them or none, and allocate no producer id up to `after`
-        from now on. Blocks until the change is durable. Raises StoreFailed."""
+        """Add or replace the topics of adopted partition folders, all of them or none. From now
+        on, allocate only producer ids above `after`, the highest id in the folders' logs.
+
+        Blocks until the change is durable. Raises StoreFailed.
+        """
         image = self._state.image.with_topics(topics)
-        # Skip the whole block of `after` and the next block: their ids may be in use, too.
+        # Skip the whole block of `after`, and the next block: the broker that wrote the folders may
+        # have allocated both, and given their ids to producers that have written nothing yet.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
@@ -186,12 +196,14 @@ class LocalStore:
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Announce the image, and make this broker the leader of every partition.
+        """Make this broker the leader of every partition, and finish the deletions of topics that
+        had begun before the broker stopped.
 
-        `found` has the logs that were loaded. First, new leader epochs and the directories of found
-        logs are made durable, in one write. Deletions that had begun are finished. `directory_of`
-        returns the directories of logs that are created from now on; without it they are not
-        recorded. Blocks: ``apply`` must call back before ``apply`` returns. Raises StoreFailed.
+        `found` has the logs that were loaded. First, one write makes the new leader epochs, and the
+        directories of the found logs, durable. Then ``on_image`` gets the image. `directory_of`
+        returns the directory of a log that was created, which the store then records; without
+        `directory_of` it records no directories of new logs. Blocks: the ``apply`` of `start` must
+        call back before it returns. Raises StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))
@@ -226,10 +238,15 @@ class LocalStore:
                 draft.image.finish_deletion(topic.topic_id)
                 changes.log_topic_event("deleted", topic)
             else:
-                _log.error("topic=%s deletion is not finished: %s", topic.name, error)
+                _log.error(
+                    "topic=%s deletion is not finished, the broker's next start tries again: %s",
+                    topic.name,
+                    error,
+                )
         if directory_of is not None:
-            # No client is connected yet, so no record is acknowledged before the directories of
-            # these logs are durable.
+            # Record the directories of the logs that the role changes have just created. The
+            # partitions have leaders already, but no client is connected yet, so no record is
+            # acknowledged before the directories are durable.
             logs = unrecorded_logs(self.image, self.assignments, directory_of)
             if logs:
                 draft.assignments = draft.assignments.with_logs(logs)
@@ -241,7 +258,7 @@ class LocalStore:
             failed = [each for each in topic.topic_partitions() if each in results]
             if failed:
                 _log.error(
-                    "topic=%s partitions=%s are not served: %s",
+                    "topic=%s partitions=%s are not served, the broker tries again: %s",
                     topic.name,
                     ",".join(str(each.partition) for each in failed),
                     results[failed[0]],
@@ -257,7 +274,7 @@ class LocalStore:
         self._state = state
         self._on_image(self.image, ())
 
-    # --- changes ---------------------------------------------------------------------------------
+    # --- requests to change the metadata ---------------------------------------------------------
     def create_topics(
         self,
         topics: Sequence[NewTopic],
@@ -350,16 +367,22 @@ class LocalStore:
         self._apply(role_changes, led)
 
     def _undo_creation(self, topic: Topic, over: Callable[[], None]) -> None:
-        """Delete a topic whose logs could not all be created. If the deletion fails, too, or if the
-        topic has more partitions by now, which may have records, the topic stays, and its
-        partitions' role assignments are tried again later."""
+        """Delete a topic, because not all of its logs could be created.
+
+        The topic stays if the deletion fails, too, or if partitions were added to it meanwhile,
+        which may have records. Then the store tries again to create the missing logs.
+        """
         now = self.image.topic_by_id(topic.topic_id)
         if now is None:
             over()  # the topic has been deleted meanwhile
             return
 
         def stays(why: object) -> None:
-            _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, why)
+            _log.warning(
+                "topic=%s lacks logs, is not deleted, and the broker tries to create the logs: %s",
+                topic.name,
+                why,
+            )
             self._unserved.add(dict.fromkeys(topic.topic_partitions(), topic.topic_id))
 
         def done(outcome: Topic | Exception) -> None:
@@ -380,8 +403,8 @@ class LocalStore:
     def _start_planning(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
-            # Plan at the end of this event-loop turn, so that all changes that the turn requests
-            # are written together.
+            # Plan at the end of this event-loop turn, so that all changes that are requested in the
+            # turn are written together.
             self._loop.call_at_append(self._plan_queued)
 
     def _plan_queued(self) -> None:
@@ -431,8 +454,8 @@ class LocalStore:
         self._start_planning()
 
     def _apply_planned(self, planned: Sequence[_Planned]) -> None:
-        """Apply the role changes of planned changes, in order. Changes of different topics share
-        one call of `_apply`."""
+        """Apply the role changes of planned metadata changes, in order. One call of `_apply` gets
+        the role changes of several metadata changes, unless two of them are of the same topic."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:

@@ -50,7 +50,7 @@ refuse the file by its version."""
 
 @dataclass(frozen=True)
 class StoredState:
-    """The contents of the file, which does not include the brokers of the image."""
+    """The contents of klog-metadata. The file has all of `image` except the registered brokers."""
 
     image: MetadataImage
     broker_id: BrokerId
@@ -130,8 +130,8 @@ class MetadataFile:
             header["brokers"] = len(image.broker_configs)
             header["quotas"] = len(image.client_quotas)
         if state.assignments.directories:
-            # Releases of klog before directory ids ignore the key "directories", here and in
-            # topics.
+            # Releases of klog that have no directory ids ignore the key "directories", in the
+            # header and in the topics' lines.
             header["directories"] = directory_fields(state.assignments.directories)
         lines: dict[Hashable, _Line] = {}
         parts = [_json_line(header)]
@@ -187,7 +187,7 @@ def _topic_fields(topic: Topic, logs: Mapping[int, DirectoryId]) -> dict[str, An
         "configs": dict(topic.configs),
     }
     if any(state.partition_epoch for state in topic.partitions):
-        # Releases of klog before partition epochs ignore this key.
+        # Releases of klog that have no partition epochs ignore this key.
         fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
     if logs:
         fields["directories"] = log_fields(logs)
@@ -255,7 +255,7 @@ def _state_of(rows: list[dict[str, Any]]) -> StoredState:
         ("quotas", len(quotas), header.get("quotas", 0)),
     ):
         if found != count:
-            raise ValueError(f"{found} {what} instead of {count}")
+            raise ValueError(f"{found} {what}, but the header counts {count}")
     by_name = {topic.name: topic for topic in topics.values()}
     if len(by_name) != len(topics):
         raise ValueError("two topics have one name")
@@ -304,7 +304,7 @@ def _check_owner(
     if cluster_id is not None and state.image.cluster_id != cluster_id:
         raise StoreRefused(
             f"{path} belongs to cluster {state.image.cluster_id}, but its directory to cluster"
-            f" {cluster_id} (meta.properties): the two were not made together"
+            f" {cluster_id} (meta.properties): put back the file that was exchanged"
         )
 
 

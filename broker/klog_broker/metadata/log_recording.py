@@ -26,8 +26,8 @@ from pyspark_klog.ids import DirectoryId, TopicId
 
 
 class RecordLogs:
-    """The change that records the directories of logs, except logs of topics that no longer
-    exist."""
+    """The metadata change that records in klog-metadata the directories of new logs, except logs of
+    topics that no longer exist."""
 
     def __init__(self, logs: LogsByTopic, done: Callable[[Exception | None], None]) -> None:
         self._logs = logs
@@ -52,8 +52,8 @@ class RecordLogs:
 
 
 class RecordingRoleChanges:
-    """Applies role changes by `apply`. If they create logs, records the directories of the logs
-    durably before the logs' partitions get a leader."""
+    """Applies role changes. If role changes create logs, records the directories of these logs in
+    klog-metadata before the logs' partitions get a leader."""
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class RecordingRoleChanges:
         results: RoleChangeErrors,
         done: Callable[[RoleChangeErrors], None],
     ) -> None:
-        """Apply the role changes that name a leader, except failed ones and those of topics that
-        were deleted meanwhile."""
+        """Apply the role changes that name a leader, now that the logs exist and are recorded.
+        Leaves out role changes that have failed, and those of topics deleted meanwhile."""
         leading = [
             each
             for each in role_changes
@@ -152,7 +152,8 @@ def _without_leader(role_change: RoleChange) -> RoleChange:
 def unrecorded_logs(
     image: MetadataImage, assignments: DirectoryAssignments, directory_of: DirectoryOf
 ) -> LogsByTopic:
-    """Return the directories of existing logs of known topics that `assignments` lacks."""
+    """Return the directories of the existing logs of the image's topics, for the logs that
+    `assignments` does not list."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic in image.topics.values():
         recorded = assignments.of_topic(topic.topic_id)

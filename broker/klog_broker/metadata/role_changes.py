@@ -33,8 +33,8 @@ class RoleAssignment:
     is_new: bool = False
 
     def with_leader(self, leader: BrokerId) -> "RoleAssignment":
-        """Return a copy with another leader. Requests have thousands of role changes, and
-        `replace` takes twice as long."""
+        """Return a copy with another leader. This method does not call dataclasses.replace, which
+        takes twice as long: one request may have thousands of role changes."""
         return RoleAssignment(
             self.topic_partition,
             self.topic_id,
@@ -63,5 +63,5 @@ RoleChangeErrors = Mapping[TopicPartition, KlogError]
 """By partition: the error of a role change that failed. All other role changes were applied."""
 
 ApplyRoleChanges = Callable[[Sequence[RoleChange], Callable[[RoleChangeErrors], None]], None]
-"""Applies role changes, after all earlier ones. Calls the callback in the loop with the errors once
-the work on the disk is done."""
+"""Applies the role changes once all role changes of earlier calls are applied. After the work on
+the disk, calls the callback in the event loop with the errors."""

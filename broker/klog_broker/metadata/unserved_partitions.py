@@ -1,6 +1,6 @@
-"""Partitions without a usable log: their role assignments are tried again until one succeeds.
+"""Partitions without a usable log: the role assignment of each is tried again until it succeeds.
 
-An assignment fails, for example, because the disk is full or a data directory is offline.
+A role assignment fails, for example, because the disk is full or a data directory is offline.
 """
 
 import logging
