@@ -15,7 +15,7 @@ def test_a_znode_is_named_once_as_long_as_it_is_as_it_is(caplog: pytest.LogCaptu
     bad.name("/config/topics/u", b"a", "it is no JSON")
     assert len(caplog.messages) == 4
     assert caplog.messages[0] == (
-        "znode=/config/topics/t is left out, and left as it is: it is no JSON"
+        "znode=/config/topics/t is ignored, and stays unchanged: it is no JSON"
     )
 
 

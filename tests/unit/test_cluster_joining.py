@@ -82,8 +82,8 @@ def test_a_cluster_on_its_way_to_kraft_is_not_joined(cluster: ClusterWorld) -> N
     cluster.ask("create", MIGRATION, b"{}")
     outcome = join(cluster)
     assert outcome == NotJoined(
-        "the cluster is on its way to KRaft (there is /migration), and klog does not go along; end"
-        " the migration, and delete that node if the cluster stays with ZooKeeper"
+        "the cluster is on its way to KRaft (there is /migration), which klog does not support; end"
+        " the migration, and delete that znode if ZooKeeper is to stay"
     )
     assert cluster.data(CLUSTER_ID) is None
 
@@ -111,5 +111,5 @@ def test_a_controller_that_cannot_be_read_is_in_nobodys_way(
 ) -> None:
     cluster.ask("create", CONTROLLER, b"nonsense")
     assert isinstance(join(cluster), JoinResult)
-    assert "znode=/controller is left as it is" in caplog.text
+    assert "znode=/controller is ignored, and stays unchanged" in caplog.text
     cluster.ask("delete", CONTROLLER, ANY_VERSION)

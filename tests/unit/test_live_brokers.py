@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_named_once_and_left(
     cluster.until(lambda: reader.sees(1))
     cluster.ask("create", broker_path(BrokerId(3)), znode(3))
     cluster.until(lambda: reader.sees(1, 3))
-    named = [each for each in caplog.messages if "is left out, and left as it is" in each]
+    named = [each for each in caplog.messages if "is ignored, and stays unchanged" in each]
     assert [each.split()[0] for each in named] == [
         "znode=/brokers/ids/2",
         "znode=/brokers/ids/99999999999",
@@ -121,7 +121,7 @@ def test_one_that_may_not_be_read_hides_no_other(
     cluster.until(lambda: read)
     cluster.ask("create", broker_path(BrokerId(3)), znode(3))
     cluster.until(lambda: sorted(read[-1]) == [1, 3])
-    named = [each for each in caplog.messages if "is left out, and left as it is" in each]
+    named = [each for each in caplog.messages if "is ignored, and stays unchanged" in each]
     assert [each.split()[0] for each in named] == ["znode=/brokers/ids/2"]
 
 
@@ -142,7 +142,7 @@ def test_without_the_parent_it_is_tried_again(
     reader = Reader(cluster)
     cluster.advance(500)
     assert not reader.read
-    assert "the brokers of the cluster cannot be read, tried again" in caplog.text
+    assert "cannot read the brokers' registrations, this broker tries again" in caplog.text
     cluster.ask("create", BROKER_IDS, b"")
     cluster.until(lambda: reader.sees())
 

@@ -23,6 +23,7 @@ from pyspark_klog.ids import BrokerId, TopicId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint
 
+# How much longer than a session's time-out a broker waits until ZooKeeper has ended the session.
 # ZooKeeper ends sessions only at its own clock ticks (tickTime, usually 2 s), so an expired session
 # is gone at most two ticks after its time-out.
 _GRACE_MS = 5_000

@@ -8,7 +8,7 @@ class MetadataError(KlogError):
 
 
 class TopicExists(MetadataError):
-    """The name is taken, or a topic of that name is still being deleted."""
+    """A topic with the requested name exists, or is still being deleted."""
 
 
 class UnknownTopic(MetadataError):
@@ -21,7 +21,8 @@ class PartitionsChanged(MetadataError):
 
 
 class InvalidTopicName(MetadataError):
-    """The name breaks Kafka's rules, or differs from another topic's only in ``.`` and ``_``."""
+    """A topic's name breaks Kafka's rules, or differs from another topic's name only in ``.`` and
+    ``_``."""
 
 
 class TooManyQuotas(MetadataError):

@@ -359,7 +359,8 @@ def plain_name(name: str) -> str:
 
 
 def collision(name: str, other: str) -> InvalidTopicName:
-    """Return the error for a `name` that has the same plain name as the existing topic `other`."""
+    """Return the error for a new topic `name` whose `plain_name` is also the plain name of the
+    existing topic `other`."""
     return InvalidTopicName(
         f"topic {name} differs from the existing topic {other} only in '.' and '_', which"
         " metrics' names do not tell apart"

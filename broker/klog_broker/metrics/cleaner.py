@@ -2,7 +2,7 @@
 
 
 class CleanerCounts:
-    """Totals over all cleaning rounds that have finished; a failed round counts nothing."""
+    """Totals over all cleaning rounds that have finished. A failed round is in no total."""
 
     def __init__(self) -> None:
         self.rounds = 0

@@ -16,13 +16,14 @@ SUM = BUCKETS
 def new_row() -> list[int]:
     """Return a row of zeros: a count for each bucket, then the sum (ns).
 
-    A row is a plain list, because every event-loop turn adds to one row per API and version.
+    A row is a plain list, not an object with methods, to be fast: every event-loop turn adds to
+    the row of each API and version that it has served.
     """
     return [0] * (BUCKETS + 1)
 
 
 class Durations:
-    """A histogram for events that are rarer than requests."""
+    """A histogram of one kind of event. For rare events: requests are added to plain rows."""
 
     def __init__(self) -> None:
         self.row = new_row()

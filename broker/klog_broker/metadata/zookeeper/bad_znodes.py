@@ -1,7 +1,8 @@
-"""Logs each znode that cannot be used, once. The broker ignores such a znode and never changes it.
+"""Logs each bad znode once: a znode whose name or data the broker cannot decode or must not read.
 
-The logged znodes are remembered as digests, because a znode's data may be a megabyte. The oldest
-digests are forgotten, because clients of ZooKeeper may create new bad znodes without end.
+The broker ignores a bad znode and never changes it. The logged znodes are remembered as digests,
+because a znode's data may be a megabyte. The oldest digests are forgotten, because clients of
+ZooKeeper may create new bad znodes without end.
 """
 
 from hashlib import blake2b
@@ -13,18 +14,18 @@ _DIGEST_BYTES = 16
 
 
 class BadZnodes:
-    """Logs unusable znodes, each once for the same data."""
+    """Logs bad znodes; logs a znode again only when its data has changed."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._named: dict[bytes, bytes] = {}
 
     def name(self, path: str, data: bytes, why: str) -> None:
-        """Log that the znode `path` with `data` cannot be used because of `why`, unless the last
-        log line about `path` was for the same data."""
+        """Log that the znode `path` with `data` is ignored because of `why`, unless the last log
+        line about `path` was for the same data."""
         key, found = _digest(path.encode(errors="surrogatepass")), _digest(data)
         if self._named.pop(key, None) != found:
-            self._log.error("znode=%s is left out, and left as it is: %s", path, why)
+            self._log.error("znode=%s is ignored, and stays unchanged: %s", path, why)
         self._named[key] = found
         if len(self._named) > MAX_NAMED:
             del self._named[next(iter(self._named))]

@@ -1,7 +1,8 @@
 """/consumers/G/offsets: the offsets that OffsetCommit and OffsetFetch of version 0 use.
 
-Any broker serves these requests, like Kafka with ZooKeeper. The group coordinators do not have
-these offsets: a client that moves from version 0 to a later version copies its committed offsets.
+Any broker serves these requests, like Kafka with ZooKeeper. Group coordinators, which serve the
+later versions, do not have these offsets: a client that changes to a later version must commit its
+offsets again.
 """
 
 import logging
@@ -43,8 +44,11 @@ Committed = Mapping[TopicPartition, Exception | None]
 
 
 class ConsumerOffsets:
-    """Reads and writes committed offsets in ZooKeeper. A SessionUser, for the loop's thread.
-    Requests that are unfinished when the connection is lost are made again."""
+    """Reads and writes committed offsets in ZooKeeper, through each session that it gets as a
+    SessionUser (sessions.py). For the loop's thread.
+
+    If the connection to ZooKeeper is lost, unfinished requests continue at the next connection.
+    """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -123,8 +127,8 @@ def _write(session: Session, paths: Mapping[str, Offset]) -> Steps[list[Any]]:
         yield from create(session, parent, b"")
     creates: list[Ask] = [partial(_create, session, path, data[path]) for path in new]
     found.update(zip(new, (yield from together(creates)), strict=True))
-    # The create fails if another request, or this request before its connection was lost, has
-    # created the znode.
+    # A create fails if the znode exists by now: another request has created it, or this request
+    # before a lost connection. Set the data of such a znode.
     again = [path for path in new if isinstance(found[path], ZooKeeperError)]
     sets = [partial(_set, session, path, data[path]) for path in again]
     found.update(zip(again, (yield from together(sets)), strict=True))

@@ -30,7 +30,7 @@ Steps = Generator[Ask, Any, T]
 
 
 class Conversation:
-    """Runs one conversation at a time."""
+    """Runs a sequence of ZooKeeper requests, given as a generator (`Steps`); one at a time."""
 
     def __init__(self) -> None:
         self._steps: Steps[None] | None = None
@@ -38,17 +38,17 @@ class Conversation:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a conversation is running."""
+        """Whether a sequence of requests is running."""
         return self._steps is not None
 
     def begin(self, steps: Steps[None]) -> None:
-        """Drop the running conversation, if any, and take the first step of `steps` now."""
+        """Drop the running sequence of requests, if any, and send the first request of `steps`."""
         self.drop()
         self._steps = steps
         self._next_step(None)
 
     def drop(self) -> None:
-        """End the running conversation, and ignore the response that it waits for."""
+        """End the running sequence of requests, and ignore the response that it waits for."""
         steps, self._steps = self._steps, None
         self._turn += 1
         if steps is not None:
@@ -121,7 +121,7 @@ def put(session: Session, path: str, data: bytes, version: int) -> Steps[Stat | 
 
 
 def multi(session: Session, *operations: Operation) -> Steps[tuple[Result, ...] | ZooKeeperError]:
-    """Make all the operations, or none of them."""
+    """Send a ZooKeeper multi: the server carries out all `operations`, or none of them."""
     answer: tuple[Result, ...] | ZooKeeperError
     answer = yield lambda done: session.multi(operations, done)
     return answer
@@ -153,7 +153,8 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
 
 
 def sync(session: Session) -> Steps[ZooKeeperError | None]:
-    """Sync this session's server with the leader: later reads see all earlier writes."""
+    """Wait until this session's ZooKeeper server has all writes that ZooKeeper's leader has made so
+    far, so that the next read sees them."""
     answer: ZooKeeperError | None
     answer = yield lambda done: session.sync(done)
     return answer

@@ -1,4 +1,5 @@
-"""Checks the owner of the data directories before the broker connects to ZooKeeper."""
+"""Checks, before a broker connects to ZooKeeper, that its data directories do not belong to a
+standalone broker, and reads the broker id in them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ def refuse_a_lone_brokers(files: Files, directories: Sequence[Path]) -> None:
 
 
 def stored_id(files: Files, directories: Sequence[Path]) -> BrokerId | None:
-    """Return the broker id in the first readable meta.properties, or None. Whether the directories
-    agree is checked later, when their logs are loaded."""
+    """Return the broker id in the first readable meta.properties of the data directories, or None.
+    The log manager checks later, when it loads the logs, that all directories have the same id."""
     owners = (owner_of(files, each) for each in directories)
     return next((BrokerId(each.broker_id) for each in owners if each is not None), None)

@@ -32,16 +32,17 @@ class TopicUpdate(NamedTuple):
 
 
 class ImageUpdater:
-    """Makes new images from the cluster's changes. For the loop's thread. `on_image`, if set, is
-    called with each new image."""
+    """Makes a new metadata image for each change of the brokers, the controller or the topics. For
+    the loop's thread. `on_image`, if set, is called with each new image."""
 
     def __init__(self, cluster_id: str, configs_of: Callable[[str], Mapping[str, str]]) -> None:
-        """`configs_of` returns the settings of a topic, by the name of a topic new to the image."""
+        """`configs_of` returns a topic's settings by the topic's name. ImageUpdater calls it
+        for each topic that is new to the image."""
         self.image = MetadataImage(cluster_id)
         self.on_image: OnImage | None = None
         self.unreadable: Set[str] = frozenset()
-        """The names of existing topics that the controller cannot read. The image shows such a
-        topic as an earlier update described it, if there was one."""
+        """The names of existing topics whose znodes the controller cannot read. The image shows
+        such a topic as an earlier update described it, if there was one."""
         self._configs_of = configs_of
 
     def set_image(self, image: MetadataImage, names: Sequence[str] = ()) -> None:

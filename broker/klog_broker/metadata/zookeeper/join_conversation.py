@@ -58,7 +58,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The ids that the broker needs before it loads its data."""
+    """The result of joining: the cluster's id and the broker's id, which the broker needs before it
+    loads its logs."""
 
     cluster_id: str
     broker_id: BrokerId
@@ -72,10 +73,11 @@ class NotJoined:
 
 
 class JoinConversation:
-    """Joins the cluster, and calls `done` once. A SessionUser.
+    """Finds the cluster's id and the broker's id in ZooKeeper, and calls `done` once.
 
     If `broker_id` is None, the broker gets a generated id above `reserved_max_id` that no other
-    broker was given.
+    broker was given. The conversation runs in the sessions that it gets as a SessionUser
+    (sessions.py).
     """
 
     def __init__(
@@ -137,14 +139,15 @@ class JoinConversation:
 
 
 class _Refused(Exception):
-    """Ends the conversation; the exception's text becomes the text of NotJoined."""
+    """The broker cannot join the cluster. The conversation ends, and the text of this exception
+    becomes the text of NotJoined."""
 
 
 def _refuse_migration(session: Session) -> Steps[None]:
     if _check(MIGRATION, (yield from exists(session, MIGRATION))) is not None:
         raise _Refused(
-            f"the cluster is on its way to KRaft (there is {MIGRATION}), and klog does not go"
-            " along; end the migration, and delete that node if the cluster stays with ZooKeeper"
+            f"the cluster is on its way to KRaft (there is {MIGRATION}), which klog does"
+            " not support; end the migration, and delete that znode if ZooKeeper is to stay"
         )
     node = yield from get(session, CONTROLLER)
     if isinstance(node, NoNode):
@@ -152,15 +155,15 @@ def _refuse_migration(session: Session) -> Steps[None]:
     try:
         controller = decode_controller(_check(CONTROLLER, node).data)
     except ZnodeError as error:
-        # Join anyway: the broker that wrote /controller may stop, and the controller election
-        # reports the bad znode again.
-        _log.error("znode=%s is left as it is: %s", CONTROLLER, error)
+        # Join although the data of /controller cannot be decoded. The znode goes when the broker
+        # that wrote it stops, and the controller election reports the bad data again.
+        _log.error("znode=%s is ignored, and stays unchanged: %s", CONTROLLER, error)
         return
     if controller.kraft_controller_epoch != -1:
         raise _Refused(
             f"the cluster is led by KRaft's controller {controller.broker_id} ({CONTROLLER} has"
-            f" kraftControllerEpoch {controller.kraft_controller_epoch}), and klog does not go"
-            " along; end the migration to KRaft first"
+            f" kraftControllerEpoch {controller.kraft_controller_epoch}), which klog does not"
+            " support; end the migration to KRaft first"
         )
 
 
@@ -179,8 +182,12 @@ def _make(session: Session, path: str, data: bytes) -> Steps[Stat | ZooKeeperErr
 def _make_with_features(
     session: Session, path: str, data: bytes
 ) -> Steps[Stat | ZooKeeperError | None]:
-    """Create a persistent znode, and /feature in the same multi, unless the znode exists. If it
-    exists, Kafka's controller has created /feature. Return the same values as `_make`."""
+    """Create the persistent znode `path`, and /feature in the same multi, unless `path` exists.
+
+    If `path` exists, a broker of the cluster has started before: a broker of klog, which created
+    /feature with `path`, or one of Kafka, whose controller creates /feature. Return the same values
+    as `_make`.
+    """
     found = yield from exists(session, path)
     if found is not None:
         return found
@@ -190,7 +197,7 @@ def _make_with_features(
     if not isinstance(made, MultiFailed):
         return made
     if made.index == 0 and isinstance(made.error, NodeExists):
-        return None  # another broker was first
+        return None  # another broker has created the znode since `exists`
     return (yield from _make(session, path, data))
 
 

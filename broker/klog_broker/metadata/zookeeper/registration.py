@@ -52,8 +52,8 @@ class Registration:
         then: SessionUser,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """`then.connected` is called once the broker is registered. At the end of a session
-        `then.expired` is called before the registration resets its own state."""
+        """`then.connected` is called once the broker is registered. When a session has expired,
+        `then.expired` is called before `broker_epoch` becomes -1."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         """The epoch of the present registration; -1 while the broker is not registered."""
@@ -76,8 +76,9 @@ class Registration:
         self._start_registration()
 
     def connected(self, session: Session) -> None:
-        """Register in `session`, which may have registered the broker before. Starts the wait for
-        another session's end again, because no session ends while ZooKeeper is down."""
+        """Register the broker in `session`, unless this session has already registered it. If
+        another session owns the registration, wait up to `patience_ms` again, because no session
+        ends while ZooKeeper is down."""
         self._session = session
         self._end_waiting()
         self._start_registration()
@@ -139,8 +140,7 @@ class Registration:
         self._deadline = self._loop.call_later(self._patience_ms, over)
         holder = yield from self._holder(session, owner)
         _log.warning(
-            "broker_id=%d is registered by %s; if that is this broker's last life it ends within"
-            " %d ms",
+            "broker_id=%d is registered by %s; waiting for the end of that session, at most %d ms",
             self.broker_id,
             holder,
             self._patience_ms,
@@ -150,7 +150,7 @@ class Registration:
         self, session: Session, says: Callable[[], BrokerRegistration], owner: int
     ) -> Steps[None]:
         """Check, after `patience_ms`, whether the same session still owns the registration. If
-        ZooKeeper is down, the check ends with the connection, and the next connection waits again.
+        ZooKeeper is down, the check gets no response, and `connected` starts the wait again.
         """
         self._deadline = None
         stat = yield from exists(session, self._path)
@@ -177,7 +177,9 @@ class Registration:
         return f"{holder}, {','.join(map(str, endpoints))}"
 
     def _failed(self, error: ZooKeeperError) -> None:
-        _log.error("broker_id=%d is not registered, tried again: %s", self.broker_id, error)
+        _log.error(
+            "broker_id=%d cannot be registered, the broker tries again: %s", self.broker_id, error
+        )
         self._retry = self._loop.call_later(RETRY_MS, self._start_registration)
 
     def _end_waiting(self) -> None:

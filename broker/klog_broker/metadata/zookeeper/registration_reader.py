@@ -28,10 +28,12 @@ RETRY_MS = 1_000
 
 
 class BrokerRegistrationReader:
-    """Reads all registrations at each connection, and again when a registration is created, deleted
-    or changed, even if it is deleted and created again at once. `on_read` gets all readable
-    registrations by broker id. A registration that an access list hides from this broker is left
-    out, as the controller leaves it out. A SessionUser.
+    """Reads all brokers' registrations at each connection to ZooKeeper, and again when one is
+    created, deleted or changed, even if it is deleted and created again at once.
+
+    `on_read` gets all readable registrations by broker id. Like the controller, the reader ignores
+    a registration that an access list hides from this broker. The connections come from Sessions,
+    which calls `connected` and `expired` (SessionUser).
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class BrokerRegistrationReader:
                 if not isinstance(node, Node):
                     self._watched.discard(path)
                 if isinstance(node, NoNode):
-                    continue  # deleted since the list was read: the watch of the list fires
+                    continue  # deleted since the list was read: the list's watch starts a new read
                 if isinstance(node, NoAuth):
                     self._bad.name(path, b"", str(node))
                     continue
@@ -120,7 +122,7 @@ class BrokerRegistrationReader:
         return changed
 
     def _failed(self, error: ZooKeeperError) -> None:
-        _log.error("the brokers of the cluster cannot be read, tried again: %s", error)
+        _log.error("cannot read the brokers' registrations, this broker tries again: %s", error)
         self._retry = self._loop.call_later(RETRY_MS, self._read)
 
     def _cancel_retry(self) -> None:

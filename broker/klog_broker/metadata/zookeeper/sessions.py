@@ -11,7 +11,7 @@ _log = logging.getLogger("klog.zookeeper")
 
 
 class SessionUser(Protocol):
-    """Uses ZooKeeper through the present session, and through each later one."""
+    """Part of a broker that uses ZooKeeper: Sessions passes it each session of the broker."""
 
     def connected(self, session: Session) -> None:
         """Start work: the session has connected to a server, for the first time or again. Earlier
@@ -80,7 +80,7 @@ class Sessions:
                 self.is_connected = False
             case SessionEvent.EXPIRED:
                 self.is_connected = False
-                _log.warning("the session is over, and another one begins")
+                _log.warning("the ZooKeeper session has expired, and this broker opens a new one")
                 for user in self._users:
                     user.expired()
                 self._open()

@@ -69,8 +69,11 @@ OnRead = Callable[[Settings, bool], None]
 
 
 class ClusterSettings:
-    """The settings and quotas below /config. A SessionUser, for the loop's thread. `on_read` gets a
-    change before the change's `done` is called."""
+    """Reads, follows and changes the settings and quotas below /config, through each session that
+    it gets as a SessionUser (sessions.py). For the loop's thread.
+
+    When a change is written, `on_read` gets the new settings before the change's `done` is called.
+    """
 
     def __init__(self, loop: Loop, on_read: OnRead) -> None:
         self.topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
@@ -95,13 +98,13 @@ class ClusterSettings:
         self._begin_anew()
 
     def expired(self) -> None:
-        """Keep the settings that were read last; changes wait for the next session."""
+        """Keep the settings that were read last, and let changes wait for the next session."""
         self._session = None
         self._is_current = False
         self._conversation.drop()
         self._cancel_retry()
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- requests to read and change settings ----------------------------------------------------
     def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
         """Read the settings of topics that are new to this broker, because no notification is
         written for a new topic. Calls `done` once the settings are in `topic_configs`; this may
@@ -137,7 +140,7 @@ class ClusterSettings:
             )
         )
 
-    # --- the conversation ------------------------------------------------------------------------
+    # --- one conversation: reads, follows and changes settings -----------------------------------
     def _begin_anew(self) -> None:
         self._is_current = False
         self._cancel_retry()
@@ -166,7 +169,7 @@ class ClusterSettings:
                     self._jobs.popleft()
         except CannotRead as error:
             self._is_current = False
-            _log.error("the cluster's settings cannot be read, tried again: %s", error)
+            _log.error("cannot read the cluster's settings, this broker tries again: %s", error)
             self._retry = self._loop.call_later(RETRY_MS, self._begin_anew)
 
     def _read_all(self, session: Session) -> Steps[None]:
@@ -217,8 +220,8 @@ class ClusterSettings:
 
 
 class _Job(ABC):
-    """A job that reads or changes settings, and runs when no notification is being handled. After a
-    lost connection the job runs again."""
+    """A request to read or change settings. Jobs run one after the other, each once all known
+    notifications are handled. A job that a lost connection has interrupted runs again."""
 
     @abstractmethod
     def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...
@@ -287,8 +290,8 @@ class _Change(_Job):
             present = self._decode(found)
             changed = dict(self._update(present))
             if changed == present and is_newest:
-                # The settings need no write, perhaps because an earlier try was written and its
-                # response was lost.
+                # The settings need no write. Perhaps an earlier attempt of this change was written,
+                # and its response was lost.
                 return changed
             if changed == present:
                 # The settings seem to need no write, but this broker's server may lag behind
@@ -309,7 +312,9 @@ class _Change(_Job):
                 raise UnknownTopic(f"there is no topic {self._topic}")
             if not isinstance(answer.error, BadVersion | NodeExists | NoNode):
                 raise answer
-        raise NoResponse(f"others change {self._path} all the time; try again")
+        raise NoResponse(
+            f"each attempt to write {self._path} met a change by another request; try again"
+        )
 
     def _decode(self, found: Node | None) -> Mapping[str, str]:
         if found is None:
@@ -343,8 +348,12 @@ class _Change(_Job):
         return operations
 
     def _parents(self) -> tuple[str, ...]:
-        """Return the parent paths that may be missing: those of a user's first client. The parents
-        of all other entities always exist."""
+        """Return the parents of the entity's znode that may be missing.
+
+        A client id C of a user U has the znode /config/users/U/clients/C, whose parents U and
+        clients are missing before the user's first client id gets quotas. The parents of all other
+        entities always exist.
+        """
         if len(self._names) == 1:
             return ()
         user = config_path(self._names[:1])

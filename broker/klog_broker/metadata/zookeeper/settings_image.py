@@ -1,4 +1,5 @@
-"""Converts settings and quotas in ZooKeeper to those of the image, and back. Pure functions."""
+"""Converts settings and quotas from their form in ZooKeeper to the form of the metadata image, and
+back. Pure functions."""
 
 import logging
 import math
@@ -57,12 +58,13 @@ def with_settings(
 
 
 def quota_entity(names: Entity) -> QuotaEntity:
-    """Return the image's name of the entity that a quota's znode is for."""
+    """Return the key in the image's `client_quotas` for the entity of a znode with quotas."""
     return tuple(sorted((_KINDS[each.entity_type], each.name) for each in names))
 
 
 def znode_entity(who: QuotaEntity) -> Entity:
-    """Return the znode's entity for a quota entity of the image: a user comes before a client."""
+    """Return the entity of a znode with quotas for a key of the image's `client_quotas`. The user
+    stands before the client id, as in the znode's path: /config/users/U/clients/C."""
     names = (EntityName(_TYPES[kind], name) for kind, name in who)
     return tuple(sorted(names, key=lambda each: each.entity_type, reverse=True))
 
@@ -88,7 +90,7 @@ def _quotas(names: Entity, settings: Mapping[str, str]) -> dict[str, float]:
             value = math.nan
         if math.isnan(value):
             _log.error(
-                "znode=%s %s=%r is no number, and does not count",
+                "znode=%s %s=%r is no number, so this quota is ignored",
                 config_path(names),
                 key,
                 settings[key][:100],
@@ -99,7 +101,8 @@ def _quotas(names: Entity, settings: Mapping[str, str]) -> dict[str, float]:
 
 
 def _nothing(image: MetadataImage) -> dict[Entity, Mapping[str, str]]:
-    """Return empty settings for each entity that has settings in the image."""
+    """Return empty settings for each entity that has settings in the image, so that an entity whose
+    settings are gone in ZooKeeper loses them in the image."""
     none: Mapping[str, str] = MappingProxyType({})
     topics = (entity(TOPICS, each.name) for each in image.topics.values() if each.configs)
     brokers = (entity(BROKERS, name or None) for name in image.broker_configs)

@@ -41,8 +41,8 @@ Settings = Mapping[Entity, Mapping[str, str]]
 passwords."""
 
 _READ_AT_ONCE = 256
-"""How many requests are sent at once, because all their responses may arrive in one turn of the
-event loop."""
+"""The most requests that are sent at once. All their responses may arrive in one event-loop turn,
+which must stay short."""
 
 
 _OF_CLIENTS = tuple(f"{CONFIG}/{each}/" for each in (USERS, CLIENTS, IPS))
@@ -81,8 +81,11 @@ class SettingsReader:
         return found
 
     def notifications(self, session: Session, watch: Callable[[], None]) -> Steps[tuple[str, ...]]:
-        """Return the names of all notifications, in any order: a notification names the entity that
-        changed, not the new settings. `watch` is called when the list changes."""
+        """Return the names of all notifications, in any order. The order does not matter, because a
+        notification names the entity that changed, not the new settings.
+
+        `watch` is called when the list changes.
+        """
         listed = yield from children(session, CONFIG_CHANGES, watch)
         return tuple(
             name

@@ -4,7 +4,7 @@ Any broker changes settings and quotas, in ZooKeeper. Only the controller, which
 changes topics and allocates producer ids.
 """
 
-# ruff: noqa: ARG002 - the methods that only a standalone broker needs ignore their arguments
+# ruff: noqa: ARG002 - methods that only a standalone broker needs do not use their arguments
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -64,13 +64,13 @@ class TopicChanges(Protocol):
         """Delete a topic, and call `done` when clients no longer see the topic."""
 
     def image_changed(self) -> None:
-        """Call `done` of each topic change that waits for an image which shows it, if the new image
-        does."""
+        """Finish the topic changes that the new image shows. A topic change calls `done` only when
+        this broker's image shows the change."""
 
 
 class ClusterStore:
-    """A `MetadataStore` with the image of `view`, which follows ZooKeeper and the controller from
-    the moment when the broker has joined the cluster."""
+    """The `MetadataStore` of a broker in a cluster. Its image is that of `view`, which follows
+    ZooKeeper and the controller from the moment when the broker has joined the cluster."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ClusterStore:
         """`register` is called with this broker's addresses once the addresses are known."""
         self.view = ImageUpdater(cluster_id, self.topic_configs)
         self.settings = ClusterSettings(loop, self._settings_are)
-        """The settings and quotas in ZooKeeper; a user of the broker's ZooKeeper sessions."""
+        """Reads and changes the settings and quotas in ZooKeeper."""
         self.consumer_offsets = ConsumerOffsets(loop)
         """The committed offsets in ZooKeeper of consumers that commit with OffsetCommit 0."""
         self._settings_changes = SettingsChanges(loop, self.settings, lambda: self.view.image)
@@ -111,7 +111,7 @@ class ClusterStore:
         """False: the metadata belong to the cluster, so this broker never begins a new store."""
         return False
 
-    # --- reads -----------------------------------------------------------------------------------
+    # --- the settings of topics ------------------------------------------------------------------
     @property
     def is_standalone(self) -> bool:
         """False: other brokers of the cluster may host replicas, too."""
@@ -165,7 +165,9 @@ class ClusterStore:
             elif new is None and name not in self._learnt:
                 self.settings.forget_topic(name)
         if unknown:
-            # This broker has no replica of these topics, so their settings may be read later.
+            # This broker has no replica of these topics yet, because it reads a topic's settings
+            # before a replica of the topic gets a role here. So the settings may be read after the
+            # image shows the topics.
             self._unlearnt.update(unknown.values())
             self.settings.learn_topics(
                 list(unknown), lambda: self._unlearnt.difference_update(unknown.values())
@@ -174,10 +176,11 @@ class ClusterStore:
             self._on_image(image, names)
         self.changes.image_changed()
 
-    # --- start-up --------------------------------------------------------------------------------
+    # --- calls during the broker's start-up ------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """Raise NotInClusters, because only a standalone broker adopts topics."""
-        raise NotInClusters("a broker in a cluster takes no topics in")
+        """Raise NotInClusters: only a standalone broker adds topics of unknown partition folders to
+        its metadata."""
+        raise NotInClusters("only a standalone broker adopts partition folders")
 
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
@@ -202,14 +205,15 @@ class ClusterStore:
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Announce the image. Replicas have no role until the controller's requests assign it."""
+        """Pass the image to the `on_image` callback. This broker's replicas get their roles later,
+        from the controller's requests."""
         self.view.set_image(self.image)
 
     def register_broker(self, broker: BrokerRegistration) -> None:
         """Register this broker in ZooKeeper; the image shows the broker once that is done."""
         self._register(broker)
 
-    # --- changes ---------------------------------------------------------------------------------
+    # --- requests to change the metadata ---------------------------------------------------------
     def create_topics(
         self,
         topics: Sequence[NewTopic],
@@ -257,7 +261,8 @@ class ClusterStore:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """Set quotas, and remove each quota whose value is None; each entity independently."""
+        """Set quotas, and remove each quota whose value is None. The entities are changed
+        independently of each other."""
         self._settings_changes.update_client_quotas(updates, done)
 
     def delete_topic(
