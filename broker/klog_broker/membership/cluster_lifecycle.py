@@ -55,8 +55,8 @@ partitions. After this time the broker reports itself as ready without the list.
 
 
 class ClusterParts(NamedTuple):
-    """The functions and objects of which a standalone broker uses other ones than a broker in a
-    cluster; app.py builds the broker with them."""
+    """The functions and objects that differ between a standalone broker and a broker in a cluster.
+    app.py builds the broker with them."""
 
     broker_epoch: Callable[[], int]
     """Returns the broker epoch; -1 while the broker is not registered, or without a cluster."""

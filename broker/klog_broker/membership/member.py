@@ -1,4 +1,4 @@
-"""ZooKeeperMember: all that one broker does in ZooKeeper, and the order in which it starts: the
+"""ZooKeeperMember: starts, in the right order, all parts of a broker that use ZooKeeper: the
 registration, the controller election, the controller, and the readers of brokers and settings."""
 
 from collections.abc import Callable, Mapping

@@ -46,7 +46,8 @@ _log = logging.getLogger("klog.topics")
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
-# How many entities may have quotas: each entity costs memory, and a line in klog-metadata.
+# How many entities (users, client ids and addresses) may have quotas. Each entity with quotas costs
+# memory, and a line in klog-metadata.
 MAX_QUOTA_ENTITIES = 100_000
 
 

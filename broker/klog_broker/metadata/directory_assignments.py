@@ -100,7 +100,7 @@ def logs_of_topic(row: Mapping[str, Any], partition_count: int) -> Mapping[int, 
         directory_id = _directory_id(text)
         for partition in map(int, partitions):
             if partition in logs or not 0 <= partition < partition_count:
-                raise ValueError(f"partition {partition} does not exist or stands twice: {text}")
+                raise ValueError(f"partition {partition} is unknown, or listed twice, in {text}")
             logs[partition] = directory_id
     return MappingProxyType(logs)
 

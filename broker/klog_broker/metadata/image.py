@@ -17,7 +17,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ALL_BROKERS = ""
-"""The key, in place of a broker's id, of the dynamic settings that all brokers share."""
+"""The key in MetadataImage.broker_configs of the dynamic settings that all brokers share; the other
+keys are broker ids as text."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """The entity that a quota limits: pairs of an entity type and a name, sorted by type. The name None

@@ -379,7 +379,7 @@ class LocalStore:
 
         def stays(why: object) -> None:
             _log.warning(
-                "topic=%s lacks logs, is not deleted, and the broker tries to create the logs: %s",
+                "topic=%s stays although logs are missing, which the broker tries to create: %s",
                 topic.name,
                 why,
             )

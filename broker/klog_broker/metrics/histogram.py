@@ -23,7 +23,8 @@ def new_row() -> list[int]:
 
 
 class Durations:
-    """A histogram of one kind of event. For rare events: requests are added to plain rows."""
+    """A histogram of the durations of one kind of rare event. Requests use a row without such an
+    object (`new_row`), which is faster."""
 
     def __init__(self) -> None:
         self.row = new_row()

@@ -111,7 +111,6 @@ class ClusterStore:
         """False: the metadata belong to the cluster, so this broker never begins a new store."""
         return False
 
-    # --- the settings of topics ------------------------------------------------------------------
     @property
     def is_standalone(self) -> bool:
         """False: other brokers of the cluster may host replicas, too."""
