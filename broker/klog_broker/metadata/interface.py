@@ -125,7 +125,8 @@ class MetadataStore(Protocol):
     ) -> None:
         """Replace the dynamic settings of `name`, which is a broker's id as text, or ALL_BROKERS.
         `update` gets the dynamic settings of all names, and returns the new settings of `name`. No
-        other change is made in between. Errors: the error that `update` raises.
+        other change is made between the call of `update` and the replacement. Errors: the error
+        that `update` raises.
         """
 
     def update_client_quotas(

@@ -58,7 +58,8 @@ RETRY_MS = 1_000
 CHANGE_TIMEOUT_MS = 30_000
 """How long a change waits for earlier changes and for ZooKeeper together, in milliseconds."""
 KEPT_MS = 15 * 60_000
-"""How long a notification stays, so that a broker without a connection for a moment finds it."""
+"""How long a notification stays in /config/changes: as long as in Kafka, whose brokers read missed
+notifications after some minutes without ZooKeeper. A broker of klog reads all settings then."""
 _TRIES = 100
 
 Update = Callable[[Mapping[str, str]], Mapping[str, str]]
