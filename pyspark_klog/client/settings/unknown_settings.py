@@ -1,7 +1,8 @@
-"""Names that Kafka's Java clients lack: finds the setting that a user meant. Pure.
+"""Setting names that Kafka's Java clients lack: finds the setting that a user meant. Pure.
 
-Java's clients log a warning about such a name and ignore it. So does klog for Spark's options,
-except where ignoring it would change how connections are secured, or which records are read.
+Java's clients log a warning about an unknown name and ignore it. klog does the same for the
+connector's options, but refuses an unknown name if ignoring it would change how connections are
+secured, or which records are read.
 """
 
 import re
@@ -12,7 +13,7 @@ from pyspark_klog.security.config import uses_sasl, uses_tls
 from pyspark_klog.security.jaas import EXAMPLE
 
 RENAMED: dict[str, str] = {
-    # Kafka's clients before 0.9, and producers before 1.0
+    # Settings of Kafka's clients before 0.9, and of Kafka's producers before 1.0
     "broker.list": "bootstrap.servers",
     "metadata.broker.list": "bootstrap.servers",
     "brokers": "bootstrap.servers",
@@ -26,7 +27,7 @@ RENAMED: dict[str, str] = {
     "queue.buffering.max.ms": "linger.ms",
     "request.required.acks": "acks",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
-    # librdkafka
+    # Settings of librdkafka
     "batch.num.messages": "batch.size",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
     "message.timeout.ms": "delivery.timeout.ms",
@@ -45,12 +46,12 @@ RENAMED: dict[str, str] = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.location",
     "ssl.key.pem": "ssl.keystore.key",
-    # Names that users may guess
+    # Names that no client has, but that a user may guess
     "ssl.cafile": "ssl.truststore.location",
     "ssl.keystore.path": "ssl.keystore.location",
     "ssl.truststore.path": "ssl.truststore.location",
 }
-"""Names of other clients and earlier releases, with the names in Kafka's Java clients."""
+"""Settings of other clients and earlier releases, each with its name in Kafka's Java clients."""
 
 _DECIDES_MORE_THAN_SPEED = ("security.protocol", "isolation.level")
 _LOGINS = (
@@ -102,15 +103,17 @@ _OWNERS = (
 _SIDES = re.compile(r"(kafka|consumer|producer|admin|client|spark)\.")
 _SHORTEST_BEGINNING = 5
 _SHORTEST_FOR_TWO = 10
-"""Names of at least this length may have two wrong letters, shorter names one."""
+"""An unknown name of at least this length still counts as a known setting's name if two letters are
+wrong; a shorter name if one letter is wrong."""
 
 
 def find_similar_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
     """The setting among ``known`` that a name stands for; None if the meaning is unclear.
 
     Recognizes other clients' names, a prefix such as ``consumer.``, a missing end, words in
-    another order, and at most two wrong letters. A name that belongs to brokers or another program
-    is never matched by its letters.
+    another order, and at most two wrong letters. If a name belongs to brokers or another program
+    (see `_OWNERS`), only other clients' names and a missing end are tried: a known setting that is
+    spelled nearly like this name would be the wrong one.
     """
     plain = re.sub("[_-]", ".", name.strip().lower())
     found = RENAMED.get(plain, plain)
@@ -137,14 +140,15 @@ def find_similar_setting(name: str, known: Collection[str] = SETTINGS) -> str | 
 
 
 def unknown_text(name: str, prefix: str = "") -> str:
-    """The sentence about an unknown name, with the setting that was probably meant."""
+    """The error message about an unknown setting name, with the setting that was probably meant."""
     return f"{prefix}{name} is no setting of Kafka's clients{_hint(name, prefix)}"
 
 
 def ignored_text(name: str, given: Collection[str], prefix: str, note: str | None) -> str:
-    """Why a name has no effect, as a clause.
+    """Why klog ignores an unknown setting ``name``, as a clause for a warning.
 
-    ``given`` are the names of all settings, ``note`` is what the caller knows about the name.
+    ``given`` are the names of all settings that the user gave. ``note`` is the caller's own
+    explanation of the name, which replaces the usual hint; None if the caller has none.
     """
     meant = find_similar_setting(name)
     if note:
@@ -157,9 +161,9 @@ def ignored_text(name: str, given: Collection[str], prefix: str, note: str | Non
 
 
 def refusal(name: str, given: Collection[str], protocol: str, prefix: str) -> str | None:
-    """Why a name must not be ignored, as a sentence; None if it may be.
+    """Why klog must refuse the unknown setting ``name``, as a sentence; None if klog may ignore it.
 
-    ``given`` are the names of the other settings, ``protocol`` is security.protocol.
+    ``given`` are the names of all settings that the user gave, ``protocol`` is security.protocol.
     """
     if name in (*_PASSWORDS, *_KERBEROS):
         has_login = uses_sasl(protocol) and any(login in given for login in _LOGINS)
@@ -211,7 +215,7 @@ def _owner(name: str) -> str | None:
 
 def _distance(one: str, other: str, most: int) -> int:
     """The number of letters to insert, remove, replace or swap with the next letter to turn ``one``
-    into ``other``; inexact above ``most``."""
+    into ``other``. The number is exact only if it is at most ``most``."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

@@ -1,4 +1,7 @@
-"""The blocking driver of a `TransactionManager`: sends its steps and hands their responses back."""
+"""The blocking driver of a `TransactionManager`: sends its steps, and hands it the responses.
+
+A step is one request of a transaction.
+"""
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import ClientError, TimedOut, is_retriable
@@ -11,17 +14,20 @@ from pyspark_klog.protocol.message import Response
 TRANSACTION_VERSION = "transaction.version"
 """The feature whose level decides which requests a transaction uses (KIP-890)."""
 _COORDINATORS = 2
-"""The coordinators of the transactional id and of a group: more look-ups in one call mean that a
-coordinator was not where a broker had said."""
+"""One call of `carry_out` needs at most two coordinators: of the transactional id, and of a group.
+Further look-ups mean that a look-up failed, or that a broker named a wrong coordinator."""
 
 
 def carry_out(
     client: BlockingClient, manager: TransactionManager, deadline_ms: int, bound: str | None
 ) -> None:
-    """Send the manager's steps until all are done; ``bound`` is the deadline's setting.
+    """Send the manager's steps until all are done.
 
-    :raises TimedOut: at the deadline; the manager keeps the steps, and another call continues
-    :raises TransactionMustAbort, ProducerUnusable: if a response has such an outcome
+    ``bound`` is the name of the setting that limits the time, for log messages; None if there is no
+    such setting.
+
+    :raises TimedOut: at the deadline; the manager keeps its steps, and the next call continues
+    :raises TransactionMustAbort, ProducerUnusable: if an error ends the transaction or the producer
     """
     first = manager.next_step()
     if first is None:
@@ -73,8 +79,8 @@ def _ask(
 
 
 def transaction_version(client: BlockingClient) -> tuple[int, int]:
-    """The newest epoch of finalized features among this client's open connections, and the
-    transaction.version in it (0 if the brokers send none)."""
+    """The newest epoch of finalized features (KIP-584) that a broker has sent over one of this
+    client's open connections, and the transaction.version of that epoch; 0 without one."""
     newest = (-1, 0)
     for link in client.links:
         versions = link.connection.versions

@@ -1,9 +1,10 @@
 """A transactional producer as a state machine: no socket, no clock.
 
-The user's calls put steps into a queue; `next_step` returns the step to send now, and `on_reply` or
-`on_lost` handles its response or its loss. One step is under way at a time. A step is sent again,
-unchanged, until it has a final response: coordinators recognize repetitions. The tables of
-`outcomes` and `states` define what a response means.
+A step is one request of a transaction. The user's calls put steps into a queue; `next_step` returns
+the step to send now, and `on_reply` or `on_lost` handles its response or the response's loss. One
+step is under way at a time. A step is sent again, unchanged, until it has a final response:
+coordinators recognize a repeated request. The tables of `outcomes` and `states` define what a
+response means.
 """
 
 from collections import deque
@@ -62,7 +63,8 @@ class _Begun(Enum):
 class TransactionManager:
     """The transactions of one transactional id, seen from its producer.
 
-    ``wait_ms`` returns the wait after a number of failures in a row.
+    ``wait_ms`` returns how long to wait before a step is sent again, for the number of times that
+    the step has failed in a row.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class TransactionManager:
         self.version = 0
         """The transaction.version of the running transaction, or of the last one."""
         self.error: KlogError | None = None
-        """Why the transaction must be aborted, or the producer is unusable."""
+        """Why the transaction must be aborted, or why the producer is unusable."""
         self._owner = CoordinatorKey(TRANSACTION, transactional_id)
         self._timeout_ms = timeout_ms
         self._wait_ms = wait_ms
@@ -81,11 +83,11 @@ class TransactionManager:
         self._coordinators: dict[CoordinatorKey, Address] = {}
         self._begun = _Begun.NO
         self._is_unused = True
-        """Whether no transaction has used the current epoch yet."""
+        """Whether no transaction has used the current producer epoch yet."""
         self._is_taken_over = False
         self._partitions: set[TopicPartition] = set()
 
-    # --- calls of the producer's user ------------------------------------------------------------
+    # --- methods for the calls of the producer's user --------------------------------------------
     def initialize(self) -> None:
         """Ask for a producer id and epoch, which fences all older producers."""
         is_repeated = self.state is TransactionalProducerState.INITIALIZING
@@ -94,10 +96,11 @@ class TransactionManager:
             self._steps.append(Initialize(self._owner, self._timeout_ms, NO_IDENTITY))
 
     def needs_new_epoch(self, version: int) -> bool:
-        """Whether `request_new_epoch` has to be called before a transaction of this version begins.
+        """Whether `request_new_epoch` must be called before a transaction with this version begins.
 
-        From version 2 on each transaction has an epoch of its own: the first transaction of that
-        version must not reuse the epoch of earlier transactions (KIP-890).
+        ``version`` is a transaction.version. From version 2 on each transaction has a producer
+        epoch of its own: the first transaction with version 2 must not reuse the epoch of earlier
+        transactions (KIP-890).
         """
         is_first = self.version < ADDS_IMPLICITLY <= version
         return self.state is TransactionalProducerState.READY and is_first and not self._is_unused
@@ -108,7 +111,7 @@ class TransactionManager:
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def begin(self, version: int) -> None:
-        """Begin a transaction; it keeps ``version`` until its end."""
+        """Begin a transaction, which keeps the transaction.version ``version`` until its end."""
         self._move(TransactionEvent.BEGIN)
         self.version = version
         self._begun = _Begun.NO
@@ -146,7 +149,7 @@ class TransactionManager:
         self._steps.append(CommitOffsets(*id_and_version, member, offsets))
 
     def commit(self) -> None:
-        """Commit the transaction. Every batch must be written, and every offset committed."""
+        """Commit the transaction. The caller has waited until all batches are written."""
         is_repeated = self.state is TransactionalProducerState.COMMITTING
         self._move(TransactionEvent.COMMIT)
         if is_repeated:
@@ -157,7 +160,7 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=True))
 
     def abort(self) -> None:
-        """Abort the transaction. No batch may be under way."""
+        """Abort the transaction. The caller has waited until no Produce request is under way."""
         is_repeated = self.state is TransactionalProducerState.ABORTING
         self._move(TransactionEvent.ABORT)
         if is_repeated:
@@ -170,7 +173,7 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=False))
 
     def leave_open(self) -> None:
-        """Leave the transaction open for another process to end. All steps must be done."""
+        """Leave the transaction open for another process to end. No step may be left to send."""
         assert not self._steps
         self._move(TransactionEvent.HAND_OVER)
 
@@ -188,7 +191,7 @@ class TransactionManager:
                 raise self.error
             raise TransactionMisuse(f"{event.value} is not allowed: producer {self.state.value}")
 
-    # --- steps to send ---------------------------------------------------------------------------
+    # --- the next step to send -------------------------------------------------------------------
     @property
     def is_settled(self) -> bool:
         """Whether no step is left to send."""
@@ -207,7 +210,7 @@ class TransactionManager:
         return step
 
     def address_of(self, coordinator: CoordinatorKey) -> Address:
-        """The address of the coordinator of a step that `next_step` returned."""
+        """The address of ``coordinator``, to which a step of `next_step` must be sent."""
         return self._coordinators[coordinator]
 
     # --- responses and failures ------------------------------------------------------------------
@@ -218,7 +221,7 @@ class TransactionManager:
         found = outcome(step.step, code)
         is_unsure = self._begun is _Begun.PERHAPS
         if step.step is Step.ABORT and code is ErrorCode.INVALID_TXN_STATE and is_unsure:
-            found = Outcome.DONE  # the coordinator never heard of this transaction
+            found = Outcome.DONE  # the coordinator has no such transaction: nothing to abort
         text = f"{step.step.value}{what}: {code.name}: {code.message}"
         if found is Outcome.DONE:
             self._finish_step(step, reply)
@@ -232,11 +235,11 @@ class TransactionManager:
             self._become_unusable(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
-        """Handle a step with an unknown result: find its coordinator again and repeat the step."""
+        """Handle a step that has failed without a response: find its coordinator, and repeat it."""
         self._schedule_retry(step, f"{step.step.value}: {error}", now_ms, find=True)
 
     def on_error(self, error: KlogError) -> None:
-        """Handle an error of a step or a batch that a retry cannot cure."""
+        """Handle an error of a step or of a batch of records that a retry cannot cure."""
         code = error.code if isinstance(error, DeliveryFailed) else None
         found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
         if found is Outcome.FENCED:
@@ -285,7 +288,8 @@ class TransactionManager:
             self.identity = identity
             self._is_unused = True
         elif step.step is Step.ABORT and not self._is_taken_over:
-            # The sequences of dropped batches are unknown; under a new epoch they begin at 0.
+            # The producer does not know which of its dropped batches the brokers have appended, so
+            # it cannot continue their sequence numbers. Under a new epoch the numbers begin at 0.
             self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def _schedule_retry(
@@ -307,7 +311,7 @@ class TransactionManager:
 
     def _fail(self, error: TransactionMustAbort) -> None:
         if after(self.state, TransactionEvent.FAIL) is None:
-            # There is no transaction to abort, or its abort has failed.
+            # There is no transaction to abort, or its abort has failed: an abort cannot help.
             self._become_unusable(ProducerUnusable(error.reason, error.code))
             return
         self._move(TransactionEvent.FAIL)

@@ -1,8 +1,8 @@
 """The outcome of each error code at each step of a transaction, as one table. Pure.
 
-The table follows Kafka 4.3's TransactionManager, with one difference: if a commit of offsets is
-refused for its contents (too large, a topic without permission), only the transaction is lost and
-the producer stays usable.
+The table follows Kafka 4.3's TransactionManager, with one difference: if the group coordinator
+refuses a commit of offsets for its contents (too large, a topic without permission), only the
+transaction must be aborted and the producer stays usable.
 """
 
 from enum import Enum, auto
@@ -11,20 +11,21 @@ from pyspark_klog.errors import ErrorCode
 
 
 class Outcome(Enum):
-    """How a response is handled; of several outcomes in one response the last of these counts."""
+    """How a response is handled. If a response has several error codes, the one whose outcome is
+    last in this list counts."""
 
     DONE = auto()
     RETRY = auto()
     FIND = auto()
-    """Another broker is the coordinator now: find it, then retry."""
+    """Another broker may be the coordinator now: find the coordinator, then retry."""
     ABORT = auto()
     FATAL = auto()
     FENCED = auto()
-    """Like FATAL, because a newer producer has the transactional id."""
+    """The producer becomes unusable, as with FATAL: a newer producer has its transactional id."""
 
 
 class Step(Enum):
-    """The requests of a transaction, each with its description for messages."""
+    """The kinds of requests of a transaction, each with its description for error messages."""
 
     FIND_COORDINATOR = "finding the coordinator"
     INITIALIZE = "asking for a producer id"
@@ -58,7 +59,7 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.RETRY,
         ErrorCode.NOT_COORDINATOR: Outcome.RETRY,
     },
-    # At this step there is no transaction to abort.
+    # At this step there is no transaction to abort: errors that abort other steps are fatal here.
     Step.INITIALIZE: {
         ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.FATAL,
         ErrorCode.TRANSACTION_ABORTABLE: Outcome.FATAL,
@@ -68,9 +69,10 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
     Step.ADD_OFFSETS: {},
     Step.COMMIT_OFFSETS: {ErrorCode.REQUEST_TIMED_OUT: Outcome.FIND},
     Step.PRODUCE: {
-        # A leader may lag behind the coordinator, and only the coordinator knows whether the
-        # producer is fenced (KIP-588): the abort will show it. Retries come before this table,
-        # so these codes belong to a batch that is given up.
+        # These codes abort only the transaction. A partition leader may lag behind the transaction
+        # coordinator, and only the coordinator knows whether the producer is fenced (KIP-588): its
+        # response to the abort will show this. The producer retries a batch before it looks here,
+        # so a retriable code belongs to a batch that the producer has given up.
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.ABORT,
         ErrorCode.NOT_COORDINATOR: Outcome.ABORT,
         ErrorCode.INVALID_PRODUCER_EPOCH: Outcome.ABORT,
@@ -78,7 +80,7 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Outcome.ABORT,
     },
     Step.COMMIT: {ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.FATAL},
-    # If an abort fails, another abort does not help.
+    # If an abort fails, another abort does not help, so these errors are fatal.
     Step.ABORT: {
         ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.FATAL,
         ErrorCode.TRANSACTION_ABORTABLE: Outcome.FATAL,
@@ -96,7 +98,8 @@ _OF_OTHERS = {
     Step.COMMIT: Outcome.FATAL,
     Step.ABORT: Outcome.FATAL,
 }
-"""By step the outcome of a code that neither table above names and that is not retriable."""
+"""By step: the outcome of an error code that neither `_OWN` nor `_COMMON` has and that is not
+retriable; for PRODUCE also of a retriable one."""
 
 
 def outcome(step: Step, code: ErrorCode) -> Outcome:

@@ -1,4 +1,4 @@
-"""A producer that writes in transactions and waits for each step; its methods are Kafka's."""
+"""A producer that writes in transactions. Its methods have the names of Kafka's, and block."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -20,12 +20,12 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 DEFAULT_TIMEOUT_MS = 60_000
-"""transaction.timeout.ms of Kafka's producer."""
+"""The default of transaction.timeout.ms in Kafka's producer."""
 _BOUND = "max.block.ms"
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction whose records are written, and that any process may end."""
+    """A transaction whose records are all written, and that any process may commit or abort."""
 
     transactional_id: str
     producer_id: int
@@ -37,10 +37,11 @@ class OpenTransaction(NamedTuple):
 class TransactionalProducer(Producer):
     """Writes batches through ``client``, in transactions under ``transactional_id``.
 
-    The coordinator aborts a transaction after ``transaction_timeout_ms``. Calls that ask the
-    coordinator take max.block.ms at most; after TimedOut the same call may be made again. After
-    `TransactionMustAbort`, from any call, `abort_transaction` makes the producer usable again;
-    after `ProducerUnusable` nothing does. Brokers have to be of Kafka 2.5 or newer.
+    The coordinator aborts a transaction that stays open for longer than ``transaction_timeout_ms``.
+    A call waits for the coordinator for at most max.block.ms, and for the delivery of batches for
+    at most delivery.timeout.ms; after TimedOut the same call may be made again. After any call has
+    raised `TransactionMustAbort`, `abort_transaction` makes the producer usable again; after
+    `ProducerUnusable` nothing does. Brokers have to be of Kafka 2.5 or newer.
     """
 
     is_transactional = True
@@ -74,7 +75,7 @@ class TransactionalProducer(Producer):
         """The transaction.version of the running transaction, or of the last one."""
         return self._manager.version
 
-    # --- transactions ----------------------------------------------------------------------------
+    # --- the begin and the end of transactions ---------------------------------------------------
     def init_transactions(self) -> None:
         """Take over the transactional id: older producers are fenced. Their open transaction is
         aborted, or committed if its commit was already decided."""
@@ -82,7 +83,7 @@ class TransactionalProducer(Producer):
         self._carry_out()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Brokers learn of it when something is written in it."""
+        """Begin a transaction. Brokers learn of it with its first records or offsets."""
         manager = self._manager
         if manager.state is TransactionalProducerState.INITIALIZING:
             self._carry_out()
@@ -107,15 +108,15 @@ class TransactionalProducer(Producer):
         self._carry_out()
 
     def commit_transaction(self) -> None:
-        """Wait until all batches are written, and commit."""
+        """Wait until all batches are written, and commit the transaction."""
         if self.state is TransactionalProducerState.IN_TRANSACTION:
             self.flush()
         self._manager.commit()
         self._carry_out()
 
     def abort_transaction(self) -> None:
-        """Drop the batches that were not sent, and abort. The producer can then begin its next
-        transaction."""
+        """Drop the batches that were not sent, and abort the transaction. The producer can then
+        begin its next transaction."""
         if self.state is not TransactionalProducerState.ABORTING:
             self._manager.check(TransactionEvent.ABORT)
             self._give_up_batches()
@@ -158,7 +159,8 @@ class TransactionalProducer(Producer):
             raise self._manager.error from error
 
     def _give_up_batches(self) -> None:
-        """Wait for the requests under way, which could write after the abort; drop all batches."""
+        """Wait until no Produce request is under way, since a broker could append its records after
+        the abort. Then drop all batches."""
         while any(not call.is_done for call, _ in self._calls):
             self._client.links.poll(self._client.now_ms() + self._request_timeout_ms)
         self._calls.clear()
@@ -182,14 +184,15 @@ def end_transaction(
     commit: bool,
     timeout_ms: int | None = None,
 ) -> None:
-    """Commit or abort a transaction that a producer of another process wrote. The call may be
-    repeated: a transaction that has already ended in this way stays as it is.
+    """Commit or abort a transaction that another producer left open, perhaps in another process.
+    The call may be repeated: a transaction that has already ended in the requested way stays as it
+    is.
 
     ``timeout_ms`` is max.block.ms unless given.
 
     :raises ProducerFenced: if a newer producer has the transactional id
     :raises ProducerUnusable: if the transaction ended in the other way, for example was aborted
-        because it took too long (ProducerFenced before transaction.version 2)
+        because it took too long (before transaction.version 2 ProducerFenced is raised instead)
     :raises TimedOut: if the coordinator did not answer in time; the transaction may have ended
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms

@@ -21,7 +21,8 @@ class TransactionalProducerState(Enum):
 
 
 class TransactionEvent(Enum):
-    """The events of a producer: the calls of its user, then the results of responses."""
+    """The events that change a producer's state. The first six are calls of the producer's user,
+    the last three are results of requests."""
 
     INITIALIZE = "init_transactions"
     BEGIN = "begin_transaction"
@@ -39,8 +40,8 @@ _E = TransactionEvent
 
 TABLE: dict[TransactionalProducerState, dict[TransactionEvent, TransactionalProducerState]] = {
     _S.UNINITIALIZED: {_E.INITIALIZE: _S.INITIALIZING},
-    # INITIALIZING allows INITIALIZE again after a timeout. READY allows it because the first
-    # transaction of another transaction.version needs a new epoch.
+    # INITIALIZING allows INITIALIZE, because a call that timed out may be repeated. READY allows
+    # INITIALIZE, because the first transaction with transaction.version 2 needs a new epoch.
     _S.INITIALIZING: {_E.INITIALIZE: _S.INITIALIZING, _E.DONE: _S.READY},
     _S.READY: {_E.BEGIN: _S.IN_TRANSACTION, _E.INITIALIZE: _S.INITIALIZING},
     _S.IN_TRANSACTION: {
@@ -55,8 +56,8 @@ TABLE: dict[TransactionalProducerState, dict[TransactionEvent, TransactionalProd
     _S.MUST_ABORT: {_E.ABORT: _S.ABORTING, _E.FAIL: _S.MUST_ABORT},
     _S.UNUSABLE: {_E.FAIL: _S.UNUSABLE},
 }
-"""The state after an event. A state refuses the events that its row lacks; BREAK leads to UNUSABLE
-from every state."""
+"""By state and event: the next state. A state refuses the events that its row lacks. BREAK is in no
+row, because this event leads to UNUSABLE from every state."""
 
 
 def after(

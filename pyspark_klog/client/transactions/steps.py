@@ -1,4 +1,4 @@
-"""The requests of a transaction: builds each for its versions, and reads its response. Pure."""
+"""The requests of a transaction, one class each: builds the request, reads its response. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,8 @@ _TOPIC_NAMES = 5
 client does not send."""
 _IMPLICIT_OFFSETS = 5
 _ENDS_EPOCH = 5
-"""The first versions of TxnOffsetCommit and EndTxn for transaction.version 2 (KIP-890)."""
+"""The first versions of TxnOffsetCommit and EndTxn that a producer uses with transaction.version 2
+(KIP-890)."""
 
 
 class CoordinatorKey(NamedTuple):
@@ -66,8 +67,9 @@ class CoordinatorKey(NamedTuple):
 
 class ConsumerGroupMetadata(NamedTuple):
     """The member that commits a group's offsets. A group id alone stands for a client outside the
-    group, whose commits the coordinator accepts only while the group has no members. With the other
-    fields the coordinator refuses a member of an older generation (KIP-447)."""
+    group, whose commits the coordinator accepts only while the group has no members. If the other
+    fields are set, the coordinator refuses the commit of a member of an older generation
+    (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -76,11 +78,12 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 Codes = list[tuple[str, ErrorCode]]
-"""The error codes of a response, each with its subject as the end of a sentence."""
+"""The error codes of a response. Before each code stands the text that names the partition or group
+of the code; an error message appends this text to the description of the request."""
 
 
 class PendingStep:
-    """A request that is sent until it has a final response."""
+    """A request of a transaction, which is sent again until it has a final response."""
 
     step: Step
     request: Request
@@ -96,12 +99,12 @@ class PendingStep:
         self.last_error = ""
 
     def codes(self, reply: Any) -> Codes:
-        """The error codes of a response, each with its subject."""
+        """The error codes of a response, each after the text that names its partition or group."""
         return [("", error_code(reply.error_code))]
 
 
 class FindCoordinator(PendingStep):
-    """Asks any broker for the coordinator ``wanted``."""
+    """Asks any broker for the address of the coordinator ``wanted``."""
 
     step = Step.FIND_COORDINATOR
     response = FindCoordinatorResponse
@@ -117,7 +120,7 @@ class FindCoordinator(PendingStep):
         return [(f" of {kind} {self.wanted.key}", error_code(reply.error_code))]
 
     def address(self, reply: FindCoordinatorResponse) -> Address:
-        """The coordinator's address."""
+        """The coordinator's address in the response."""
         return Address(reply.host, reply.port)
 
 
@@ -147,7 +150,8 @@ class Initialize(PendingStep):
 
 
 class AddPartitions(PendingStep):
-    """Adds partitions to the transaction, before transaction.version 2."""
+    """Adds partitions to the transaction. Only needed before transaction.version 2, from which on a
+    Produce request adds its partitions itself (KIP-890)."""
 
     step = Step.ADD_PARTITIONS
     response = AddPartitionsToTxnResponse
@@ -177,13 +181,14 @@ class AddPartitions(PendingStep):
             for topic in reply.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
-        # A partition that was not attempted gives no reason, so report the others.
+        # OPERATION_NOT_ATTEMPTED means that another partition failed: report the other's error.
         tried = [each for each in found if each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED]
         return tried if any(code is not ErrorCode.NONE for _, code in tried) else found
 
 
 class AddOffsets(PendingStep):
-    """Adds a group's offsets to the transaction, before transaction.version 2."""
+    """Adds a group's offsets to the transaction. Only needed before transaction.version 2, from
+    which on TxnOffsetCommit adds the group itself (KIP-890)."""
 
     step = Step.ADD_OFFSETS
     response = AddOffsetsToTxnResponse
@@ -277,7 +282,8 @@ class End(PendingStep):
         )
 
     def identity(self, reply: EndTxnResponse) -> Identity:
-        """The identity of the next transaction; NO_IDENTITY if it does not change."""
+        """The producer id and epoch for the next transaction; NO_IDENTITY if the response has none,
+        as before version 5."""
         if reply.producer_id < 0:
             return NO_IDENTITY
         return Identity(reply.producer_id, reply.producer_epoch)

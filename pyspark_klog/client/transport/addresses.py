@@ -16,10 +16,10 @@ class Address(NamedTuple):
 
 
 def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
-    """``host:port,[::1]:port,...`` as addresses, in order, each once.
+    """Parse ``host:port,[::1]:port,...``: the value of setting ``name`` as addresses, each once.
 
     A protocol before the host (``PLAINTEXT://host:port``) is ignored, as in Kafka.
-    :raises SettingError: naming the part that is wrong
+    :raises SettingError: naming the address that cannot be parsed
     """
     addresses: list[Address] = []
     for part in (p.strip() for p in text.split(",")):

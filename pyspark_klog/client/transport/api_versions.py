@@ -1,4 +1,4 @@
-"""Chooses the version of an API to use with a broker. Pure."""
+"""Chooses the version in which klog sends requests of an API to a broker. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -21,7 +21,7 @@ class BrokerVersions:
 
     @classmethod
     def of(cls, reply: ApiVersionsResponse) -> Self:
-        """The ranges in a response to ApiVersions."""
+        """The version ranges and features in a response to ApiVersions."""
         return cls(
             {row.api_key: (row.min_version, row.max_version) for row in reply.api_keys},
             {row.name: row.max_version_level for row in reply.finalized_features},
@@ -29,7 +29,8 @@ class BrokerVersions:
         )
 
     def newest(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int | None:
-        """The newest version between ``low`` and ``high`` that both sides speak, or None."""
+        """The newest version of an API, from ``low`` to ``high``, that klog and the broker support;
+        None if there is no such version."""
         if api_key not in self.ranges:
             return None
         own = registry.find_api(api_key)
@@ -38,9 +39,9 @@ class BrokerVersions:
         return top if top >= max(lowest, own.min_version, low) else None
 
     def choose(self, api_key: ApiKey, low: int, high: int | None, peer: str) -> int:
-        """The newest version between ``low`` and ``high`` that both sides speak.
+        """The newest version of an API, from ``low`` to ``high``, that klog and ``peer`` support.
 
-        :raises UnsupportedByBroker: naming what each side speaks
+        :raises UnsupportedByBroker: if there is no such version; names the versions of both
         """
         version = self.newest(api_key, low, high)
         if version is not None:

@@ -1,6 +1,7 @@
 """One connection to one broker as a state machine: no socket, no clock.
 
-The driver reports events (`connected`, `received`, `lost`, `on_deadline`) and asks what to do next
+A driver, which owns the socket, reports events (`connected`, `received`, `lost`, `on_deadline`) and
+asks what to do next
 (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection first asks for the broker's versions
 (ApiVersions), and authenticates if it has a SASL mechanism; then `send` accepts requests, whose
 replies come in order. A broker may limit the time of a session: `authentication_due` says when to
@@ -44,7 +45,7 @@ R = TypeVar("R", bound=Response)
 
 MAX_REPLY_BYTES = 1 << 30
 MAX_STRANGERS_REPLY_BYTES = 1 << 20
-"""Most bytes of a reply before the connection is ready: until then the peer may be no broker."""
+"""Most bytes of a reply before the connection is ready, while the peer may be no broker at all."""
 _LAST_CORRELATION_ID = 2**31 - 1
 _API_VERSIONS_VERSION = 4
 """Version 5 adds only the ids of the cluster and broker that the client expects (KIP-1242). This
@@ -80,7 +81,7 @@ class Call(Generic[R]):
         return self.reply is not None or self.error is not None
 
     def result(self) -> R:
-        """The reply; raises the error if the call failed."""
+        """Return the reply; raises the call's error if the call failed."""
         if self.error is not None:
             raise self.error
         if self.reply is None:
@@ -89,9 +90,9 @@ class Call(Generic[R]):
 
 
 class Connection:
-    """The protocol's state of a connection to ``peer`` (its address, for messages).
+    """The state of Kafka's protocol on one connection to ``peer`` (an address, for messages).
 
-    ``mechanism`` authenticates this client; None if the listener has no SASL.
+    ``mechanism`` authenticates this client with SASL; None if SASL is not used.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Connection:
         self.error: KlogError | None = None
         self.versions: BrokerVersions | None = None
         self._chosen: dict[tuple[ApiKey, int, int | None], int] = {}
-        """The results of `version`, by its arguments."""
+        """The cached results of the method `version`, by its arguments."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self._client_id = client_id
@@ -119,7 +120,7 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
-        """Calls that expect no reply: the position in the queued bytes at which the call is done,
+        """Calls that expect no reply: the value of ``sent_bytes`` from which on the call is done,
         the call, and its empty reply."""
         self._next_correlation_id = 0
         self._has_answered = False
@@ -130,10 +131,9 @@ class Connection:
         self._exchange_began_ms = 0
         self._authentication_due_ms: int | None = None
 
-    # --- events that the driver reports ----------------------------------------------------------
+    # --- events that the driver of the socket reports --------------------------------------------
     def connected(self, now_ms: int) -> None:
-        """Ask for the broker's versions over the connected socket, with the newest version of
-        ApiVersions (KIP-511)."""
+        """Ask the broker for its API versions (ApiVersions), now that the socket is connected."""
         self.state = ClientConnectionState.NEGOTIATING
         self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
@@ -164,13 +164,13 @@ class Connection:
         self._unanswered.clear()
 
     def on_deadline(self, now_ms: int) -> None:
-        """End the connection if a reply is late, since later replies cannot overtake it."""
+        """End the connection if a reply is late: no later reply can come before the late one."""
         due = self.next_deadline_ms()
         if due is not None and now_ms >= due:
             name = self._calls[0].api_key.name
             self.lost(RequestTimedOut(f"{self.peer} did not answer {name} in time"))
 
-    # --- work for the driver ---------------------------------------------------------------------
+    # --- what the driver sends and receives ------------------------------------------------------
     def to_send(self) -> memoryview | None:
         """The next bytes for the socket; `sent` reports how many of them were sent."""
         return self._out[0] if self._out else None
@@ -192,19 +192,20 @@ class Connection:
         return self._frames.buffer()
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `on_deadline` if no reply comes before; None without calls."""
+        """When to call `on_deadline`, unless a reply comes before; None if no reply is expected."""
         return self._calls[0].deadline_ms if self._calls else None
 
     # --- authentication --------------------------------------------------------------------------
     def authentication_due(self, now_ms: int) -> bool:
-        """Whether the session ends soon: then call `authenticate` before the next request."""
+        """Whether the SASL session ends soon; if so, `authenticate` comes before other requests."""
         due_ms = self._authentication_due_ms
         return due_ms is not None and now_ms >= due_ms and self.state is ClientConnectionState.READY
 
     def authenticate(self, mechanism: Mechanism, now_ms: int) -> None:
         """Begin an authentication. No request may be sent until the connection is ready again.
 
-        :raises AuthenticationFailed, UnsupportedByBroker: if the broker lacks SASL or its version
+        :raises AuthenticationFailed: if the broker lacks SASL
+        :raises UnsupportedByBroker: if the broker lacks version 1 of SaslHandshake
         """
         if self.versions is not None and ApiKey.SASL_HANDSHAKE not in self.versions.ranges:
             raise AuthenticationFailed(
@@ -249,7 +250,7 @@ class Connection:
         timeout_ms: int | None = None,
         expects_reply: bool = True,
     ) -> Call[R]:
-        """Queue a request. ``timeout_ms`` is added to the request's timeout, for long polls.
+        """Queue a request. ``timeout_ms``, the wait of a long poll, is added to the usual timeout.
 
         A call that expects no reply is done, with an empty reply, once all its bytes were sent.
         """
@@ -308,7 +309,8 @@ class Connection:
             raise ReplyUnreadable(f"{self.peer}: {error}") from None
 
     def _closed_while(self) -> str:
-        """Describe for an error when the broker closed the connection, and the likely cause."""
+        """The end of an error message: in which state the broker closed the connection, and the
+        likely cause; empty if the cause is unknown."""
         if self.state is not ClientConnectionState.READY:
             hint = (
                 ": has this listener TLS?"
@@ -318,7 +320,7 @@ class Connection:
             return f" while {self.state.value}{hint}"
         if self._has_answered or self._uses_sasl or not self._calls:
             return ""
-        # A listener with SASL answers ApiVersions and closes the connection at other requests.
+        # A listener with SASL answers ApiVersions, and closes the connection at any other request.
         name = self._calls[0].api_key.name
         return f" at the first request, {name}: has this listener SASL?"
 
@@ -355,8 +357,8 @@ class Connection:
             self._continue_authentication(reply)
 
     def _continue_authentication(self, reply: Response) -> None:
-        """Handle one reply of the SASL exchange. All requests of the exchange together have the
-        timeout of one request."""
+        """Handle a reply of the SASL exchange, and send the exchange's next request, if any. All
+        requests of the exchange together have the timeout of one request."""
         exchange = self._exchange
         assert exchange is not None
         request: SaslAuthenticateRequest | None
@@ -372,7 +374,8 @@ class Connection:
             return
         self._exchange = self._exchange_call = None
         if exchange.session_lifetime_ms > 0:
-            # Counted from the exchange's start, which is before the broker starts to count.
+            # The broker counts the session's lifetime from the end of the exchange. This client
+            # counts from the start, which is earlier, so that it never authenticates too late.
             usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
             self._authentication_due_ms = self._exchange_began_ms + usable_ms
         self._become_ready()
@@ -382,8 +385,9 @@ class Connection:
         self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
-        """Handle the response to ApiVersions. With UNSUPPORTED_VERSION (35) newer brokers send the
-        range of ApiVersions itself; then ask again in the highest version of that range."""
+        """Handle the response to ApiVersions. To a version that the broker lacks it responds with
+        UNSUPPORTED_VERSION (35), and since Kafka 2.4 with the versions of ApiVersions that it has:
+        ask again in the highest of these, or in version 0."""
         reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
         assert isinstance(reply, ApiVersionsResponse)
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:

@@ -1,4 +1,4 @@
-"""The event loop and the streams that the evented driver needs, as Protocols.
+"""The event loop and the streams that `EventedConnection` needs, as Protocols.
 
 The loop and the network of klog's broker implement them; a simulation can do so, too.
 """
@@ -9,22 +9,23 @@ from typing import Any, Protocol
 READABLE = 1
 WRITABLE = 2
 BROKEN = 4
-"""The bits of a descriptor's readiness. BROKEN is never part of an interest, and is reported
-together with the bits of the interest."""
+"""The bits of a file descriptor's readiness. A callback is registered with an interest: READABLE,
+WRITABLE or both. BROKEN (an error or a hang-up) is reported together with the whole interest."""
 
 
 class LoopTimer(Protocol):
-    """A started timer."""
+    """A timer that `EventLoop.call_at` has started."""
 
     def cancel(self) -> None:
         """Stops the timer; does nothing once it has expired."""
 
 
 class EventLoop(Protocol):
-    """The loop in which the driver runs; ``fd`` is a descriptor's number."""
+    """The event loop in which an `EventedConnection` runs. A turn is one pass of the loop; ``fd``
+    is the number of a file descriptor."""
 
     def now_ms(self) -> int:
-        """The time of the loop's turn in ms, by a clock that never goes back."""
+        """The start time of the current turn in ms, by a clock that never goes back."""
 
     def call_at(self, deadline_ms: int, action: Callable[[], None], /) -> LoopTimer:
         """Runs ``action`` once, in the first turn at or after ``deadline_ms``."""
@@ -37,29 +38,30 @@ class EventLoop(Protocol):
 
     def register(self, fd: int, interest: int, callback: Callable[[int], None], /) -> None:
         """Calls ``callback(readiness)`` in each turn in which ``fd`` is ready (level-triggered).
-        ``interest`` has the bits READABLE and WRITABLE."""
+        ``interest`` is READABLE, WRITABLE, or both: the readiness to wait for."""
 
     def modify(self, fd: int, interest: int, /) -> None:
-        """Changes the interest of a registered descriptor."""
+        """Changes the interest of a registered descriptor: the readiness to wait for."""
 
     def unregister(self, fd: int, /) -> None:
-        """Ends the callbacks; must be called before the descriptor is closed."""
+        """Ends the callbacks for ``fd``; must be called before the descriptor is closed."""
 
 
 class LoopStream(Protocol):
     """A non-blocking stream. Errors are OSError; BlockingIOError means "not now"."""
 
     def fileno(self) -> int:
-        """The stream's descriptor, for the loop."""
+        """The number of the stream's file descriptor, for `EventLoop.register`."""
 
     def connect_error(self) -> OSError | None:
-        """The error of connecting, or None; called once, when the stream is first WRITABLE."""
+        """The error with which connecting has failed, or None. Called once, when the stream is
+        WRITABLE for the first time."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Receives into ``buffer``; returns the number of bytes, 0 at the end of the stream."""
 
     def send(self, parts: list[Any], /) -> int:
-        """Sends byte strings in order; returns how many bytes were accepted."""
+        """Sends the byte strings ``parts`` in order; returns how many bytes the stream accepted."""
 
     def close(self) -> None: ...
 
@@ -68,5 +70,6 @@ class Connector(Protocol):
     """Makes streams."""
 
     def connect(self, host: str, port: int, from_address: str | None, /) -> LoopStream:
-        """Begins to connect to an IP address; the stream becomes WRITABLE when that has ended.
-        Raises OSError for an immediate failure, ValueError if ``host`` is a name."""
+        """Begins to connect to an IP address. The stream becomes WRITABLE once it is connected or
+        connecting has failed. Raises OSError for an immediate failure, ValueError if ``host`` is a
+        name instead of an address."""

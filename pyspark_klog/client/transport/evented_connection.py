@@ -34,42 +34,42 @@ from pyspark_klog.protocol.message import Request, Response
 R = TypeVar("R", bound=Response)
 
 RECEIVE_BYTES = 1 << 20
-"""Most bytes to receive from one connection before the loop's other descriptors have their turn."""
+"""Most bytes to receive from one connection before the loop handles other descriptors."""
 
 Build = Callable[[int], Request]
-"""Makes a request in the chosen version, without side effects."""
+"""Builds a request in the given API version, without side effects."""
 OnDone = Callable[[R | None, KlogError | None], None]
-"""Called with a reply and None, or with None and an error."""
+"""The callback of a request, called with (reply, None) or (None, error)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventedSettings:
-    """How connections are made and used; the defaults are those of Kafka's clients."""
+    """The settings of an `EventedConnection`; the defaults are those of Kafka's clients."""
 
     client_id: str
     from_address: str | None = None
-    """The local IP address; None leaves the choice to the system."""
+    """The local IP address of the connection; None leaves the choice to the system."""
     setup_timeout_ms: int = 10_000
     """The longest time for connecting and the response to ApiVersions, together."""
     reconnect: Backoff = field(default_factory=lambda: Backoff(50, 1_000))
     """The wait from the end of one connection to the start of the next."""
     max_in_flight: int = 5
-    """The most requests without a reply on the connection; further requests are queued."""
+    """The most requests that wait for a reply on the connection; further requests are queued."""
     max_reply_bytes: int = MAX_REPLY_BYTES
 
 
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
-    """A request, from `EventedConnection.send` to its callback."""
+    """A request from the call of `EventedConnection.send` until its callback was called."""
 
     number: int
-    """The request's place in the order of sending."""
+    """The number of the `send` call, counted from 0."""
     build: Build
     reply_class: type[Response]
     on_done: OnDone[Any]
     deadline_ms: int
     versions: tuple[int, int | None]
-    """The lowest and the highest version that the caller can use."""
+    """The lowest and the highest API version that the caller of `send` allows."""
     call: Call[Response] | None = None
     error: KlogError | None = None
 
@@ -96,9 +96,9 @@ class EventedConnection:
     The callback of each `send` is called exactly once, in the order of sending, by the loop: never
     within `send` or another callback. Callbacks may call `send` and `close`. If the connection
     can't be made or is lost, or a request times out, the connection is closed and all requests,
-    queued ones too, fail with that error: so no later request can overtake one that its sender
-    repeats. All methods must be called in the loop's thread. ``random`` returns [0, 1), for the
-    waits between connections.
+    queued ones too, fail with that error. So if a caller repeats a failed request, no later request
+    was sent before the repetition. All methods must be called in the loop's thread. ``random``
+    returns [0, 1), for the waits between connections.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class EventedConnection:
         self._connect_at_ms = 0
         self._next_number = 0
         self._started: deque[_PendingRequest] = deque()
-        """Requests that were sent or have failed; each is older than all of `_waiting`."""
+        """Requests that were sent or have failed; all are older than those in `_waiting`."""
         self._waiting: deque[_PendingRequest] = deque()
         self._is_answering = False
         self._is_called_soon = False
@@ -139,7 +139,7 @@ class EventedConnection:
 
     @property
     def unanswered(self) -> int:
-        """The number of requests whose callbacks were not called yet."""
+        """The number of requests whose callbacks have not been called yet."""
         return len(self._started) + len(self._waiting)
 
     def send(
@@ -152,11 +152,13 @@ class EventedConnection:
         low: int = 0,
         high: int | None = None,
     ) -> None:
-        """Send a request in the newest version, from ``low`` to ``high``, that both sides speak.
+        """Send a request in the newest version, from ``low`` to ``high``, that klog and the broker
+        support.
 
-        ``timeout_ms`` counts from now and includes connecting and queueing. Errors:
-        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable and ClientError.
-        UnsupportedByBroker and errors of encoding leave the connection open.
+        ``timeout_ms`` counts from now and includes connecting and queueing. Errors that
+        ``on_done`` gets: ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable
+        and ClientError. Only UnsupportedByBroker and errors of encoding the request leave the
+        connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         ask = _PendingRequest(
@@ -189,9 +191,10 @@ class EventedConnection:
         if not self._is_answering:
             self._run_turn()
 
-    # --- event-loop turns ------------------------------------------------------------------------
+    # --- what runs in each event-loop turn -------------------------------------------------------
     def _run_turn(self) -> None:
-        """Call back for finished requests, then start queued ones. Every event ends here."""
+        """Call the callbacks of finished requests, then send queued requests. Called after every
+        event: the socket is ready, the timer has expired, or `close` was called."""
         self._answer()
         self._start()
 
@@ -210,8 +213,9 @@ class EventedConnection:
             self._call_soon()
 
     def _answer(self) -> None:
-        """Call back for finished requests, in order. Requests that callbacks send are answered in
-        a later turn, so that a sender that repeats at once can't hold the loop."""
+        """Call the callbacks of finished requests, in order. If a callback sends a request, that
+        request's callback is called in a later turn: otherwise a caller that repeats a failing
+        request at once would block the loop."""
         end = self._next_number
         started = self._started
         self._is_answering = True
@@ -234,7 +238,8 @@ class EventedConnection:
             self._started.append(ask)
             try:
                 version = connection.version(ask.reply_class.api_key, *ask.versions)
-                # `_overdue` checks the deadlines, because a request's time begins before its start.
+                # `_overdue` enforces the request's timeout, which counts from `send`. The deadline
+                # that `connection` counts from now is not used.
                 ask.call = connection.send(
                     ask.build(version), ask.reply_class, version, self._loop.now_ms()
                 )
@@ -292,7 +297,7 @@ class EventedConnection:
         self._run_turn()
 
     def _receive(self, connection: Connection, stream: LoopStream) -> None:
-        """Receive the bytes that have come, up to `RECEIVE_BYTES`."""
+        """Receive the bytes that have arrived, up to `RECEIVE_BYTES`."""
         left = RECEIVE_BYTES
         try:
             while left > 0 and connection.state is not ClientConnectionState.CLOSED:
@@ -332,7 +337,7 @@ class EventedConnection:
             isinstance(error, ConnectionResetError)
             and connection.state is ClientConnectionState.NEGOTIATING
         ):
-            connection.received(0)  # its error names the likely cause of the reset
+            connection.received(0)  # ends the connection with an error that names the likely cause
             return
         text = error.strerror or str(error)
         connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
@@ -343,8 +348,9 @@ class EventedConnection:
 
     # --- closing and timeouts --------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
-        """Close a failed connection. The next one has to wait, longer after each failure in a row.
-        The reply to a request resets the number of failures; a new connection does not."""
+        """Close a failed connection. The next connection is made after a wait, which is longer
+        after each failure in a row. The reply to a request resets the number of failures; a new
+        connection does not."""
         self._failures += 1
         wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
         self._connect_at_ms = self._loop.now_ms() + wait_ms
@@ -366,7 +372,7 @@ class EventedConnection:
                 ask.error = error
 
     def _wake_by(self, at_ms: int) -> None:
-        """Make the timer expire at ``at_ms`` at the latest."""
+        """Make the timer of `_on_time` expire at ``at_ms`` at the latest."""
         if self._timer is not None:
             if self._timer_ms <= at_ms:
                 return
@@ -377,7 +383,7 @@ class EventedConnection:
     def _on_time(self) -> None:
         self._timer = None
         if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
-            self._receive(*self._link)  # a reply may have come while the loop was busy elsewhere
+            self._receive(*self._link)  # a reply may have come while the loop ran other code
         overdue = self._overdue(self._loop.now_ms())
         if overdue is not None and self._link is not None:
             self._lost(overdue)
@@ -397,7 +403,7 @@ class EventedConnection:
             self._wake_by(min(due_ms))
 
     def _overdue(self, now_ms: int) -> KlogError | None:
-        """The error of the setup or the request whose time is over; None if none is overdue."""
+        """The error if connecting or a request has taken too long; None if nothing is overdue."""
         connection = self._link[0] if self._link is not None else None
         if connection is not None and now_ms >= self._setup_deadline_ms:
             if connection.state is ClientConnectionState.NEGOTIATING:

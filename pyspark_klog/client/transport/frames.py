@@ -1,9 +1,9 @@
-"""Cuts a stream of bytes into replies, each in memory of its own and copied at most once.
+"""Cuts a stream of bytes into replies (frames), each in memory of its own.
 
 No I/O: the driver receives into `ReplyFrames.buffer`, and reports the number of bytes with
-`ReplyFrames.received`. Large replies are received directly into their memory; only bytes that come
-together with other frames go through a small buffer. A frame's memory is reused once no view of it
-is left.
+`ReplyFrames.received`. The begin of each frame is received into a small buffer and copied from
+there. The rest of a frame that is not yet complete is received directly into the frame's memory,
+which is reused once no view of it is left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
@@ -11,15 +11,15 @@ from pyspark_klog.records.buffer_pool import BufferPool
 
 _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
-"""A reply has at least its correlation id."""
+"""The size of the smallest reply, a correlation id."""
 _TLS_ALERT = 0x1503
 """The first two bytes of the TLS alert with which a TLS listener refuses plaintext."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
-"""A large frame's memory grows in steps as bytes arrive, so that a false size in a frame does not
-allocate memory for bytes that never come."""
+"""A larger frame begins with this much memory, which grows as bytes arrive: so a wrong size in a
+frame does not allocate memory for bytes that never come. Memory of larger frames is not reused."""
 KEPT_FRAMES = 3
-"""How many large frames of a connection are kept for reuse: one that is being used, one that is
+"""For how many frames a connection keeps memory for reuse: one that is being processed, one that is
 being received, and one whose last rows are still in use."""
 
 
@@ -36,7 +36,8 @@ class ReplyFrames:
         self._memory = BufferPool(KEPT_FRAMES, FIRST_GROWTH_BYTES)
 
     def buffer(self) -> memoryview:
-        """The memory for the next received bytes; never empty. Release it before `received`."""
+        """The memory for the next received bytes; never empty. Release this view before you call
+        `received`."""
         if self._frame is None:
             return memoryview(self._small)[self._small_end :]
         if self._frame_end == len(self._frame):
@@ -47,7 +48,7 @@ class ReplyFrames:
     def received(self, count: int) -> list[memoryview]:
         """Handle ``count`` bytes in `buffer`; return the frames that are now complete.
 
-        A frame lacks its size field and belongs to the caller.
+        A frame is a view without the size field; the caller may keep it.
         :raises ReplyUnreadable: for a size that no reply can have
         """
         if self._frame is not None:

@@ -29,12 +29,13 @@ from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import KlogError
 
 IDLE_PROBE_MS = 1_000
-"""A connection that was unused for longer is checked before its next request."""
+"""Before the next request over a connection that was unused for longer, the client checks whether
+the broker has closed the connection."""
 _NOT_READY = (ClientConnectionState.NEGOTIATING, ClientConnectionState.AUTHENTICATING)
 
 
 class LinkSecurity(Protocol):
-    """TLS and SASL for the connections of one client; `security/driver.py` implements it."""
+    """TLS and SASL for the connections of one client; `client/security/driver.py` implements it."""
 
     def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
         """Return the socket after the TLS handshake, or unchanged if TLS is not used.
@@ -52,14 +53,14 @@ class LinkSecurity(Protocol):
         """Return the link that moves bytes over a socket that `wrap` returned."""
 
     def mechanism(self) -> Mechanism | None:
-        """Return a new SASL exchange for one authentication; None if SASL is not used.
+        """Return the SASL mechanism for one new authentication; None if SASL is not used.
 
         :raises ClientError: if there is no password or token
         """
 
 
 class Links:
-    """Connections to ``bootstrap`` and the cluster's brokers, used by one thread."""
+    """Connections to the servers ``bootstrap`` and the cluster's brokers, used by one thread."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Links:
         self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
-        """By address: the number of failed attempts in a row, and the time of the last one."""
+        """By address: how many attempts to connect have failed in a row, and when the last."""
         self._reconnect = Backoff(
             settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
         )
@@ -175,7 +176,7 @@ class Links:
                 link.send_pending()
             if not link.is_open:
                 self._drop(link)
-                # The connection's calls have ended, and the caller waits for one of them.
+                # The connection's calls have failed; the caller may wait for one, so return soon.
                 deadline_ms = self._now_ms()
         due = [deadline_ms]
         due += [d for k in self._links.values() if (d := k.connection.next_deadline_ms())]
@@ -193,14 +194,14 @@ class Links:
                 self._drop(link)
 
     def _authenticate_again(self, link: Link, security: LinkSecurity) -> None:
-        """Begin to authenticate again (KIP-368). Earlier requests are answered first."""
+        """Begin to authenticate again (KIP-368). The broker answers earlier requests first."""
         mechanism = security.mechanism()
         assert mechanism is not None
         link.connection.authenticate(mechanism, self._now_ms())
         link.send_pending()
 
     def _is_stale(self, link: Link) -> bool:
-        """Whether a connection has ended, or was unused for too long."""
+        """Whether a connection has ended, or was unused for connections.max.idle.ms."""
         idle_ms = self._now_ms() - link.last_used_ms
         longest_ms = self._settings.number("connections.max.idle.ms")
         if link.is_open and link.connection.in_flight == 0 and idle_ms >= IDLE_PROBE_MS:
@@ -241,8 +242,9 @@ def _connect(
 ) -> Link:
     """A link whose socket is connected and whose connection asks for the versions.
 
-    Every address of the host's name is tried, each within the setting's time and the deadline. The
-    TLS handshake is done when the function returns; SASL begins once the versions are known.
+    Every IP address of the host's name is tried, each for at most
+    socket.connection.setup.timeout.ms, or until the deadline if that comes before. The TLS
+    handshake is done when the function returns; SASL begins once the API versions are known.
 
     :raises ConnectionFailed: naming the address and why
     :raises ClientError: if the connection can't be secured as ``security`` requires

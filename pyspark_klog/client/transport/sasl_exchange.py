@@ -15,7 +15,8 @@ from pyspark_klog.protocol.apis.sasl_authenticate import (
 from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HANDSHAKE_VERSION = 1
-"""After version 0 bare tokens follow; after version 1 (Kafka 1.0) requests SaslAuthenticate."""
+"""The version of SaslHandshake. After version 0 bare SASL tokens would follow; after version 1
+(Kafka 1.0) SaslAuthenticate requests follow."""
 REAUTHENTICATE_AT = 0.85
 """The part of a session's lifetime after which this client authenticates again. Java's client takes
 a random part from 0.85 to 0.95."""
@@ -36,13 +37,15 @@ class Mechanism(Protocol):
         """The client's first message."""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The response to the broker's message; None if the exchange is over.
+        """The client's response to the broker's message; None if the exchange is over.
 
-        :raises AuthenticationFailed: with a clause that calls the broker "it"
+        :raises AuthenticationFailed: if the broker's message is wrong; the error's text is a clause
+            that calls the broker "it"
         """
 
     def explain(self, text: str) -> str:
-        """The broker's reason for a refusal, with earlier messages of the broker, no secrets."""
+        """The reason for a refusal: ``text``, the broker's error message, without secrets and with
+        the reason that an earlier message of the broker gave, if any."""
 
 
 class SaslExchange:
@@ -52,14 +55,15 @@ class SaslExchange:
         self.mechanism = mechanism
         self.peer = peer
         self.session_lifetime_ms = 0
-        """How long the broker accepts requests, in ms; 0: for ever. Known after the exchange."""
+        """For how many ms after the exchange the broker accepts requests until the client must
+        authenticate again; 0: for ever. Known at the end of the exchange."""
 
     def begin(self) -> SaslHandshakeRequest:
-        """The first request."""
+        """The first request of the exchange, SaslHandshake."""
         return SaslHandshakeRequest(mechanism=self.mechanism.name)
 
     def on_handshake(self, reply: SaslHandshakeResponse) -> SaslAuthenticateRequest:
-        """The request after the handshake.
+        """The request that follows the response to SaslHandshake.
 
         :raises AuthenticationFailed: if the broker does not have the mechanism
         """
@@ -80,9 +84,11 @@ class SaslExchange:
         return SaslAuthenticateRequest(auth_bytes=self.mechanism.initial())
 
     def on_authenticate(self, reply: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
-        """The next request; None after the broker has accepted the client.
+        """The request that follows a response to SaslAuthenticate; None if the broker has accepted
+        this client.
 
-        :raises AuthenticationFailed: if the broker refused, or does not follow the mechanism
+        :raises AuthenticationFailed: if the broker has refused the client, or does not follow the
+            mechanism
         """
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
