@@ -8,7 +8,7 @@ import re
 
 _BLANKS = "".join(map(chr, range(0x21)))
 _MOST_DIGITS = 40
-"""Longest text, in digits, that is passed to int(), which is slow and limited for long texts."""
+"""Most digits that are passed to int(), which is slow for long texts and refuses very long ones."""
 _LAST_OF_TWO_BYTES = "\uffff"
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?[fd]?", re.ASCII | re.IGNORECASE)
 _HEXADECIMAL = re.compile(
@@ -34,7 +34,7 @@ def parse_integer(text: str) -> int:
     if not digits.isdecimal() or max(digits) > _LAST_OF_TWO_BYTES:
         raise ValueError(f"{text!r} is no whole number")
     if len(digits) > _MOST_DIGITS:
-        raise OverflowError(f"a number of {len(digits)} digits")
+        raise OverflowError(f"found {len(digits)} digits, expected at most 40")
     return int(text)
 
 

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 def read_properties(path: Path) -> list[Entry]:
     """Return the entries of a file, decoded as UTF-8, or as Latin-1 where UTF-8 is not valid.
 
-    Java reads such a file as Latin-1. Raises PropertiesError for an unreadable file.
+    Java reads every .properties file as Latin-1. Raises PropertiesError for an unreadable file.
     """
     try:
         data = path.read_bytes()

@@ -1,4 +1,5 @@
-"""Finds the Pythons that Spark runs, and asks them for their packages.
+"""Finds the Python interpreters that Spark runs, and looks up which packages each of them has.
 
-May import: the standard library. Start reading at lookup.py; probe.py runs in the other Python.
+May import: the standard library. Start reading at lookup.py, which runs probe.py in an interpreter
+that Spark would run.
 """

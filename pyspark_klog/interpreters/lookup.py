@@ -1,7 +1,8 @@
-"""Finds the Pythons that Spark runs, and asks them for their packages.
+"""Finds the Python interpreters that Spark runs, and looks up which packages each of them has.
 
-Spark runs Python sources and functions in separate processes. The environment of the driver's JVM
-names their interpreter, which differs from the driver's unless the environment is set.
+Spark runs Python data sources and user-defined functions in separate processes. PYSPARK_PYTHON and
+PYSPARK_DRIVER_PYTHON in the environment of the driver's JVM name their interpreter. Without these
+variables it is ``python3``, perhaps another Python than the driver's.
 """
 
 import json
@@ -16,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 PROBE_TIMEOUT_S = 60.0
-"""A Python that imports all packages for the first time, on a cold disk, takes some seconds."""
+"""How long to wait for probe.py: importing all packages from a cold disk takes some seconds."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python as Spark's settings name it: a path, or a name to look up in PATH."""
+    """A Python interpreter as Spark's settings name it: a path, or a name to look up in PATH."""
 
     command: str
     setting: str
-    """The setting that names the command, for example PYSPARK_PYTHON."""
+    """The environment variable or Spark setting that names the command: PYSPARK_PYTHON ..."""
     is_default: bool = False
 
     def __str__(self) -> str:
@@ -34,27 +35,30 @@ class Interpreter:
         return f"{self.setting}={self.command}"
 
     def path(self, environ: Mapping[str, str]) -> str | None:
-        """The path of the command's file; None if there is none."""
+        """The absolute path of the command's file; None if there is no such file."""
         found = shutil.which(self.command, path=environ.get("PATH"))
-        # Links are kept, because an environment's python is a link to that of the system.
+        # Do not resolve links: a virtual environment's python is a link to the system's python.
         return None if found is None else os.path.abspath(found)  # noqa: PTH100
 
 
 def worker_interpreter(environ: Mapping[str, str]) -> Interpreter:
-    """The Python of functions and of registered sources, as pyspark's SparkContext chooses it."""
+    """The Python that runs user-defined functions and the data sources that a session registers,
+    as pyspark's SparkContext chooses it."""
     command = environ.get("PYSPARK_PYTHON")
     return Interpreter(command or "python3", "PYSPARK_PYTHON", is_default=not command)
 
 
 def lookup_interpreter(environ: Mapping[str, str]) -> Interpreter:
-    """The Python in which Spark looks up formats, and runs the sources that it finds so."""
+    """The Python in which Spark looks up a format that the session has not registered, and runs
+    the data source that it finds."""
     command = environ.get("PYSPARK_DRIVER_PYTHON")
     return Interpreter(command, "PYSPARK_DRIVER_PYTHON") if command else worker_interpreter(environ)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The packages of a Python; None for a package that is missing or was not requested."""
+    """The versions of a Python and its packages. The version of a package is None if the package is
+    missing or was not asked for."""
 
     version: tuple[int, int, int]
     klog: str | None = None
@@ -69,22 +73,22 @@ class Contents:
 
     @property
     def minor(self) -> str:
-        """The major and minor version, which must be equal in all of Spark's Pythons."""
+        """The major and minor version, which all Pythons of a Spark application must share."""
         return f"{self.version[0]}.{self.version[1]}"
 
     @property
     def text(self) -> str:
-        """The whole version."""
+        """The version with its patch level, for example 3.12.4."""
         return ".".join(map(str, self.version))
 
 
 class NoPython(Exception):
-    """A command did not run as a Python; the text says why."""
+    """A command did not run as a Python; the text, a clause about the command ("it"), says why."""
 
 
 class Probe:
-    """A Python that runs probe.py. Probes run at the same time if all are created before the first
-    `result`."""
+    """A process of a Python that runs probe.py. Probes run at the same time if all are created
+    before the first call of `result`."""
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
         """``asked`` are the arguments of probe.py: "klog", "packages" or both."""
@@ -104,9 +108,9 @@ class Probe:
             self._error = error
 
     def result(self, timeout_s: float = PROBE_TIMEOUT_S) -> Contents:
-        """Wait for the Python to end, and return its packages.
+        """Wait until probe.py ends, and return what it has found.
 
-        :raises NoPython: if it gave no answer
+        :raises NoPython: if the command did not start, or did not print the result of probe.py
         """
         if self._error is not None:
             raise NoPython(self._error.strerror or str(self._error))
@@ -127,14 +131,15 @@ class Probe:
 
 
 def worker_environment(environ: Mapping[str, str], spark_home: Path | None) -> dict[str, str]:
-    """The environment in which Spark runs Python, with Spark's own pyspark first on the path."""
+    """The environment variables with which Spark runs Python: PYTHONPATH begins with the zip files
+    of pyspark and py4j below ``spark_home``."""
     library = [] if spark_home is None else sorted((spark_home / "python" / "lib").glob("py*.zip"))
     paths = [*map(str, library), *filter(None, [environ.get("PYTHONPATH")])]
     return {**environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def spark_home(environ: Mapping[str, str]) -> Path | None:
-    """The folder of the Spark that this Python would start; None if there is none."""
+    """The folder of the Spark installation that this Python would start; None if it finds none."""
     from importlib.util import find_spec
 
     if environ.get("SPARK_HOME"):
@@ -146,5 +151,5 @@ def spark_home(environ: Mapping[str, str]) -> Path | None:
 
 
 def is_current_interpreter(path: str) -> bool:
-    """Whether the file is the Python that runs here."""
+    """Whether ``path`` is the executable of the Python that runs this code."""
     return path == os.path.abspath(sys.executable)  # noqa: PTH100

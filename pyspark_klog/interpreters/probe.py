@@ -1,7 +1,7 @@
-"""Runs in another Python: prints what Spark and klog would find there, as JSON in the last line.
+"""A script for a Python that Spark would run: prints its versions and packages as JSON in one line.
 
-The code runs in any Python 3, and without klog, which may be missing there. The arguments are
-"klog", "packages" or both.
+The JSON is the last line of the output. The script runs in any Python 3, and does not need klog,
+which may be missing in that Python. The arguments are "klog", "packages" or both.
 """
 
 import importlib

@@ -42,7 +42,7 @@ _MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 class MessageCodec(NamedTuple):
-    """Decoder and encoder of a class in one version.
+    """The decoder and the encoder of a message class in one version.
 
     Both also raise Python's own errors (struct.error, IndexError ...), which the functions of this
     module convert.
@@ -62,7 +62,7 @@ _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
 def register_handwritten_codec(cls: type[Message], write: HandWriter) -> None:
-    """Register ``write(version, generated)``, which returns the codec of a class in a version.
+    """Register ``write(version, generated)``, which returns the hand-written codec of a version.
 
     The hand-written codec may pass decoding, encoding, or messages of unusual shapes on to the
     generated codec. Both codecs must give equal results for equal messages and bytes.
@@ -71,19 +71,19 @@ def register_handwritten_codec(cls: type[Message], write: HandWriter) -> None:
 
 
 def handwritten_codec(cls: type[Message], version: int, generated: MessageCodec) -> MessageCodec:
-    """Return the hand-written codec of a class if one is registered, else ``generated``."""
+    """Return the hand-written codec of a message class if one is registered, else ``generated``."""
     write = _handwritten.get(cls)
     return write(version, generated) if write else generated
 
 
 def generated_codec(cls: type[Message], version: int) -> MessageCodec:
-    """Generate the codec of a class from its rows: the reference for hand-written codecs."""
+    """Generate a class's codec from its fields. Hand-written codecs are tested against it."""
     flexible = cls.is_flexible(version)
     return MessageCodec(make_decoder(cls, version, flexible), make_encoder(cls, version, flexible))
 
 
 def codec_of(cls: type[Message], version: int) -> MessageCodec:
-    """Return the codec of a class in a version, which is generated at its first use and cached."""
+    """Return the codec of a message class in a version, generated at the first use and cached."""
     codec = _codecs.get((cls, version))
     if codec is None:
         if not cls.min_version <= version <= cls.max_version:
@@ -159,7 +159,7 @@ def _malformed(
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Append an encoded message to ``out``. After an error ``out`` may contain a part of it.
+    """Append an encoded message to ``out``; after an error ``out`` may contain a part of it.
 
     If ``out`` is a `SegmentedBuffer`, record sets may be file regions, and large ones are not
     copied.

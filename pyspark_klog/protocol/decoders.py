@@ -1,8 +1,8 @@
-"""Generates the source of a decoder for one class in one version.
+"""Generates the source of a decoder for one message class in one version.
 
 The source is one function that calls few others. One ``unpack`` call reads consecutive fields of
-fixed size, and the length of the value after them, directly into the slots. Arrays of structs are
-loops in the same function. codec.py generates a decoder at the first use of a version.
+fixed size, and the length of the value after them, directly into the message's slots. Arrays of
+structs are loops in the same function. codec.py generates a decoder at the first use of a version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
 
 
 def min_size(row: Field, version: int, flexible: bool) -> int:
-    """Return the smallest encoded size of a value of this row, without a tag and its size."""
+    """Return the smallest encoded size of a field's value in bytes, without the tag and size that
+    precede a tagged field."""
     if row.kind in FIXED:
         return struct.calcsize(">" + FIXED[row.kind])
     if row.kind == "struct":
@@ -48,7 +49,7 @@ def min_size(row: Field, version: int, flexible: bool) -> int:
 
 
 def struct_min_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """Return the smallest encoded size of a struct."""
+    """Return the smallest encoded size of a struct in bytes."""
     size = 1 if flexible else 0
     for row in cls.__fields__.values():
         if row.in_version(version) and row.tag is None:
@@ -124,11 +125,11 @@ class _DecoderSource:
         view = " view = memoryview(buf)\n" if "view[" in body else ""
         arguments = "buf, p, most" if self.counts else "buf, p"
         left = " left = most\n" if self.counts else ""
-        # This line makes the function a generator even if the message has no array.
+        # ``yield from ()`` makes the function a generator even if the message has no array.
         first = " yield from ()\n" if self.in_steps else ""
         return f"def decode({arguments}):\n{first} end = len(buf)\n{left}{view}{body}\n", self.names
 
-    # -- lines of the generated source
+    # -- helpers that add lines to the generated source
 
     def line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
@@ -151,7 +152,7 @@ class _DecoderSource:
         self.pending.append((FIXED[kind], target))
 
     def flush(self) -> None:
-        """Add one ``unpack`` call that reads all pending fields."""
+        """Add one ``unpack`` call that reads all fields in ``pending``."""
         if self.pending:
             layout = struct.Struct(">" + "".join(code for code, _ in self.pending))
             read = self.name("read")
@@ -185,7 +186,7 @@ class _DecoderSource:
             self.tags(target, tagged, where)
         else:
             if tagged:
-                raise InvariantViolation(f"{where} v{self.version}: tags in an inflexible version")
+                raise InvariantViolation(f"{where} v{self.version}: tags need a flexible version")
             self.line(f"{target}.unknown_tagged_fields = NO_TAGS")
         return target
 
@@ -231,7 +232,7 @@ class _DecoderSource:
     def length(self, code: str) -> str:
         """Add the code that reads a length or count into a new variable; return its name.
 
-        In both encodings the variable is -1 for null.
+        The variable is -1 for null, in flexible versions (compact lengths) and in others.
         """
         length = self.name("n")
         if self.flexible:
@@ -275,7 +276,7 @@ class _DecoderSource:
         least = min_size(element, self.version, self.flexible)
         if least < 1:
             raise InvariantViolation(
-                f"{where} v{self.version}: elements of no bytes would leave their count unbounded"
+                f"{where} v{self.version}: elements without bytes do not bound an array's count"
             )
         count = self.length("i")
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")

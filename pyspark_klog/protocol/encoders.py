@@ -1,4 +1,4 @@
-"""Generates the source of an encoder for one class in one version, like decoders.py."""
+"""Generates the source of an encoder for one message class in one version, like decoders.py."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class _EncoderSource:
         self.struct(cls, "m", cls.__name__)
         self.flush()
         body = "\n".join(self.lines)
-        # This line makes the function a generator even if the message has no array.
+        # ``yield from ()`` makes the function a generator even if the message has no array.
         first = " yield from ()\n" if self.in_steps else ""
         return f"def encode(m, out):\n{first}{body}\n return None\n", self.names
 
-    # -- lines of the generated source
+    # -- helpers that add lines to the generated source
 
     def line(self, text: str) -> None:
         self.lines.append(" " * self.indent + text)
@@ -88,7 +88,7 @@ class _EncoderSource:
         return name
 
     def flush(self) -> None:
-        """Add one ``pack`` call that writes all pending fields."""
+        """Add one ``pack`` call that writes all fields in ``pending``."""
         if self.pending:
             layout = struct.Struct(">" + "".join(code for code, _ in self.pending))
             values = ", ".join(value for _, value in self.pending)
@@ -112,7 +112,7 @@ class _EncoderSource:
             self.tags(source, sorted(tagged, key=lambda entry: entry[0]), where)
 
     def differs(self, row: Field, slot: str) -> str:
-        """Return the source of an expression: whether the slot's value is not the default."""
+        """Return the source of a condition that is true if the slot's value is not the default."""
         if row.is_lazy:
             assert row.struct is not None
             return f"{slot} is not None and {slot} != {self.bind('D', row.struct())}"
@@ -237,7 +237,7 @@ class _EncoderSource:
         different = [
             self.differs(row, f"{source}.{slot_name(name, row)}") for _, name, row in tagged
         ]
-        # Most messages have an empty tagged section, and skip the code below.
+        # Most messages have no tagged field to write, and skip the generated code that follows.
         self.line(f"if {unknown} or {' or '.join(f'({each})' for each in different)}:")
         self.indent += 1
         self.line(f"{known} = {{}}")

@@ -10,8 +10,8 @@ class ProtocolError(KlogError):
 class MalformedRequest(ProtocolError):
     """The bytes are no valid message of the expected class and version, request or response.
 
-    The reader may have lost the frame boundaries. If a response is malformed, the peer is broken or
-    no Kafka broker.
+    The reader may have lost the frame boundaries. The sender of a malformed response is broken, or
+    is no Kafka broker.
     """
 
 

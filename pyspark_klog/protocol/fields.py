@@ -26,7 +26,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 UNKNOWN_OPERATIONS = -(2**31)
-"""Value of authorized operations (KIP-430) in a response, if the request did not ask for them."""
+"""The value of a response's authorized operations (KIP-430) if the request did not ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def binary(
 ) -> bytes | None:
     """Declare a byte string (Kafka's type ``bytes``); encoders accept any buffer.
 
-    A ``secret`` value never appears in texts.
+    A ``secret`` value is never shown: log lines and errors have ``***`` in its place.
     """
     return cast("bytes | None", _row("bytes", b"", locals()))
 
@@ -306,7 +306,7 @@ def struct(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> T | None:
-    """Declare an embedded struct. If it may be null, a byte before it tells whether it is null."""
+    """Declare an embedded struct. A nullable struct follows a byte that says whether it is null."""
     options = locals()
     options.pop("of")
     return cast("T | None", _row("struct", UNSET, options | {"struct": of}))

@@ -34,15 +34,15 @@ from pyspark_klog.protocol.wire import (
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _REQUEST = struct.Struct(">hhih")
-"""API key, API version, correlation id, length of the client id."""
+"""The fields of a request header: API key, API version, correlation id, client id's length."""
 assert _REQUEST.size == 10
 
 NO_CLIENT_ID_LENGTH = -1
 
 _NEVER = 1 << 15
-"""A number above all versions, which are int16: the API has no flexible version."""
+"""The cached first flexible version of an API that has none: a number above all int16 versions."""
 
-# Cached by API key, because each header needs the first flexible version.
+# The first flexible version by API key, cached because each header needs it.
 _first_flexible_versions: dict[int, int] = {}
 
 MAX_HEADER_TAGS = 1000

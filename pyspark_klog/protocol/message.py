@@ -19,7 +19,7 @@ NEWEST = 0x7FFF
 """The largest int16 version: a field with this ``until`` is in all later versions."""
 
 NO_TAGS: Mapping[int, bytes] = MappingProxyType({})
-"""Empty, read-only tagged fields, which nearly all structs share."""
+"""The empty, read-only mapping of unknown tagged fields, which nearly all structs share."""
 
 _IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
 
@@ -32,7 +32,7 @@ class Unset:
 
 
 UNSET = Unset()
-"""Marks a missing default; None would mean the default null."""
+"""Marks a field without a default. The value None would mean that the default is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Field:
     """One row: the declaration of a field for all versions.
 
     ``element`` is the row of an array's elements, and ``struct`` the class of a struct. The value
-    of a ``secret`` field never appears in texts.
+    of a ``secret`` field is never shown: log lines and errors have ``***`` in its place.
     """
 
     kind: str
@@ -62,9 +62,9 @@ class Field:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the default is created at the first access, as for tagged structs.
+        """Whether the field's default is created at the first access: so it is for tagged structs.
 
-        Most messages never contain the tagged struct.
+        Most messages never contain a tagged struct, so creating it with the message would be waste.
         """
         return self.kind == "struct" and self.tag is not None and self.nullable_since is None
 
@@ -87,7 +87,8 @@ class MessageMeta(type):
         for base in bases:
             if getattr(base, "__fields__", None) and fields:
                 raise TypeError(f"{name}: a message cannot add fields to {base.__name__}'s")
-        # Only type checkers need the value of a declared slot. The constructor sets the slot.
+        # Remove the values of names in ``__slots__``: Python refuses a class that has such values,
+        # and only type checkers need them. The constructor sets the slots.
         for slot in namespace.get("__slots__", ()):
             namespace.pop(slot, None)
         namespace.setdefault("__slots__", tuple(slot_name(key, row) for key, row in fields.items()))
@@ -187,7 +188,7 @@ class Struct(_Declared):
 def _restore(
     cls: type[Struct], slots: list[str], state: list[Any], unknown: dict[int, bytes]
 ) -> Struct:
-    """Create a struct from the state of a copied or pickled one."""
+    """Create a copied or pickled struct from the state that ``__reduce__`` returned."""
     restored = object.__new__(cls)
     for slot, value in zip(slots, state, strict=True):
         setattr(restored, slot, value)
@@ -196,7 +197,10 @@ def _restore(
 
 
 class Message(Struct):
-    """A struct with versions, which is encoded by itself; later versions may be flexible."""
+    """A struct that has versions and is encoded on its own, not as a part of another struct.
+
+    Later versions may be flexible.
+    """
 
     __slots__ = ()
     min_version: ClassVar[int]

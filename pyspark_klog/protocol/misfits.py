@@ -1,4 +1,4 @@
-"""Finds the field whose value made an encoder fail, so that the error can name the field."""
+"""Finds the misfit: the field whose value made an encoder fail, so that the error can name it."""
 
 from __future__ import annotations
 

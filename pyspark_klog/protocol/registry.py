@@ -1,4 +1,4 @@
-"""Request and response classes and versions of all APIs by key. API modules are loaded lazily."""
+"""Request and response classes and versions of all APIs by API key; modules are loaded lazily."""
 
 from __future__ import annotations
 

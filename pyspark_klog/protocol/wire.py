@@ -67,7 +67,7 @@ class SegmentedBuffer(bytearray):
 
 
 def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
-    """Append a record set, whose length is already written, or add it to ``out.left_out``."""
+    """Append a record set, whose length is already written, or add the set to ``out.left_out``."""
     if type(out) is SegmentedBuffer and (
         type(value) is FileRegion or len(value) >= out.MIN_CUT_BYTES
     ):
@@ -123,23 +123,24 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def raise_bad_length(field: str, length: int, remaining: int) -> NoReturn:
-    """Raise MalformedRequest for the length of a string, bytes or a record set."""
+    """Raise MalformedRequest for a wrong length of a string, bytes or a record set."""
     if length < 0:
-        raise MalformedRequest(f"{field}: found null (length {length}), which it may not be")
+        raise MalformedRequest(f"{field}: found null (length {length}), which is not allowed")
     raise MalformedRequest(f"{field}: found a length of {length}, with {remaining} bytes left")
 
 
 def raise_bad_count(field: str, count: int, remaining: int) -> NoReturn:
-    """Raise MalformedRequest for the count of an array, before its elements are created."""
+    """Raise MalformedRequest for a wrong count of an array, before its elements are created."""
     if count < 0:
-        raise MalformedRequest(f"{field}: found null (count {count}), which it may not be")
+        raise MalformedRequest(f"{field}: found null (count {count}), which is not allowed")
     raise MalformedRequest(f"{field}: found a count of {count}, with {remaining} bytes left")
 
 
 def raise_too_many_elements(most: int) -> NoReturn:
-    """Raise MalformedRequest for a message with more than ``most`` elements."""
+    """Raise MalformedRequest for a message whose arrays and tagged sections have more than ``most``
+    elements together."""
     raise MalformedRequest(
-        f"found more than {most} elements in its arrays and tagged fields, expected at most that"
+        f"found more than {most} array elements and tagged fields, expected at most so many"
     )
 
 
@@ -167,7 +168,9 @@ def put_tags(out: bytearray, known: dict[int, bytes], unknown: Mapping[int, byte
     if unknown:
         for tag in unknown:
             if tag in known or not 0 <= tag <= 0xFFFFFFFF:
-                raise UnencodableMessage(f"unknown_tagged_fields: tag {tag} is a known field's")
+                raise UnencodableMessage(
+                    f"unknown_tagged_fields: tag {tag} is a known field's, or is not a uint32"
+                )
         known = {**known, **unknown}
     out += uvarint(len(known))
     for tag in sorted(known):

@@ -175,7 +175,7 @@ def an_empty_transaction_ends(servers: str) -> None:
         producer.begin_transaction()
         put(producer, partition, "one")
         producer.commit_transaction()
-        with pytest.raises(TransactionMisuse, match="producer without a transaction"):
+        with pytest.raises(TransactionMisuse, match="producer is without a transaction"):
             producer.commit_transaction()
         with pytest.raises(TransactionMisuse):
             put(producer, partition, "two")

@@ -189,7 +189,9 @@ class TransactionManager:
                 and self.error is not None
             ):
                 raise self.error
-            raise TransactionMisuse(f"{event.value} is not allowed: producer {self.state.value}")
+            raise TransactionMisuse(
+                f"{event.value} is not allowed: the producer is {self.state.value}"
+            )
 
     # --- the next step to send -------------------------------------------------------------------
     @property

@@ -221,10 +221,10 @@ class Connection:
         call = self._queue(request, SaslHandshakeResponse, version, now_ms)
         self._exchange_call = cast("Call[Response]", call)
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- sending requests ------------------------------------------------------------------------
     @property
     def in_flight(self) -> int:
-        """The number of requests whose replies have not come."""
+        """The number of requests that were queued or sent and wait for a reply."""
         return len(self._calls)
 
     def version(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int:

@@ -1,4 +1,7 @@
-"""AddPartitionsToTxn: add partitions to a transaction; since version 4 brokers send batches."""
+"""AddPartitionsToTxn: add partitions to a transaction.
+
+Since version 4 brokers send this request, for several transactions at once.
+"""
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

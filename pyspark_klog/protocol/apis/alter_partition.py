@@ -1,7 +1,7 @@
 """AlterPartition: a leader asks the controller to change the ISR of a partition (KIP-497, KIP-903).
 
-Kafka's brokers from 3.5 on use this version: leader and controller choose the newest version that
-both have, at any inter.broker.protocol.version.
+Kafka's brokers from 3.5 on use version 3, the only one here: leader and controller choose the
+newest version that both have, at any inter.broker.protocol.version.
 """
 
 from pyspark_klog.ids import UUID

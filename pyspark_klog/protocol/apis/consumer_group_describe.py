@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: members and assignments of the newer groups (KIP-848)."""
+"""ConsumerGroupDescribe: members and assignments of groups of KIP-848's consumer protocol."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import (

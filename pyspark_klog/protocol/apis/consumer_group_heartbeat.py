@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: the one request of the newer group protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: join, stay in and leave a group of the consumer protocol (KIP-848)."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, string, struct, uuid

@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker that will shut down asks the controller to move its leaders.
 
-Kafka sends this version at an inter.broker.protocol.version of 2.4 or newer.
+Kafka sends version 3, the only one here, at an inter.broker.protocol.version of 2.4 or newer.
 """
 
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: tokens by owner."""
+"""DescribeDelegationToken: list delegation tokens by owner (KIP-48)."""
 
 from pyspark_klog.protocol.fields import array, binary, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -138,14 +138,15 @@ class FetchResponse(Response, api=ApiKey.FETCH, versions=(0, 18), flexible_since
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
 
 
-# The hand-written decoder of requests reads the usual shape as fast as possible: no forgotten
+# The hand-written decoder of Fetch requests reads the usual shape as fast as possible: no forgotten
 # topics, no tagged fields, and in flexible versions counts and lengths below 127. All other
-# requests, including damaged ones, and versions below 9 go to the decoder generated from the rows
-# (``rows``). Responses need no hand-written codec: in the generated one record sets are views or
-# file regions too.
+# requests, including damaged ones, and versions below 9 go to the decoder ``rows``, which codec.py
+# generates from the fields. Responses need no hand-written codec: the generated codec, too, uses
+# views and file regions instead of copies of record sets.
 #
-# A hand-written encoder is faster for one kind of request only: a follower that has appended
-# records fetches one partition again. A producer waits for this request of the follower.
+# A hand-written encoder is faster for one kind of request only: the request of a follower that
+# fetches from a single partition. A producer with acks=all waits for this request, because it tells
+# the leader that the follower has appended the producer's records.
 
 _HEAD_V9 = layouts.Struct(">iiiibiii").unpack_from
 _HEAD_V12 = layouts.Struct(">iiibiiB").unpack_from
@@ -164,7 +165,7 @@ _new = object.__new__
 
 
 def _plain_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of request versions 9 to 11."""
+    """Return a decoder of Fetch requests of versions 9 to 11."""
 
     def decode(buffer: Buffer, begin: int) -> tuple[FetchRequest, int]:
         try:
@@ -248,7 +249,7 @@ def _plain_decoder(version: int, rows: Decoder) -> Decoder:
 
 
 def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of request versions 12 and later, with compact counts and lengths.
+    """Return a decoder of Fetch requests of version 12 and later, with compact counts and lengths.
 
     A compact number is one more than the count or length, and 0 is null.
     """
@@ -349,10 +350,10 @@ def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
     return decode
 
 
-# The fields, in this order: max_wait_ms to the count of topics; the topic's id and its count of
-# partitions; the partition and its count of tags; the topic's count of tags; no forgotten topics;
-# no rack; the request's count of tags, which is 1; tag and size of the replica state; the replica
-# state and its count of tags.
+# The layout of a follower's Fetch request for one partition. Its fields, in this order: max_wait_ms
+# to the count of topics; the topic's id and its count of partitions; the partition and its count of
+# tags; the topic's count of tags; no forgotten topics; no rack; the request's count of tags, which
+# is 1; tag and size of the replica state; the replica state and its count of tags.
 _ONE_V15 = layouts.Struct(">iiibiiB16sBiiqiqiBBBBBBBiqB").pack
 _ONE = 2
 _NO_TAGS = 0
@@ -363,7 +364,8 @@ _VERSIONS_OF_FOLLOWERS = (15, 16, 17)
 
 
 def _follower_encoder(rows: Encoder) -> Encoder:
-    """Return an encoder of request versions 15 to 17, fast for a follower's single partition."""
+    """Return an encoder of Fetch requests of versions 15 to 17, which is fast for a follower's
+    request for a single partition."""
 
     def encode(request: Any, out: bytearray) -> None:
         try:

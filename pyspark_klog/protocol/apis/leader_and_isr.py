@@ -1,6 +1,6 @@
 """LeaderAndIsr: the controller sends a broker the leaders and ISRs of its partitions.
 
-Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
+Kafka sends version 7, the only one here, at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.ids import UUID

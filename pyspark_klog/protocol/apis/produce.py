@@ -82,10 +82,10 @@ class ProduceResponse(Response, api=ApiKey.PRODUCE, versions=(0, 13), flexible_s
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)
 
 
-# The hand-written decoder of requests reads the usual shape as fast as possible: no transactional
-# id, no tagged fields, and in flexible versions counts and lengths below 127. All other requests,
-# including damaged ones, go to the decoder generated from the rows (``rows``). Encoding is
-# generated too, because a hand-written encoder was not faster.
+# The hand-written decoder of Produce requests reads the usual shape as fast as possible: no
+# transactional id, no tagged fields, and in flexible versions counts and lengths below 127. All
+# other requests, including damaged ones, go to the decoder ``rows``, which codec.py generates from
+# the fields. The encoder is generated, too, because a hand-written encoder was not faster.
 
 _HEAD_V0 = layouts.Struct(">hii").unpack_from
 _HEAD_V3 = layouts.Struct(">hhii").unpack_from
@@ -104,7 +104,7 @@ _new = object.__new__
 
 
 def _plain_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of request versions 0 to 8."""
+    """Return a decoder of Produce requests of versions 0 to 8."""
 
     def decode(buffer: Buffer, begin: int) -> tuple[ProduceRequest, int]:
         try:
@@ -162,7 +162,7 @@ def _plain_decoder(version: int, rows: Decoder) -> Decoder:
 
 
 def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of request versions 9 and later, with compact counts and lengths.
+    """Return a decoder of Produce requests of version 9 and later, with compact counts and lengths.
 
     A compact number is one more than the count or length, and 0 is null.
     """

@@ -1,6 +1,6 @@
-"""StopReplica: the controller orders a broker to stop replicas, optionally deleting their logs.
+"""StopReplica: the controller tells a broker to stop replicas, and whether to delete their logs.
 
-Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
+Kafka sends version 4, the only one here, at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string

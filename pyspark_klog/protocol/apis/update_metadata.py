@@ -1,6 +1,6 @@
 """UpdateMetadata: the controller sends a broker the metadata that the broker serves to clients.
 
-Kafka sends this version at an inter.broker.protocol.version of 3.4 or newer.
+Kafka sends version 8, the only one here, at an inter.broker.protocol.version of 3.4 or newer.
 """
 
 from pyspark_klog.ids import UUID
