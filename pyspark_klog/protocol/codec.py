@@ -62,7 +62,9 @@ _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
 def register_handwritten_codec(cls: type[Message], write: HandWriter) -> None:
-    """Register ``write(version, generated)``, which returns the hand-written codec of a version.
+    """Register ``write(version, generated)``, which returns the class's codec for a version.
+
+    ``generated`` is the codec that `generated_codec` returns for this version.
 
     The hand-written codec may pass decoding, encoding, or messages of unusual shapes on to the
     generated codec. Both codecs must give equal results for equal messages and bytes.

@@ -68,8 +68,8 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
 def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
     """Return a function (buffer, position, most elements) -> (message, position after it).
 
-    The elements of all arrays and the tagged fields count together, before they are created. More
-    than "most elements" raise MalformedRequest.
+    The elements of all arrays and the tagged fields count together, before they are created. A
+    message with more than "most elements" raises MalformedRequest.
     """
     source, names = _DecoderSource(version, flexible, counts=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} bounded decoder>", "exec"), names)
@@ -276,7 +276,7 @@ class _DecoderSource:
         least = min_size(element, self.version, self.flexible)
         if least < 1:
             raise InvariantViolation(
-                f"{where} v{self.version}: elements without bytes do not bound an array's count"
+                f"{where} v{self.version}: an array's elements need bytes, which bound its count"
             )
         count = self.length("i")
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")

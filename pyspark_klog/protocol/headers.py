@@ -219,12 +219,12 @@ def _put_request(header: RequestHeader, message: Request, out: bytearray) -> Non
     length = NO_CLIENT_ID_LENGTH if header.client_id is None else len(client_id)
     if header.api_key != message.api_key:
         raise UnencodableMessage(
-            f"request header: found API key {header.api_key}, with a {type(message).__name__}"
+            f"request header: found API key {header.api_key}, not that of {type(message).__name__}"
         )
     try:
         out += _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, length)
     except struct.error as error:
-        raise UnencodableMessage(f"request header: {error} in {header}") from error
+        raise UnencodableMessage(f"request header: {error}, found {header}") from error
     out += client_id
     if message.is_flexible(header.api_version):
         put_tags(out, {}, header.unknown_tagged_fields)

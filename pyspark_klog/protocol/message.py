@@ -62,9 +62,9 @@ class Field:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the field's default is created at the first access: so it is for tagged structs.
+        """Whether the field is a tagged struct whose default is created at the first access.
 
-        Most messages never contain a tagged struct, so creating it with the message would be waste.
+        Most messages never contain the tagged struct, so it is not created with the message.
         """
         return self.kind == "struct" and self.tag is not None and self.nullable_since is None
 
@@ -86,7 +86,7 @@ class MessageMeta(type):
             del namespace[key]
         for base in bases:
             if getattr(base, "__fields__", None) and fields:
-                raise TypeError(f"{name}: a message cannot add fields to {base.__name__}'s")
+                raise TypeError(f"{name}: a class with the base {base.__name__} cannot add fields")
         # Remove the values of names in ``__slots__``: Python refuses a class that has such values,
         # and only type checkers need them. The constructor sets the slots.
         for slot in namespace.get("__slots__", ()):

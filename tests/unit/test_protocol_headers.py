@@ -149,7 +149,7 @@ def test_an_answer_to_an_unknown_version_of_api_versions_is_in_version_0() -> No
 
 
 def test_a_header_must_fit_its_message() -> None:
-    with pytest.raises(UnencodableMessage, match="found API key 3, with a ApiVersionsRequest"):
+    with pytest.raises(UnencodableMessage, match="found API key 3, not that of ApiVersionsRequest"):
         encode_request(RequestHeader(3, 0, 1), ApiVersionsRequest())
     with pytest.raises(UnencodableMessage, match="request header"):
         encode_request(RequestHeader(3, 0, 2**40), MetadataRequest())

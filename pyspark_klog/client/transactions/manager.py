@@ -125,7 +125,8 @@ class TransactionManager:
         self.identity, self.version, self._begun = identity, version, _Begun.YES
 
     def write_to(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that batches are about to be written to these partitions."""
+        """Prepare the transaction for batches to ``partitions``: before transaction.version 2,
+        queue the request that adds those of them which the transaction lacks."""
         self._move(TransactionEvent.WRITE)
         added = [p for p in dict.fromkeys(partitions) if p not in self._partitions]
         if not added:
@@ -139,7 +140,7 @@ class TransactionManager:
     def send_offsets(
         self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Commit a group's offsets as part of the transaction."""
+        """Queue the requests that commit a group's offsets as part of the transaction."""
         self._move(TransactionEvent.WRITE)
         if not offsets:
             return

@@ -12,7 +12,7 @@ from pyspark_klog.errors import ErrorCode
 
 class Outcome(Enum):
     """How a response is handled. If a response has several error codes, the one whose outcome is
-    last in this list counts."""
+    last in this class counts."""
 
     DONE = auto()
     RETRY = auto()
@@ -71,8 +71,8 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
     Step.PRODUCE: {
         # These codes abort only the transaction. A partition leader may lag behind the transaction
         # coordinator, and only the coordinator knows whether the producer is fenced (KIP-588): its
-        # response to the abort will show this. The producer retries a batch before it looks here,
-        # so a retriable code belongs to a batch that the producer has given up.
+        # response to the abort will show this. The producer retries a batch before it consults this
+        # table, so a retriable code belongs to a batch that the producer has given up.
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.ABORT,
         ErrorCode.NOT_COORDINATOR: Outcome.ABORT,
         ErrorCode.INVALID_PRODUCER_EPOCH: Outcome.ABORT,

@@ -1,4 +1,5 @@
-"""A producer that writes in transactions. Its methods have the names of Kafka's, and block."""
+"""A producer that writes in transactions. Its methods have the names of those of Kafka's producer,
+and wait for the brokers' responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

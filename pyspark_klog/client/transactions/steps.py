@@ -41,12 +41,12 @@ GROUP, TRANSACTION = 0, 1
 """The key types of FindCoordinator."""
 
 _ONE_KEY = 3
-"""The last version of FindCoordinator for a single key; version 4 and later ask for several."""
+"""The last version of FindCoordinator with a single key; later versions have several keys."""
 _RAISES_EPOCH = 3
 """The first version of InitProducerId (Kafka 2.5) with which a producer can go on after an error,
 under another epoch of the same producer id (KIP-360)."""
 _ONE_TRANSACTION = 3
-"""The last version of AddPartitionsToTxn for clients; version 4 and later are for brokers."""
+"""The last version of AddPartitionsToTxn for clients; only brokers send later versions."""
 _WITH_MEMBERS = 3
 """The first version of TxnOffsetCommit with the group's member and generation (KIP-447)."""
 _TOPIC_NAMES = 5

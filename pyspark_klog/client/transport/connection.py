@@ -48,8 +48,9 @@ MAX_STRANGERS_REPLY_BYTES = 1 << 20
 """Most bytes of a reply before the connection is ready, while the peer may be no broker at all."""
 _LAST_CORRELATION_ID = 2**31 - 1
 _API_VERSIONS_VERSION = 4
-"""Version 5 adds only the ids of the cluster and broker that the client expects (KIP-1242). This
-client does not send them, and brokers before Kafka 4.4 refuse version 5, which costs a round trip.
+"""The version of ApiVersions that this client sends first. Version 5 adds only the ids of the
+cluster and broker that a client expects (KIP-1242). This client does not send these ids, and
+brokers before Kafka 4.4 refuse version 5, which costs a round trip.
 """
 
 
@@ -138,7 +139,7 @@ class Connection:
         self._ask_for_versions(_API_VERSIONS_VERSION, now_ms)
 
     def received(self, count: int) -> None:
-        """Handle ``count`` bytes in `receive_buffer`; 0 means that the peer has closed."""
+        """Handle ``count`` bytes in `receive_buffer`; 0: the peer has closed the connection."""
         if self.state is ClientConnectionState.CLOSED:
             return
         if count == 0:
@@ -176,7 +177,7 @@ class Connection:
         return self._out[0] if self._out else None
 
     def sent(self, count: int) -> None:
-        """Note that ``count`` bytes of `to_send` were sent."""
+        """Remove ``count`` bytes, which the socket has sent, from those of `to_send`."""
         self.sent_bytes += count
         first = self._out[0]
         if count == len(first):
@@ -385,9 +386,9 @@ class Connection:
         self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
-        """Handle the response to ApiVersions. To a version that the broker lacks it responds with
-        UNSUPPORTED_VERSION (35), and since Kafka 2.4 with the versions of ApiVersions that it has:
-        ask again in the highest of these, or in version 0."""
+        """Handle the response to ApiVersions. A broker that lacks the requested version responds
+        with UNSUPPORTED_VERSION (35), since Kafka 2.4 together with its own versions of
+        ApiVersions. In this case ask again in the highest of these versions, or in version 0."""
         reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
         assert isinstance(reply, ApiVersionsResponse)
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:

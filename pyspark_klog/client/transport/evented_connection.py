@@ -96,9 +96,9 @@ class EventedConnection:
     The callback of each `send` is called exactly once, in the order of sending, by the loop: never
     within `send` or another callback. Callbacks may call `send` and `close`. If the connection
     can't be made or is lost, or a request times out, the connection is closed and all requests,
-    queued ones too, fail with that error. So if a caller repeats a failed request, no later request
-    was sent before the repetition. All methods must be called in the loop's thread. ``random``
-    returns [0, 1), for the waits between connections.
+    queued ones too, fail with that error. So no later request succeeds before a failed one
+    that its caller repeats. All methods must be called in the loop's thread. ``random`` returns
+    [0, 1), for the waits between connections.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Cuts a stream of bytes into replies (frames), each in memory of its own.
 
 No I/O: the driver receives into `ReplyFrames.buffer`, and reports the number of bytes with
-`ReplyFrames.received`. The begin of each frame is received into a small buffer and copied from
-there. The rest of a frame that is not yet complete is received directly into the frame's memory,
-which is reused once no view of it is left.
+`ReplyFrames.received`. The beginning of each frame is received into a small buffer and copied from
+there. The rest of a frame that is not yet complete is received directly into the frame's memory.
+This memory, up to FIRST_GROWTH_BYTES, is reused once no view of it is left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable

@@ -81,13 +81,13 @@ class Links:
         self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
-        """By address: how many attempts to connect have failed in a row, and when the last."""
+        """By address: the number of failed attempts in a row, and the time of the last failure."""
         self._reconnect = Backoff(
             settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
         )
 
     def __iter__(self) -> Iterator[Link]:
-        """The current connections."""
+        """Iterate over a copy of the list of current connections."""
         return iter(list(self._links.values()))
 
     def close(self) -> None:
@@ -138,8 +138,9 @@ class Links:
     def link_to_any(
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> Link:
-        """A ready connection to any broker: an open one, one of ``known``, a bootstrap server; to
-        ``doubted`` only if no other address is likely to answer.
+        """A ready connection to any broker: an open connection, else a new one to an address of
+        ``known``, else to a bootstrap server. The address ``doubted`` comes after all others whose
+        last attempt has not failed.
 
         :raises NoBrokerAvailable: naming each address and why it failed
         """
@@ -147,7 +148,7 @@ class Links:
         for link in list(self._links.values()):
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
-                continue  # if it is chosen below, `link_to` authenticates it again
+                continue  # the loop below may choose it: then `link_to` authenticates again
             if connection.state is ClientConnectionState.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
@@ -170,7 +171,8 @@ class Links:
         )
 
     def poll(self, deadline_ms: int) -> None:
-        """Move bytes on all connections; return after something happened, or at the deadline."""
+        """Move bytes on all connections. Return once a socket was ready, a connection has ended or
+        a reply is overdue; at ``deadline_ms`` at the latest."""
         for link in list(self._links.values()):
             if link.connection.to_send() is not None:
                 link.send_pending()

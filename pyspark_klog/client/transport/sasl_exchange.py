@@ -23,7 +23,7 @@ a random part from 0.85 to 0.95."""
 
 
 class Mechanism(Protocol):
-    """One exchange of a SASL mechanism; each authentication needs a new one."""
+    """The client's side of one SASL exchange; each authentication needs a new object."""
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ class Mechanism(Protocol):
         """The user's name, for messages; empty if the mechanism has none."""
 
     def initial(self) -> bytes:
-        """The client's first message."""
+        """The client's first message of the exchange."""
 
     def respond(self, challenge: bytes) -> bytes | None:
         """The client's response to the broker's message; None if the exchange is over.

@@ -32,7 +32,7 @@ class Link:
         return self.connection.state is not ClientConnectionState.CLOSED
 
     def send_pending(self) -> None:
-        """Send the bytes that the socket accepts now. The selector reports when it accepts more."""
+        """Send the bytes that the socket accepts now, and watch for when it accepts the rest."""
         connection = self.connection
         try:
             while (data := connection.to_send()) is not None:
@@ -72,7 +72,8 @@ class Link:
             isinstance(error, ConnectionResetError)
             and self.connection.state is ClientConnectionState.NEGOTIATING
         ):
-            self.connection.received(0)  # ends it with an error that names the likely cause
+            # End the connection with an error that names the likely cause of the reset.
+            self.connection.received(0)
             return
         text = error.strerror or str(error)
         self.connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
