@@ -1,4 +1,4 @@
-"""Random values for the drivers: jitter, a first choice among several, secrets, unique ids."""
+"""Random values for the client: jitter, a first choice among several, secrets, unique ids."""
 
 import random
 

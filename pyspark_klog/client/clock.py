@@ -1,4 +1,4 @@
-"""The machine's clocks. Drivers read them and pass the time to modules without I/O."""
+"""The machine's clocks. Only modules with I/O read them; the others get the time as an argument."""
 
 import time
 

@@ -45,12 +45,13 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 
 _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
-"""Types of groups, as ListGroups 5 names them."""
+"""The types of groups in a response to ListGroups, from version 5 on."""
 
 _ONE_GROUP_FETCH = 7
 """The last version of OffsetFetch for a single group; version 8 and later ask for several."""
 _STABLE_FETCH = 7
-"""The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
+"""The first version of OffsetFetch with ``require_stable``: the coordinator then answers
+UNSTABLE_OFFSET_COMMIT for an offset that an open transaction may still change (KIP-447)."""
 _TOPICS_BY_NAME = 9
 """The last version of OffsetCommit that names topics; version 10 and later use topic ids."""
 _RETENTION_COMMITS = (2, 4)
@@ -61,7 +62,8 @@ _RETENTION_COMMITS = (2, 4)
 class Group:
     """A group as its coordinator describes it; the state is empty if the broker does not send it.
 
-    The member count is None for share groups and streams groups: the client cannot ask for it.
+    The member count is None for share groups and streams groups, because this client sends no
+    request that describes these types.
     """
 
     group_id: str
@@ -82,14 +84,14 @@ def commit_offsets(
     *,
     retention_ms: int | None = None,
 ) -> None:
-    """Commit offsets for a group without members: members that join later begin at them.
+    """Commit offsets for a group without members: members that join later read from them on.
 
-    The offsets are kept for ``retention_ms`` from now on, even if the group stays empty; without
-    it the brokers' offsets.retention.minutes holds. (The versions of OffsetCommit with a
-    retention cannot store a leader epoch.)
+    The brokers keep the offsets for ``retention_ms`` from now on, even if the group stays empty;
+    without ``retention_ms`` their setting offsets.retention.minutes applies. With ``retention_ms``
+    no leader epoch is stored, because OffsetCommit 2 to 4 have no field for it.
 
-    :raises BrokerError: the first refusal of the coordinator; UNKNOWN_MEMBER_ID means that the
-        group has members, and only these may commit
+    :raises BrokerError: for the first offset that the coordinator refuses; UNKNOWN_MEMBER_ID means
+        that the group has members: then only members may commit
     """
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for partition, at in sorted(offsets.items()):
@@ -129,11 +131,11 @@ def committed_offsets(
     require_stable: bool = False,
     while_unstable: Callable[[], None] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """A group's positions in these partitions (None: in all); partitions without one are left out.
+    """A group's committed offsets in ``partitions`` (None: in all), without those that have none.
 
-    With ``require_stable`` the call waits while an open transaction has offsets of the group that
-    it has not committed yet; without ``partitions`` it waits only for partitions that already have
-    a position. ``while_unstable`` is called before each such wait, and may raise.
+    With ``require_stable`` the call waits until no open transaction can change these offsets any
+    more; if ``partitions`` is None, it waits only for partitions that already have a committed
+    offset. ``while_unstable`` is called before each such wait, and may raise an error to end it.
     """
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(partitions or ()):
@@ -185,9 +187,10 @@ def delete_offsets(
     partitions: Iterable[TopicPartition],
     deadline_ms: int | None = None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Delete a group's positions in these partitions, whether or not it has any.
+    """Delete a group's committed offsets in these partitions, whether or not it has any.
 
-    Returns the refused partitions; GROUP_SUBSCRIBED_TO_TOPIC means that a member reads the topic.
+    Returns the partitions whose offsets the coordinator refused to delete, with the error code;
+    GROUP_SUBSCRIBED_TO_TOPIC means that a member of the group reads the topic.
 
     :raises BrokerError: if the whole request is refused; GROUP_ID_NOT_FOUND if there is no group
     """
@@ -287,7 +290,11 @@ def _describe_consumer_groups(
 
 
 def _check_coordinator_unchanged(number: int, group_id: str) -> None:
-    """:raises BrokerError: if the group has moved to another coordinator since it was listed"""
+    """Check the error code ``number`` in the description of a group.
+
+    :raises BrokerError: for a retriable code: the group has moved to another coordinator since it
+        was listed
+    """
     if error_code(number).retriable:
         _check(number, f"describe group {group_id}")
 

@@ -56,7 +56,10 @@ def active_producers(
     partitions: Iterable[TopicPartition],
     deadline_ms: int | None = None,
 ) -> LeaderResults[list[ActiveProducer]]:
-    """The producers of each partition, sorted by id; Kafka 2.8 or newer."""
+    """The producers that each partition's leader knows, sorted by producer id.
+
+    Needs brokers of Kafka 2.8 or newer (DescribeProducers).
+    """
 
     def ask(
         link: Link, by_topic: dict[str, list[int]]
@@ -97,7 +100,8 @@ def find_idle_transactions(
 def find_hanging_transactions(
     client: BlockingClient, suspects: Collection[PartitionTransaction]
 ) -> list[PartitionTransaction]:
-    """The ``suspects`` that no coordinator knows; Kafka 3.0 or newer."""
+    """The ``suspects`` that hang: no coordinator lists an unfinished transaction of the producer in
+    the partition. Needs brokers of Kafka 3.0 or newer."""
     if not suspects:
         return []
     ids = sorted({each.producer.producer_id for each in suspects})

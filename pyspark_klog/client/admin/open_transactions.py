@@ -62,7 +62,8 @@ def _same(request: DescribeProducersRequest, _: int) -> DescribeProducersRequest
 def _open_of(
     row: PartitionResponse, producer_id: int, producer_epoch: int, what: str
 ) -> tuple[int, int]:
-    """The partition, and the first offset of a transaction of an older epoch; -1 without one."""
+    """The partition's number, and the first offset of the transaction that the producer has open
+    there, begun with an epoch older than ``producer_epoch``; -1 if there is none."""
     code = error_code(row.error_code)
     if code is not ErrorCode.NONE:
         raise broker_error(code, what)

@@ -20,7 +20,8 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = Mapping[str, str | None]
-"""The entity that a quota is for: names by type; None stands for the default of that type."""
+"""The entity that a quota is for: its names by entity type, as in ``{"user": "ann"}``. The name
+None stands for the default of its type."""
 
 
 class Quotas(NamedTuple):
@@ -36,9 +37,11 @@ def describe_quotas(
     any_of: tuple[str, ...] = (),
     deadline_ms: int | None = None,
 ) -> list[Quotas]:
-    """The quotas of exactly this entity; with ``any_of`` the quotas of every name of these types.
+    """The quotas of exactly this entity.
 
-    An empty entity and an empty ``any_of`` give the quotas of all entities.
+    ``any_of`` names further entity types: the result then has the quotas of all entities that
+    consist of ``entity`` and of any name of each of these types. An empty entity and an empty
+    ``any_of`` give the quotas of all entities.
     """
     components = [
         describe_client_quotas.ComponentData(
@@ -81,7 +84,7 @@ def alter_quotas(
 ) -> None:
     """Set quotas of an entity; the value None removes a quota.
 
-    :raises BrokerError: with the broker's reason
+    :raises BrokerError: if the broker refuses a change; the message has the broker's reason
     """
     row = alter_client_quotas.EntryData(
         entity=[

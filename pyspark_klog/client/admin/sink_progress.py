@@ -1,13 +1,13 @@
 """The progress that an exactly-once sink of Spark stores on brokers: ids and positions. Pure.
 
 A task's transactional id is also the id of its group: ``<prefix>.<query id>.<name>.<index>``. The
-id names the task, not the worker: a repeated attempt of a task must fence the earlier attempt, and
-may run in another worker. Each task has a group of its own: a group for all tasks would fail with
-more tasks than partitions, and a task could not commit its progress row in its own transaction.
+id has the task's index and not the worker's name, because a repeated attempt of a task, which may
+run in another worker, must fence the earlier attempt. Each task has its own group, because a group
+has only one position in a partition: in one group for all tasks they would overwrite each other's.
 
-All positions are in partition 0 of one of the sink's topics: the offset is the number of a
-micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once` writes them. Tools use
-this module to distinguish these positions from the positions of consumers.
+A position is a committed offset of such a group in partition 0 of one of the sink's topics: the
+offset is the number of a micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once`
+writes these positions. Tools use this module to tell them from the positions of consumers.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class SinkId(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The id of the group that holds the `RunMark` of the query's run."""
+        """The id of the group whose position is the `RunMark` that the sink stored last."""
         return f"{self.stem}.{_RUN}"
 
     @property
@@ -75,7 +75,8 @@ def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
 
 
 class ForeignProgress(KlogError):
-    """A sink's group has a position that no sink of klog wrote."""
+    """A position of a sink's group has metadata that klog's sink did not write, or that a newer
+    version of klog wrote."""
 
 
 class ProgressRow(NamedTuple):
@@ -83,12 +84,13 @@ class ProgressRow(NamedTuple):
 
     batch_id: int
     run_id: str
-    """The id of the query's run that wrote the task's rows; without spaces."""
+    """Identifies the run of the query (one start of it; Spark's runId) in which the task wrote its
+    rows; without spaces."""
     row_count: int
     """The number of rows that the task received, dead letters included."""
     byte_count: int
     row_hash: int
-    """`RowHash.value`: 128 bits."""
+    """The 128-bit hash of the rows that the task received (`RowHash.value`)."""
     time_ms: int
     """When the progress row was made, by the clock of the task's host."""
     producer_id: int = -1
@@ -108,7 +110,7 @@ class ProgressRow(NamedTuple):
     def from_offset(cls, position: CommittedOffset) -> "ProgressRow":
         """Parse a position's metadata as a progress row.
 
-        :raises ForeignProgress: if the metadata is not a progress row of this version
+        :raises ForeignProgress: if the metadata is not a progress row in the format of `to_offset`
         """
         text = position.metadata
         words = text.removeprefix(_ROW).split(" ")
@@ -134,11 +136,11 @@ class ProgressRow(NamedTuple):
 
 
 class RunMark(NamedTuple):
-    """Records that a run of the query has passed its first batch. The driver stores one mark a run,
-    after the first batch in which a task left its transaction open or verified another run's row.
+    """Records that a run of the query (one start of it) commits its first micro-batch.
 
-    From then on a progress row of a later batch that another run wrote can only come from another
-    copy of the query, not from an earlier run that was stopped.
+    The driver stores a run's mark before it commits that batch's transactions. An earlier run that
+    was stopped may have written progress rows of the same batch, but none of a later batch. So if a
+    later batch has a progress row of another run, a copy of the query runs at the same time.
     """
 
     batch_id: int
@@ -147,7 +149,8 @@ class RunMark(NamedTuple):
     time_ms: int
     """When the run mark was made, by the clock of the driver's host."""
     earlier_run_ids: tuple[str, ...] = ()
-    """The ids of earlier runs, newest first. If one of them still writes, it is a copy, too."""
+    """The ids of earlier runs, newest first. A run that finds its own id here must not write any
+    more: a newer run, or a copy of the query, has begun."""
 
     def to_offset(self) -> CommittedOffset:
         """The run mark as a position that the group `SinkId.mark` commits."""
@@ -160,7 +163,7 @@ class RunMark(NamedTuple):
     def from_offset(cls, position: CommittedOffset) -> "RunMark":
         """Parse a position's metadata as a run mark.
 
-        :raises ForeignProgress: if the metadata is not a run mark of this version
+        :raises ForeignProgress: if the metadata is not a run mark in the format of `to_offset`
         """
         time_ms, *runs = position.metadata.removeprefix(_MARK).split(" ")
         try:
@@ -174,13 +177,14 @@ class RunMark(NamedTuple):
     def next_mark(
         cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int
     ) -> "RunMark":
-        """The mark of the run after that of ``last``; it keeps the ids of 20 earlier runs."""
+        """The mark of run ``run_id``, which follows the run of mark ``last`` (None: of no run). The
+        new mark has the ids of the newest 20 earlier runs."""
         past = () if last is None else (last.run_id, *last.earlier_run_ids)
         return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
 
 
 class SinkGroup(NamedTuple):
-    """A group that holds positions of a sink, by the partition of each position."""
+    """A group of a sink, with its positions by partition: progress rows, or run marks."""
 
     group_id: str
     sink: SinkId

@@ -53,7 +53,11 @@ class NewTopic:
 
 
 class Admin:
-    """Administers a cluster. ``settings`` are Kafka's client settings besides the address."""
+    """Administers a cluster. ``settings`` are Kafka's client settings, in which the argument
+    ``bootstrap_servers`` replaces bootstrap.servers.
+
+    In each method ``timeout_ms`` is default.api.timeout.ms unless given.
+    """
 
     def __init__(
         self,
@@ -80,7 +84,6 @@ class Admin:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- topics, the cluster and settings --------------------------------------------------------
     def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -88,9 +91,8 @@ class Admin:
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create topics and wait until every one has leaders.
-
-        ``timeout_ms`` is default.api.timeout.ms unless given, here and below.
+        """Create topics and wait until each of them has leaders; with ``validate_only`` only check
+        whether the topics could be created.
 
         :raises BrokerError: for the first topic that was not created, with the broker's reason
         """
@@ -185,7 +187,7 @@ class Admin:
     ) -> dict[str, ConfigEntry]:
         """The settings of a topic or of a broker, by name."""
         if (topic is None) == (broker_id is None):
-            raise ValueError("name a topic or a broker")
+            raise ValueError("pass either a topic or a broker_id")
         resource = (
             Resource(ResourceType.TOPIC, topic)
             if topic is not None
@@ -193,7 +195,6 @@ class Admin:
         )
         return describe_configs(self._client, resource)
 
-    # --- private helpers -------------------------------------------------------------------------
     def _timeout_ms(self, given: int | None) -> int:
         return self._client.settings.number("default.api.timeout.ms") if given is None else given
 

@@ -39,7 +39,7 @@ class TransactionFilter(NamedTuple):
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
     longer_than_ms: int | None = None
-    """List only transactions that have lasted longer; Kafka 3.8 or newer."""
+    """List only transactions that have lasted longer than this; needs Kafka 3.8 or newer."""
     pattern: str | None = None
     """A regular expression that the whole id has to match; Kafka 4.1 or newer."""
 

@@ -99,7 +99,8 @@ class BlockingClient:
 
     # --- deadlines and retries -------------------------------------------------------------------
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """When an operation that starts now must end; default.api.timeout.ms unless given."""
+        """The deadline, in ms of the client's clock, of an operation that starts now: after
+        ``timeout_ms``, or after default.api.timeout.ms."""
         if timeout_ms is None:
             timeout_ms = self.settings.number("default.api.timeout.ms")
         return self.now_ms() + timeout_ms
@@ -112,10 +113,11 @@ class BlockingClient:
         may_pass: Callable[[BaseException], bool] = is_retriable,
         bound: str | None = None,
     ) -> T:
-        """Call ``attempt``; after errors that may pass call it again, with growing waits, until the
-        deadline. ``bound`` is the setting that the deadline comes from, for the log's warnings.
+        """Call ``attempt`` until it succeeds, with growing waits after errors that ``may_pass``
+        accepts. ``bound`` is the setting that the deadline comes from: the log's warnings name it.
 
-        :raises TimedOut: with the last error
+        :raises TimedOut: at the deadline, with the last error
+        :raises KlogError: at once, if ``may_pass`` does not accept it
         """
         failures = 0
         last: KlogError | None = None
@@ -128,7 +130,7 @@ class BlockingClient:
                 return found
             except KlogError as error:
                 if isinstance(error, TimedOut) and last is not None:
-                    # An earlier error is a better reason than the timeout that follows it.
+                    # Report the error before the timeout, because it shows more of the cause.
                     raise TimedOut(f"{what} did not succeed in time: {last}") from last
                 if not may_pass(error):
                     raise
@@ -164,7 +166,7 @@ class BlockingClient:
         except ConnectionFailed as error:
             if type(error) is not ConnectionFailed or address in self.bootstrap:
                 raise
-            # The usual reason: a listener's address that only the broker's own network knows.
+            # The usual cause: the broker advertises an address that works only in its own network.
             raise ConnectionFailed(
                 f"{error} (the address that the cluster gives for broker {broker_id}, its "
                 f"advertised.listeners, must be reachable from {this_host()})"
@@ -174,15 +176,16 @@ class BlockingClient:
         """A ready connection to any broker: an open one, a known broker, a bootstrap server. A
         broker in doubt (`mark_doubtful`) comes last.
 
-        :raises NoBrokerAvailable: naming each address and why it did not serve
+        :raises NoBrokerAvailable: naming each address, and why connecting to it failed
         """
         link = self.links.link_to_any(self.view.brokers.values(), deadline_ms, self._doubted)
         self._last_address = link.address
         return link
 
     def mark_doubtful(self) -> None:
-        """Mark the broker that `link_to_any` returned last as doubtful: its metadata does not help,
-        perhaps because the broker has lost the controller. `link_to_any` then prefers another."""
+        """Mark the broker that `link_to_any` returned last as doubtful: its metadata seems to be
+        old, perhaps because the broker cannot reach the controller. From now on `link_to_any`
+        prefers other brokers."""
         self._doubted = self._last_address
 
     # --- requests and their replies --------------------------------------------------------------
@@ -306,8 +309,8 @@ class BlockingClient:
         return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
 
     def forget_topic(self, topic: str) -> None:
-        """Discard a topic's metadata as old, so that `leader_of` asks for it again. If the next
-        broker answers with the same metadata, that broker is put in doubt."""
+        """Discard a topic's metadata as old, so that `leader_of` asks for it again. If the broker
+        that is asked next returns the same metadata, `mark_doubtful` is called for that broker."""
         self._refreshed_ms.pop(topic, None)
         self._forgotten[topic] = self.view.topics.get(topic)
 

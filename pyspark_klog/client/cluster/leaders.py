@@ -17,7 +17,7 @@ Ask = Callable[[Link, dict[str, list[int]]], Mapping[TopicPartition, T | ErrorCo
 
 
 class LeaderResults(NamedTuple, Generic[T]):
-    """By partition: the values that leaders returned, and the errors of final refusals."""
+    """By partition: the values that leaders returned, and the errors that a retry cannot cure."""
 
     found: dict[TopicPartition, T]
     refused: dict[TopicPartition, KlogError]
@@ -46,7 +46,8 @@ def call_leaders(
         for partition in sorted(left):
             code = client.view.topics[partition.topic].error
             if code is not ErrorCode.NONE and not code.retriable:
-                # For example a topic that this user may not describe: leaders need not be asked.
+                # The metadata has a final error, for example if this user may not describe the
+                # topic: leaders need not be asked.
                 answers.refused[partition] = broker_error(code, f"{what}: {partition}")
                 left.discard(partition)
         for leader, named in _by_leader(client, left).items():
@@ -80,7 +81,8 @@ def call_leaders(
 def _by_leader(
     client: BlockingClient, partitions: Iterable[TopicPartition]
 ) -> dict[int | None, list[TopicPartition]]:
-    """The existing partitions, sorted, by leader; under None the partitions without a leader."""
+    """The partitions that exist, sorted, by their leader's id; under the key None the partitions
+    that have no leader."""
     found: dict[int | None, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
         if client.view.has_partition(partition):

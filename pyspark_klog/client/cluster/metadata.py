@@ -21,7 +21,8 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition; ``leader`` is a broker's id, or -1. The epoch is -1 where brokers lack it."""
+    """One partition. ``leader`` is a broker's id, or -1 without a leader; ``leader_epoch`` is -1 if
+    the broker is too old to send it."""
 
     leader: int
     leader_epoch: int = -1
@@ -62,7 +63,8 @@ class ClusterView:
         )
 
     def merged(self, newer: "ClusterView") -> "ClusterView":
-        """``newer`` with the topics of this view that it lacks, and without older leader epochs.
+        """The snapshot ``newer``, completed from this view: with the topics that ``newer`` lacks,
+        and with the partitions for which ``newer`` has an older leader epoch.
 
         A response can come from a broker with old metadata: a leader with an older epoch than the
         known one is ignored, unless the topic was deleted and created again (its id differs).
@@ -87,7 +89,8 @@ class ClusterView:
         return info
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists according to the metadata, with or without a leader."""
+        """Whether the partition exists according to the metadata, with or without a leader. True if
+        the topic has an error instead of partitions, except UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topics.get(partition.topic)
         if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False

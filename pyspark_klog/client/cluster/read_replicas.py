@@ -4,11 +4,12 @@ from pyspark_klog.ids import TopicPartition
 
 
 class ReadReplicas:
-    """The read replicas that leaders have named, each for metadata.max.age.ms or until it fails.
+    """For each partition the read replica that its leader has named. The client reads from this
+    replica for metadata.max.age.ms, or until that fails.
 
-    After a failure the partition is read from its leader for the same time, without the reader's
-    rack in the requests: with the rack the leader would name the same replica again until the
-    leader notices the failure itself.
+    After a failure the partition is read from its leader for metadata.max.age.ms. In this time the
+    requests leave out the reader's rack: with the rack the leader would name the same replica
+    again, until the leader notices the replica's failure itself.
     """
 
     def __init__(self) -> None:
@@ -20,7 +21,7 @@ class ReadReplicas:
         return broker if now_ms < until_ms else None
 
     def sends_rack(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether a fetch request carries the reader's rack, so that a leader names a replica."""
+        """Whether a Fetch request has the reader's rack, so that the leader can name a replica."""
         broker, until_ms = self._known.get(partition, (None, 0))
         return broker is not None or now_ms >= until_ms
 

@@ -80,8 +80,8 @@ class OperationFailures:
 
 
 class Retries:
-    """Logs the warnings of one client. Among nested operations it names only the outermost: the
-    user knows that operation, and its deadline ends them all."""
+    """Logs the warnings of one client. If one operation is part of another, the warnings name only
+    the outermost operation: the user knows it, and its deadline ends the inner ones, too."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
         """``prefix`` is put before the names of settings."""
@@ -103,8 +103,9 @@ class Retries:
     def attribute_to(
         self, trouble: OperationFailures, until_ms: Callable[[], int]
     ) -> Iterator[None]:
-        """Attribute failures within the block to this operation, which is given up at
-        ``until_ms``. Inside another operation's block the failures belong to that operation."""
+        """While the ``with`` block runs, count all failures for the operation ``trouble``, which is
+        given up at ``until_ms``. Within another ``with`` block of this method the failures are
+        counted for the outer block's operation."""
         if self._outermost is not None:
             yield
             return
@@ -115,7 +116,8 @@ class Retries:
             self._outermost = None
 
     def on_failure(self, trouble: OperationFailures, error: BaseException, until_ms: int) -> None:
-        """Note a failed attempt; inside another operation's block it counts for that operation."""
+        """Note a failed attempt of ``trouble``; within a ``with`` block of `attribute_to` it counts
+        for that block's operation."""
         if self._outermost is not None:
             trouble, outermost_until_ms = self._outermost
             until_ms = outermost_until_ms()
