@@ -32,7 +32,8 @@ class UnsupportedByBroker(ClientError):
 
 
 class TlsFailed(ClientError):
-    """The TLS handshake failed: certificates, host name, versions, or a listener without TLS."""
+    """TLS failed, for example because of a certificate, the host name, the TLS versions, or a
+    listener without TLS. Another attempt would fail in the same way."""
 
 
 class NoBrokerAvailable(ClientError):
@@ -69,7 +70,7 @@ class TransactionMisuse(ClientError):
 
 class _TransactionFailed(ClientError):
     """``code`` is the error code that a coordinator or leader answered; ``reason`` is the message
-    without the advice."""
+    without ``advice``, the clause for the user that is appended to it."""
 
     def __init__(self, reason: str, code: ErrorCode | None = None, advice: str = "") -> None:
         super().__init__(reason + advice)
@@ -84,12 +85,13 @@ class TransactionMustAbort(_TransactionFailed):
 
 class ProducerUnusable(_TransactionFailed):
     """This producer can't be used any more. A new producer has to take over its transactional id,
-    which ends the transaction (KIP-1050: the application can recover, or is misconfigured)."""
+    which ends the transaction (in KIP-1050: application-recoverable or invalid configuration)."""
 
 
 class ProducerFenced(ProducerUnusable):
     """A newer producer has taken the transactional id, and the coordinator ends this producer's
-    transaction. Before transaction.version 2 also raised after a transaction's timeout."""
+    transaction. With transaction.version 0 and 1 this error is also raised once the coordinator has
+    aborted a transaction that took longer than its timeout."""
 
 
 _CODES = {code.value: code for code in ErrorCode}

@@ -60,7 +60,8 @@ class OutOfRange(NamedTuple):
     offset: int
     earliest: int
     latest: int
-    """The end of the readable offsets, exclusive."""
+    """The end of the offsets that this reader can read, exclusive: the high watermark, or under
+    read_committed the last stable offset."""
 
 
 @dataclass(slots=True)
@@ -84,10 +85,10 @@ def _raise_trouble(trouble: TimedOut) -> None:
 class ContinuousReader:
     """Reads partitions continuously, from the given offsets on.
 
-    ``on_out_of_range`` is called when an offset is out of range: it returns the offset to go on at,
-    or raises. ``on_trouble`` is called each time that a partition has failed for another
-    ``trouble_timeout_ms``: it gets the error, and raises it by default, which ends the reading. If
-    ``on_trouble`` returns, the partition is requested again.
+    ``on_out_of_range`` is called if the leader does not have the offset to read next: the function
+    returns the offset to go on at, or raises. ``on_trouble`` is called with an error whenever the
+    requests for a partition have failed for ``trouble_timeout_ms``. By default the function raises
+    that error, which ends the reading; if it returns, the partition is requested again.
     """
 
     def __init__(
@@ -109,8 +110,9 @@ class ContinuousReader:
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
         self._partition_bytes = settings.number("max.partition.fetch.bytes")
-        # The default of 0 suits ranges of existing records. At a log's end brokers would answer
-        # such requests at once, and this reader would ask without a pause.
+        # The default of fetch.min.bytes is 0, which suits readers of existing records. At a log's
+        # end a broker answers a request for 0 bytes at once, and without records: this reader
+        # would send one request after the other without a pause.
         self._min_bytes = max(settings.number("fetch.min.bytes"), 1)
         self._calls: dict[int, tuple[Call[FetchResponse], list[TopicPartition]]] = {}
         """The request under way to each leader, and its partitions."""
@@ -141,7 +143,8 @@ class ContinuousReader:
         )
 
     def _wait(self, now_ms: int, until_ms: int) -> None:
-        """Wait until a reply came, or a partition may be requested again."""
+        """Wait for a response, or until the pause after a partition's failure is over, but not
+        beyond ``until_ms``."""
         waiting = [each for each in self._partitions.values() if not each.is_asked]
         next_ms = min((each.not_before_ms for each in waiting), default=until_ms)
         deadline_ms = max(min(next_ms, until_ms), now_ms + 1)
@@ -256,7 +259,8 @@ class ContinuousReader:
 
     def _fetched(self, partition: TopicPartition, row: PartitionData) -> Fetched:
         assert isinstance(row.records, bytes | memoryview)
-        # Ask for this partition last next time: a full reply then leaves out others less often.
+        # The next request names this partition last, because a broker fills its response in the
+        # order of the request: the last partitions get no records once the response is full.
         reading = self._partitions.pop(partition)
         self._partitions[partition] = reading
         start, data = reading.position, memoryview(row.records)
@@ -278,7 +282,8 @@ class ContinuousReader:
     # --- failed partitions and offsets out of range ----------------------------------------------
     def _out_of_range(self, partition: TopicPartition) -> None:
         reading = self._partitions[partition]
-        # A leader that was replaced and does not know it lacks records that its successor has.
+        # Ask another broker for the leader: an old leader that has not noticed its replacement
+        # lacks records that the new leader has.
         self._client.forget_topic(partition.topic)
         self._client.mark_doubtful()
         try:
@@ -313,7 +318,8 @@ class ContinuousReader:
             )
             reading.absences = reading.absences + 1 if is_absent else 0
             if is_absent:
-                # A broker that has just started may not have received any topic's metadata.
+                # Ask another broker next time: one that has just started may not have received the
+                # topic's metadata yet.
                 client.mark_doubtful()
             if reading.absences >= _GONE_AFTER:
                 raise TopicMissing(

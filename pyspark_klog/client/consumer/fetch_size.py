@@ -1,16 +1,18 @@
 """Chooses how many bytes a fetch request asks for. Pure."""
 
 _LEAST_BYTES = 65_536
-"""Allowance for the records before and after the range that are in its first and last batches."""
+"""The number of bytes that is added to each estimate, because the first and the last batch of a
+range also hold records outside the range."""
 _FIRST_GUESS_BYTES = 256
 _MARGIN = 1.25
 
 
 class FetchSize:
-    """Learns how many bytes bring a range in few replies, with few bytes beyond the range's end.
+    """Estimates how many bytes to request, so that a range of offsets arrives in few responses with
+    few bytes beyond its end.
 
-    Bytes beyond the end of a range are dropped, and fetched again for the next range. Without this
-    class a stream with a small limit on a long log would fetch the same bytes many times.
+    The reader drops bytes beyond the end of a range, and fetches them again for the next range. A
+    stream that reads a long log in small ranges would otherwise fetch the same bytes many times.
     """
 
     def __init__(self, most_bytes: int) -> None:

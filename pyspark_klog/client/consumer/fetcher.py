@@ -69,13 +69,16 @@ class FetchedData(NamedTuple):
 class RangeFetcher:
     """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
 
-    Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
-    longest time without any progress, ``progress_bound`` the option's name for messages.
+    Gaps in the offsets (compacted or aborted records, markers) cost no waiting.
+    ``progress_timeout_ms`` is the longest time without any progress, and ``progress_bound`` is the
+    option that limits it: messages name this option.
 
-    ``on_lost`` is called when the range's offsets are out of range, or when the log's end stays
-    before the position for all of that time. If it returns instead of raising, reading goes on at
-    the earliest existing offset, or ends if the partition was deleted. If ``topic_id`` is given and
-    brokers have topic ids, another topic of the same name is not read.
+    ``on_lost`` is called with the error if the leader does not have the offset to read next, if the
+    partition was deleted or created again, and if the log ends before that offset for
+    ``progress_timeout_ms``. If ``on_lost`` returns instead of raising, reading goes on at the
+    log's first offset, provided that the next offset is before it; otherwise the iteration ends.
+
+    If ``topic_id`` is given and brokers have topic ids, another topic of the same name is not read.
     """
 
     def __init__(
@@ -111,11 +114,12 @@ class RangeFetcher:
         self._empty_replies = 0
         self._trouble = OperationFailures(f"reading {partition}", progress_bound)
         self._visible_offsets: tuple[int, int] | None = None
-        """The offsets that readers can see at the leader (end exclusive), if the leader has just
-        answered that all of them are before the position."""
+        """The offsets that this reader can read at the leader (end exclusive), if the leader's last
+        response shows that all of them are before `position`; otherwise None."""
         self._is_held_back = False
         """Whether the leader has more offsets, hidden from this reader by an open transaction."""
-        # The default is 0: a range is planned when its records exist, so no fetch has to wait.
+        # The default of fetch.min.bytes is 0, so that the leader answers at once: the records of a
+        # range exist already when the range is planned.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
     def __iter__(self) -> Iterator[FetchedData]:
@@ -165,8 +169,8 @@ class RangeFetcher:
                 client.sleep_ms(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
-        """End without progress for too long: as lost offsets if the log ends before the position,
-        else with TimedOut and the last error."""
+        """End the iteration after too long without progress: call ``on_lost`` if the log ends
+        before the position, otherwise raise TimedOut with the last error."""
         if last is None and self._visible_offsets is not None:
             earliest, latest = self._visible_offsets
             text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._availability_text()}"
@@ -184,7 +188,8 @@ class RangeFetcher:
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
     def _is_absent(self, error: KlogError) -> bool:
-        """Whether brokers answered that the partition does not exist (not that they are down)."""
+        """Whether brokers have answered that the partition does not exist, or that its topic has
+        another id now. The failure of a connection is no such answer."""
         if not isinstance(error, BrokerError | LeaderUnknown):
             return False
         return self._is_recreated() or not self._client.view.has_partition(self.partition)
@@ -256,9 +261,11 @@ class RangeFetcher:
 
     # --- read replicas (KIP-392) and replies without records -------------------------------------
     def _go_to_replica(self, broker: int) -> None:
-        """Read from the replica that the leader named, without records, for the reader's rack.
+        """Read from the replica ``broker``, which a response without records has named as the read
+        replica for this reader's rack.
 
-        A replica that the metadata lacks is not used, nor one that another replica named.
+        If the metadata lacks this broker, or if a replica and not the leader has named it, read
+        from the leader.
         """
         client = self._client
         if broker in client.view.brokers and not self._is_at_replica:
@@ -276,18 +283,19 @@ class RangeFetcher:
         return self._client.now_ms() + self._client.settings.number("metadata.max.age.ms")
 
     def _handle_empty_reply(self, row: PartitionData, throttle_time_ms: int) -> None:
-        """Handle a reply without records: the rest of the range is a gap, or is still to come.
+        """Handle a response without records: the rest of the range is a gap, or it has records that
+        cannot be read yet.
 
         A leader returns at least one batch if it has any between the position and its high
-        watermark. So if the watermark has passed the range's end, compaction has removed the rest.
-        A throttled reader is an exception, since it gets no records. So are records that only a
-        remote tier has: Kafka answers without records and without an error while the tier is slow
-        or over its quota.
+        watermark (under read_committed: its last stable offset). So if that offset has passed the
+        range's end, compaction has removed the records up to there. There are two exceptions: a
+        reader that is throttled gets no records, and a leader whose records are only in a remote
+        tier answers without records and without an error while the tier is slow or over its quota.
         """
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
             if self._is_at_replica:
-                # Only a leader can answer what is in a remote tier.
+                # Ask the leader again: only leaders know whether a remote tier has records here.
                 self._leave_replica()
                 return
             if not self._is_in_remote_tier():
@@ -296,12 +304,13 @@ class RangeFetcher:
                 return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
-            # The leader had the range when it was planned; the replica may have lost the leader.
+            # The leader had these records when the range was planned. The replica does not get
+            # them: perhaps it cannot reach the leader.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._visible_offsets = (max(row.log_start_offset, 0), visible_end)
             self._is_held_back = visible_end < row.high_watermark
-            self._client.forget_topic(self.partition.topic)  # there may be a new leader
+            self._client.forget_topic(self.partition.topic)  # another broker may be the leader now
 
     def _is_in_remote_tier(self) -> bool:
         """Whether the position, for which the leader sent no records, is only in a remote tier."""
@@ -314,7 +323,8 @@ class RangeFetcher:
         rows = [p for topic in reply.responses for p in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise ReplyUnreadable(
-                f"a fetch of {self.partition} was answered with {len(rows)} partitions"
+                f"a fetch of {self.partition} was answered with {len(rows)} partitions; expected "
+                "this one only"
             )
         return rows[0]
 
@@ -344,7 +354,8 @@ class RangeFetcher:
         return FetchedData(data, [(a.producer_id, a.first_offset) for a in aborted])
 
     def _prefetch(self, deadline_ms: int) -> None:
-        """Send the next request. If that fails, the next chunk sends it again and raises."""
+        """Send the next request. If sending fails, `_next_chunk` sends the request again and raises
+        the error if this fails, too."""
         if self.position < self.end:
             with contextlib.suppress(KlogError):
                 self._call = self._request(deadline_ms)
@@ -392,10 +403,11 @@ class RangeFetcher:
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 
     def _handle_out_of_range(self, deadline_ms: int) -> None:
-        """Handle an offset out of range: report the loss, go on at the earliest offset or the end.
+        """Handle OFFSET_OUT_OF_RANGE: call ``on_lost``. If that returns, go on at the log's first
+        offset if the position is before it; otherwise skip the rest of the range.
 
-        First ask another broker for the leader: a leader that was replaced and does not know it
-        lacks records that its successor has.
+        First ask another broker for the leader: an old leader that has not noticed its replacement
+        lacks records that the new leader has.
         """
         self._client.forget_topic(self.partition.topic)
         self._client.mark_doubtful()

@@ -28,9 +28,9 @@ class OffsetsLost(ClientError):
     """Offsets from ``start`` on do not exist; ``available`` is the range of existing offsets, with
     an exclusive end.
 
-    ``is_recreated`` says that another topic has the name now. ``stable_end`` is where an open
-    transaction begins, if only this transaction hides later offsets from a reader of committed
-    records.
+    ``is_recreated`` says that the topic was deleted and created again. ``stable_end`` is set if the
+    log has later offsets, which only an open transaction hides from a reader of committed records:
+    the offset at which that transaction begins.
     """
 
     def __init__(

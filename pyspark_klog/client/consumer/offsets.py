@@ -54,8 +54,9 @@ def list_offsets(
 ) -> dict[TopicPartition, OffsetAt]:
     """For each partition the first offset whose record is not older than the timestamp (ms).
 
-    `LATEST` and `EARLIEST` stand for the ends. The result is `NOT_FOUND` if all records are older.
-    While a leader changes or cannot be reached, the request is repeated until the deadline.
+    The timestamps `EARLIEST` and `LATEST` stand for the log's first offset and its end. The result
+    is `NOT_FOUND` if all records are older. While a leader changes or cannot be reached, the
+    request is repeated until the deadline.
 
     :raises TopicMissing: if fresh metadata lacks one of the partitions, twice in a row and from
         different brokers if possible
@@ -128,7 +129,8 @@ def _ask_leaders(
     absent: set[TopicPartition],
 ) -> dict[TopicPartition, KlogError]:
     """Ask all leaders at the same time and put the offsets into ``found``. Return the retriable
-    errors, raise other errors. ``absent`` collects the partitions that fresh metadata lacked."""
+    errors, raise other errors. A partition that newly requested metadata lacks is put into
+    ``absent``; if it is there already, TopicMissing is raised."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)
@@ -179,7 +181,8 @@ def _send(
     rows: list[ListOffsetsPartition],
     read_committed: bool,
 ) -> Call[ListOffsetsResponse]:
-    # Version 0 returns a list of segments' first offsets, later versions a single offset.
+    # Use version 1 or later, because version 0 returns a list of segments' first offsets. Version 2
+    # is the first with an isolation level.
     version = link.connection.version(ApiKey.LIST_OFFSETS, 2 if read_committed else 1)
     by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for topic, row in zip(topics, rows, strict=True):

@@ -5,9 +5,9 @@ sequence through all its attempts, so that a broker recognizes a repeated batch 
 (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its requests are
 answered. Then sending begins again at the queue's head, one batch at a time until the failed
 batches are written: a broker remembers a producer's last five batches, so if newer batches were
-sent together with a repetition, the broker could have forgotten the repeated batch before it
-answers. The first batch of an identity is also sent alone, because a broker accepts any sequence
-from a producer that it does not know.
+sent together with a repeated one, the broker could have forgotten the repeated batch before it
+answers. The first batch under a new identity (producer id and epoch) is also sent alone, because a
+broker accepts any sequence from an identity that it does not know.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ _ONE_RECORDS_FAULT = (
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
 )
-"""Refusals of a whole batch that a single record may have caused."""
+"""Error codes that refuse a whole batch, although perhaps only one of its records is at fault."""
 
 
 class Verdict(Enum):
@@ -42,7 +42,8 @@ class Verdict(Enum):
     """The broker has lost the producer's state: send the batch again under a new identity."""
     SPLIT = auto()
     SET_ASIDE = auto()
-    """The topic refuses the batch's only record, and `BatchOrder.leaves_refused_out` is true."""
+    """Drop the batch, but go on with the others: the topic refuses the batch's only record, and
+    `BatchOrder.leaves_refused_out` is true."""
     FAIL = auto()
 
 
@@ -97,15 +98,15 @@ class BatchOrder:
     def needs_identity(self) -> bool:
         """Whether `take_identity` has to be called before another batch is sent.
 
-        False while it is unknown whether some batch was written: under a new identity that batch
-        could be written twice (KIP-360).
+        False while a batch is in flight, or while a failed attempt may have written its batch after
+        all: under a new identity that batch could be written twice (KIP-360).
         """
         if not self._wants_identity or self._in_flight:
             return False
         return not any(queue.is_unsettled for queue in self._queues.values())
 
     def oldest_ms(self) -> int | None:
-        """When the oldest queued batch was added; None without batches."""
+        """The `Batch.enqueued_ms` of the oldest queued batch; None without batches."""
         heads = [q.batches[0].enqueued_ms for q in self._queues.values() if q.batches]
         return min(heads, default=None)
 
@@ -164,14 +165,15 @@ class BatchOrder:
         )
 
     def _most_in_flight(self, queue: PartitionQueue) -> int:
-        # A broker accepts any sequence from a producer that it does not know: if the first batch
-        # were refused, as too large for example, the second one would be written before it.
+        # A broker accepts any sequence from a producer that it does not know. So if the first two
+        # batches were sent at once and the first one was refused, as too large for example, the
+        # second one would be written before it.
         return self._max_in_flight if queue.is_known or not self.idempotent else 1
 
     @staticmethod
     def _may_settle(queue: PartitionQueue) -> bool:
-        """Whether to send this partition's next batch under the old identity although a new one is
-        needed, to find out whether the batch was written."""
+        """Whether to send this partition's next batch although a new identity is wanted: the answer
+        to the old identity shows whether an earlier attempt has written the batch."""
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
     def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
@@ -215,8 +217,9 @@ class BatchOrder:
         if self.leaves_refused_out and code in _ONE_RECORDS_FAULT:
             if batch.record_count > 1:
                 return Verdict.SPLIT
-            # In a transaction the next batch gets this batch's sequence. If an earlier attempt has
-            # written this batch, the broker would take the next one for a repetition.
+            # In a transaction the batch after a dropped one gets its sequence. If an earlier
+            # attempt has written the dropped batch after all, the broker takes that next batch for
+            # a repetition of it.
             is_unsure = self._transactional and batch.may_be_written
             return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
@@ -270,8 +273,9 @@ class BatchOrder:
         """Drop the batch: it is never sent again.
 
         Its sequence stays missing, so the batches after it are sent under a new identity. In a
-        transaction they get new sequences instead, since no later batch can be written yet: a
-        broker that knows the producer refuses batches after a gap, and the first batch goes alone.
+        transaction, which keeps its identity, they get new sequences, which begin at the missing
+        one. No broker can have written them before: a broker that knows the producer refuses
+        batches after a gap, and to a broker that does not know it the first batch is sent alone.
         """
         queue = self._take_from_flight(batch)
         queue.must_drain = True
@@ -312,7 +316,8 @@ class BatchOrder:
                 sequence = add_to_sequence(sequence, count)
 
     def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
-        """Send nothing to the partition before ``not_before_ms``: it has no leader now."""
+        """Send nothing to the partition before ``not_before_ms``, for example because it has no
+        leader now."""
         queue = self._queues[partition]
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 

@@ -1,4 +1,5 @@
-"""A producer's batches and the queue of one partition. Pure; `batch_order.py` decides with them."""
+"""A producer's batches, and the queue of one partition's batches. Pure; `batch_order.py` decides
+when to send which batch."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -19,8 +20,8 @@ class Identity(NamedTuple):
 
 NO_IDENTITY = Identity(-1, -1)
 ADDS_IMPLICITLY = 2
-"""From this transaction.version on writing records or committing offsets adds the partition or the
-group to the transaction, without a request of its own (KIP-890)."""
+"""From this transaction.version on a Produce request adds its partitions to the transaction, and a
+TxnOffsetCommit request its group, without AddPartitionsToTxn and AddOffsetsToTxn (KIP-890)."""
 
 
 class InTransaction(NamedTuple):
@@ -63,10 +64,11 @@ class PartitionQueue:
     must_drain: bool = False
     not_before_ms: int = 0
     is_known: bool = False
-    """Whether the broker has written a batch of this identity."""
+    """Whether the leader has written a batch to this partition under the producer's present
+    identity."""
     renumber_from: int = NO_SEQUENCE
-    """The sequence of a batch that was dropped. Once nothing is in flight, the first batch with
-    ``needs_new_sequence`` gets this sequence."""
+    """The sequence of a batch that was dropped in a transaction; NO_SEQUENCE if there is none. The
+    batches with ``needs_new_sequence`` are numbered from it on, once nothing is in flight."""
 
     @property
     def is_unsettled(self) -> bool:
@@ -79,7 +81,8 @@ class PartitionQueue:
         return next(b for b in self.batches if not b.in_flight)
 
     def renumber(self) -> None:
-        """Give new sequences, from the missing one on, to the batches after it."""
+        """Let the batches after a dropped batch get new sequences when they are sent, from the
+        dropped batch's sequence (`renumber_from`) on."""
         self.next_sequence, self.renumber_from = self.renumber_from, NO_SEQUENCE
         for batch in self.batches:
             if batch.needs_new_sequence:

@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 _MOST_REQUEST_BYTES = 4 << 20
-"""The largest request with several batches in bytes, unless max.request.size is given. A single
-batch is limited by max.request.size in either case."""
+"""The size limit of a request with several batches, in bytes, if the user does not set
+max.request.size. A single batch is limited by max.request.size in either case."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -53,7 +53,8 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 class Producer:
     """Writes batches through ``client``, which it does not close.
 
-    After a DeliveryFailed it can't be used any more: some of its records may be written or not.
+    Once `add`, `add_all`, `flush` or `handle_responses_until` has raised an error, the producer
+    can't be used any more, and some of its records may be written.
     """
 
     is_transactional = False
@@ -87,7 +88,8 @@ class Producer:
         self._absence_ms = 0
         self._trouble = client.retries.failures_of("writing records", "delivery.timeout.ms")
         self._unheard: dict[int, Link] = {}
-        """With acks=0: the connection on which records were last sent, by leader."""
+        """With acks=0, by the leader's id: the connection on which its records are sent. Another
+        connection to the same leader shows that the old one was closed."""
         self._troubled: set[TopicPartition] = set()
         """Partitions to which the last attempt to send a batch failed."""
 
@@ -95,20 +97,22 @@ class Producer:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
         ``receiver`` and write the others; with None, fail as by default.
 
-        The receiver is called within `add` and `flush` and must not call them. With acks=0 it is
-        never called.
+        `add`, `add_all`, `flush` and `handle_responses_until` call the receiver, which must not
+        call them. With acks=0 the receiver is never called, because brokers send no response.
         """
         self._on_refused_record = receiver
         self._core.leaves_refused_out = receiver is not None
 
     def on_written(self, receiver: Callable[[Batch], None]) -> None:
         """From now on call ``receiver`` with each acknowledged batch (with acks=0: each sent one).
-        `add`, `flush` and `handle_responses_until` call it; it must not call them."""
+        `add`, `add_all`, `flush` and `handle_responses_until` call the receiver, which must not
+        call them."""
         self._on_written = receiver
 
     def size_factor(self, topic: str) -> float:
-        """The factor for the size limit of batches for a topic: 1 until a batch was refused as too
-        large, then at most a half."""
+        """The factor by which callers multiply the size limit of a topic's batches. The factor is 1
+        until the topic refuses a batch as too large; then half of the smallest refused size
+        divided by the largest one."""
         least, most = self._refused_bytes.get(topic, (2, 1))
         return least / (2 * most)
 
@@ -141,10 +145,11 @@ class Producer:
 
     # --- queueing and flushing batches -----------------------------------------------------------
     def expected_sequences(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
-        """The identity, and for each partition the sequence, to encode the next batches with.
+        """The producer id and epoch, and each partition's sequence, to encode new batches with.
 
-        Other numbers in a batch are corrected before it is sent, which takes a second CRC. The list
-        of sequences is empty while there is no identity.
+        A batch that was encoded with other numbers is corrected before it is sent, at the cost of
+        a second CRC. The list of sequences is empty if the producer is not idempotent, or while it
+        needs a new producer id.
         """
         return self._core.expected_sequences(
             TopicPartition(topic, p) for p in range(partition_count)
@@ -207,12 +212,14 @@ class Producer:
         self._left_ms = self._client.now_ms()
 
     def _exclude_absence(self) -> None:
-        """Add the time since the last call of this producer to the time in which no batch ages."""
+        """Exclude the time since the last call of this producer from the age of its batches, which
+        delivery.timeout.ms limits: between calls the producer can send nothing."""
         if self._left_ms is not None:
             self._absence_ms += self._client.now_ms() - self._left_ms
 
     def _active_time_ms(self) -> int:
-        """The time in ms of a clock that stands still between the calls of this producer."""
+        """The present time, in ms, of the clock that measures the age of batches: it stands still
+        between the calls of this producer."""
         return self._client.now_ms() - self._absence_ms
 
     def _check(self) -> None:
@@ -248,13 +255,15 @@ class Producer:
         return until_ms if self._calls or wakeup_ms is not None else now_ms
 
     def _gives_up_at_ms(self) -> int:
-        """When the oldest batch reaches delivery.timeout.ms."""
+        """The time of the client's clock, in ms, at which the oldest batch reaches
+        delivery.timeout.ms."""
         oldest_ms = self._core.oldest_ms()
         waited_ms = 0 if oldest_ms is None else self._active_time_ms() - oldest_ms
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
 
     def _failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """Note for the log's warnings that records of this partition wait after an error."""
+        """Note a failed attempt to send a batch of this partition, and log a warning if one is due
+        (`Retries`)."""
         self._troubled.add(partition)
         self._client.retries.on_failure(self._trouble, error, self._gives_up_at_ms())
 
@@ -309,7 +318,8 @@ class Producer:
         client = self._client
         link = client.link_to_broker(leader_id, client.now_ms() + self._request_timeout_ms)
         if self._acks == 0 and self._unheard.setdefault(leader_id, link) is not link:
-            # With acks=0 a leader that was replaced can only show it by closing the connection.
+            # The leader has closed the connection of the last batches. With acks=0 that is the only
+            # sign of a leader that was replaced: ask for the leaders again before sending more.
             self._unheard[leader_id] = link
             for partition in partitions:
                 client.forget_topic(partition.topic)
@@ -366,7 +376,12 @@ class Producer:
                 if not self._troubled:
                     self._client.retries.on_success(self._trouble)
             return
-        _log.info("partition=%s attempt=%d error=%s", batch.partition, batch.attempts, code.name)
+        _log.info(
+            "partition=%s attempt=%d to write a batch failed: %s",
+            batch.partition,
+            batch.attempts,
+            code.name,
+        )
         if verdict is Verdict.SPLIT:
             if code is ErrorCode.MESSAGE_TOO_LARGE:
                 self._note_refused(batch)
@@ -412,8 +427,8 @@ class Producer:
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
     def _retry_with_new_identity(self, batch: Batch) -> None:
-        """Send the batch again under a new identity. If no batch was written under the last
-        identity either, wait first."""
+        """Send the batch again under a new identity. If no batch has been written since the last
+        change of identity, wait first, longer each time."""
         self._core.retry_with_new_identity(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)
@@ -422,7 +437,7 @@ class Producer:
 
 
 def _ignore_written(batch: Batch) -> None:
-    """Ignore a written batch; the receiver until `Producer.on_written` is called."""
+    """Do nothing: the receiver of written batches until `Producer.on_written` sets another one."""
 
 
 def _request_bytes(settings: ClientSettings) -> int:

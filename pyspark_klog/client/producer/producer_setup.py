@@ -1,4 +1,5 @@
-"""A producer's requests before it can write: for its identity, and for a topic's partitions."""
+"""The requests that a producer sends before it can write: for a producer id with its epoch, and for
+the number of a topic's partitions."""
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import TopicMissing, broker_error, error_code

@@ -24,7 +24,8 @@ _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 _NAMES_UNTIL = 12
 _FIRST_THAT_ADDS = 12
-"""The first version of Produce that itself adds its partitions to the transaction (KIP-890)."""
+"""From this version on a Produce request also adds its partitions to the transaction, instead of
+AddPartitionsToTxn (KIP-890)."""
 
 
 def send_batches(
@@ -76,7 +77,8 @@ def pair_responses(
 
     :raises ReplyUnreadable: if the response lacks a batch
     """
-    # Use the ids that the request named: by now the topic may be deleted, or have another id.
+    # Find the topics by the ids in the request and not by those in the metadata: meanwhile a topic
+    # may have been deleted, or created again with another id.
     names = {batch.topic_id: batch.partition.topic for batch in batches}
     rows: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in reply.responses:
