@@ -1,4 +1,5 @@
-"""Encodes rows of one topic, given as Arrow columns, as batches: partitions, sizes, codec."""
+"""Encodes rows of one topic, given as Arrow columns, as batches. Chooses the rows' partitions, and
+the size limit and the codec of the batches."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ _LEAST_BATCH_BYTES = 62
 
 
 class RowEncoder:
-    """Encodes rows as the settings say. The first call imports pyarrow and the kernels."""
+    """Encodes rows as the settings say. The first call of `encode` imports pyarrow and klog's
+    compiled kernels."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -41,12 +43,13 @@ class RowEncoder:
         headers: "Array | None",
         timestamp: "Array | None",
     ) -> "EncodedRows":
-        """Encode the rows as batches of at most batch.size bytes times the topic's `size_factor`.
+        """Encode the rows as batches of at most batch.size bytes times `Producer.size_factor`.
 
-        If a row is larger, all rows are encoded again with max.request.size times that factor as
-        the limit, and if a row is larger still, with max.request.size.
+        If a single row is larger than that limit, all rows are encoded again with the limit
+        max.request.size times that factor; and if a row is larger than this one, too, with the
+        limit max.request.size.
 
-        ``rows`` has a column value, and may have key and partition.
+        ``rows`` has a column value, and may have columns key and partition.
         """
         from pyspark_klog.records.arrow import RowProblem
 
@@ -105,7 +108,8 @@ class RowEncoder:
     def _partitions(
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
-        """The partition of each row, null where the key decides; None if all rows go by key."""
+        """The partition of each row, null for a row that the default partitioner places (by its
+        key); None if the default partitioner places all rows."""
         given = _column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given
@@ -119,7 +123,8 @@ class RowEncoder:
         return pc.replace_with_mask(given, missing, chosen)
 
     def _next_sticky(self, topic: str, partition_count: int) -> int:
-        """The next partition for rows without keys, in turn; the first is random (KIP-480)."""
+        """The partition for all rows of one call that have no key: a random one for a topic's first
+        call, and in each further call the partition after the last one (KIP-480)."""
         last = self._sticky.get(topic)
         chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
         self._sticky[topic] = chosen

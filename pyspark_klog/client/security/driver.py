@@ -32,7 +32,8 @@ class Security:
     def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
         """The socket, after the TLS handshake if the client uses TLS.
 
-        :raises TlsFailed, ConnectionFailed, SettingError: and closes the socket
+        :raises TlsFailed, ConnectionFailed, SettingError: if the handshake fails or a TLS setting
+            is wrong; the socket is closed then
         """
         return sock if self.tls is None else self.tls.wrap(sock, host, peer)
 
@@ -78,7 +79,8 @@ def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:
     try:
         given = function(options)
     except Exception as error:
-        # The error's text may hold a secret: name only its type. The function can log the error.
+        # Name only the error's type, because its text may contain a secret. A user who needs the
+        # text can log it in the function.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give (user, password)"

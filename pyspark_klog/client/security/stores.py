@@ -83,7 +83,11 @@ def _read(store: Store) -> tuple[bytes, str]:
 
 
 def _is_pkcs12(store: Store, content: bytes) -> bool:
-    """Whether the file's bytes are PKCS12; a file whose type is JKS in Java may be PKCS12, too."""
+    """Whether the file's bytes are PKCS12. The setting of the type does not show it, because Java
+    also opens PKCS12 files where the type is JKS.
+
+    :raises SettingError: if the bytes are neither PKCS12 nor PEM, or PKCS12 where the type is PEM
+    """
     if content[:4] in _JKS_MAGIC:
         path = Path(store.location or "")
         raise SettingError(

@@ -94,7 +94,8 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         try:
             made = function(dict(config.given))
         except Exception as error:
-            # The error's text may hold a secret: name only its type. The function can log the text.
+            # Name only the error's type, because its text may contain a secret. A user who needs
+            # the text can log it in the function.
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
                 "must give an ssl.SSLContext"
@@ -107,7 +108,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         return made
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.check_host_name
-    context.options |= ssl.OP_NO_RENEGOTIATION  # brokers never renegotiate
+    context.options |= ssl.OP_NO_RENEGOTIATION  # brokers never ask for a renegotiation
     _set_versions(context, config)
     if config.trust is None:
         context.load_default_certs()
@@ -172,7 +173,7 @@ def _as_file(pem: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    with tempfile.TemporaryDirectory() as folder:  # only its owner can read it
+    with tempfile.TemporaryDirectory() as folder:  # only this process's user can read the folder
         path = Path(folder) / "key.pem"
         path.touch(0o600)
         path.write_text(pem, encoding="utf-8")
@@ -224,7 +225,8 @@ def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientErro
         )
     if reason.endswith(_NO_COMMON):
         suites = " with the cipher suites of the settings" if config.cipher_suites else ""
-        # Before TLS 1.3 some servers send this alert to a client without a certificate, too.
+        # HANDSHAKE_FAILURE has a second cause: before TLS 1.3 some servers send this alert to a
+        # client that shows no certificate.
         unclear = reason.endswith("HANDSHAKE_FAILURE") and config.own is None
         or_else = (
             f", or set {prefix}ssl.keystore.location if it asks for a certificate of this client"

@@ -1,9 +1,9 @@
 """Moves a connection's bytes over TLS, without blocking.
 
-OpenSSL returns at most one TLS record (16 KiB) a call and buffers the rest of what it has received,
-where no selector sees it. So reading goes on until OpenSSL asks for more bytes, and the bytes of
-several TLS records are passed on together. Sending may have to wait for received bytes, and
-receiving for space in the send buffer.
+OpenSSL returns at most one TLS record (16 KiB) a call and buffers the rest of the received bytes,
+which no selector reports. So reading goes on until OpenSSL asks for more bytes, and the bytes of
+several TLS records are passed on together. TLS also exchanges messages of its own: sending may have
+to wait until bytes are received, and receiving may have to wait until the socket can send.
 """
 
 import selectors
@@ -114,7 +114,8 @@ class TlsLink(Link):
         told = alert_error(error, str(self.address), self._config)
         if self.connection.state is not ClientConnectionState.READY or is_about_certificates(error):
             return told
-        # TLS has worked on this connection, so another connection may work again.
+        # Raise the retriable ConnectionFailed: TLS has worked on this connection before, so it
+        # probably works on a new one.
         return ConnectionFailed(str(told))
 
     def _is_refused_quietly(self) -> bool:

@@ -67,7 +67,8 @@ class _Alarm:
     def _ring(self, sock: socket.socket) -> None:
         self.rang = True
         with contextlib.suppress(OSError):
-            # SSLSocket.shutdown would drop the TLS state with which another thread reads.
+            # Call the base class: SSLSocket.shutdown would discard the TLS state, with which the
+            # thread that waits for the response is reading.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 

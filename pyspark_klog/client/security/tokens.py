@@ -35,9 +35,10 @@ def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
     """When a token that was received at ``since_ms`` is due for renewal; ``since_ms`` itself if
     the token's expiry is unknown.
 
-    Follows Kafka's Java client: the token is renewed after the part ``factor`` of its lifetime, but
-    at least ``buffer_ms`` before its expiry, and not before ``min_period_ms`` has passed. If buffer
-    and period together exceed the lifetime, only the factor counts.
+    Follows Kafka's Java client: the token is renewed once ``renewal.factor`` (0 to 1) of its
+    lifetime has passed, but at least ``buffer_ms`` before its expiry, and at least
+    ``min_period_ms`` after it was received. If ``buffer_ms`` and ``min_period_ms`` together exceed
+    the lifetime, only the factor counts.
     """
     if token.expires_ms is None:
         return since_ms
@@ -81,7 +82,7 @@ class TokenSource:
         except KlogError as error:
             if held is None or held.expires_ms is None or now_ms >= held.expires_ms:
                 raise
-            _log.warning("token=kept reason=could not get a new one: %s", error)
+            _log.warning("no new token; the current one is used until it expires: %s", error)
             return held
         self._token, self._renew_at_ms = token, renew_at_ms(token, now_ms, self._renewal)
         return token
@@ -126,7 +127,8 @@ def _from_function(login: TokenFunction) -> Token:
     try:
         given = function(options)
     except Exception as error:
-        # The error's text may hold a secret: name only its type. The function can log the error.
+        # Name only the error's type, because its text may contain a secret. A user who needs the
+        # text can log it in the function.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give a token"
@@ -137,7 +139,7 @@ def _from_function(login: TokenFunction) -> Token:
     ):
         raise SettingError(
             f"{login.function.setting}: {login.function.name} gave {type(given).__name__}; "
-            "expected a token as text, or (token, the end of its life in ms of the epoch)"
+            "expected a token as text, or (token, its expiry in ms since 1970)"
         )
     secret = check_token(value)
     end_ms = expiry_of(secret) if expires_ms is None else int(expires_ms)

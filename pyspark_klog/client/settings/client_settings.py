@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 _warned: set[str] = set()
 
 NoteOnUnknown = Callable[[str], str | None]
-"""Returns a clause about a name that Kafka's clients lack; None if the caller knows nothing."""
+"""Gets the name of a setting that Kafka's clients do not have. Returns advice on it, as a clause
+for the warning that the setting has no effect, or None if there is no advice on this name."""
 
 
 class ClientSettings:
@@ -98,7 +99,8 @@ class ClientSettings:
             if self._given.get("enable.idempotence"):
                 raise SettingError(
                     f"{prefix}enable.idempotence=true needs {prefix}acks=all and at most 5 in "
-                    f"{prefix}max.in.flight.requests.per.connection: set these, or leave it out"
+                    f"{prefix}max.in.flight.requests.per.connection: set these two, or leave out "
+                    "enable.idempotence"
                 )
             self._given["enable.idempotence"] = False
         if self["partitioner.class"] is not None:
@@ -107,7 +109,8 @@ class ClientSettings:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
             if not self.is_given("delivery.timeout.ms"):
-                # Kafka's producer does the same. A reader does not use the delivery timeout.
+                # Kafka's producer also raises the default of delivery.timeout.ms. Readers do not
+                # use this setting.
                 self._given["delivery.timeout.ms"] = self["request.timeout.ms"]
                 return
             raise SettingError(

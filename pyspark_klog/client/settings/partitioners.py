@@ -1,4 +1,4 @@
-"""Chooses the partition of rows that have none in a column: `partitioner.class`.
+"""Chooses the partition of rows whose column partition is null or missing: `partitioner.class`.
 
 A partitioner chooses for many rows at once. Java's built-in partitioners are recognized by their
 class names; a user's own partitioner is ``module:callable``.
@@ -42,9 +42,10 @@ Partitioner = Callable[[RowsWithoutPartition], "Array"]
 
 
 def check_partitioner(name: str, prefix: str = "") -> None:
-    """Refuse a name that is no partitioner. A module is imported only where rows are written.
+    """Refuse a name that is neither a built-in partitioner nor has the form ``module:callable``.
+    Only a process that writes rows imports the module (`partitioner_for`).
 
-    :raises SettingError: naming the known partitioners
+    :raises SettingError: naming the built-in partitioners
     """
     if _built_in(name) is not None or _OWN.fullmatch(name):
         return
@@ -74,20 +75,21 @@ def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | Non
 
 
 def _uniform_sticky(given: RowsWithoutPartition) -> "Array":
-    """Put all rows of a batch into the sticky partition, whatever their keys."""
+    """Put all rows of one call into one partition, ``sticky_partition``, whatever their keys."""
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(given.sticky_partition, pa.int32()), given.rows.num_rows)
 
 
 class RoundRobin:
-    """Puts each row into the next partition, whatever its key; starts at the sticky partition."""
+    """Puts each row of a topic into the partition after that of the previous row, whatever its key;
+    the first row goes into ``sticky_partition``."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def __call__(self, given: RowsWithoutPartition) -> "Array":
-        """The partitions of the rows, one after the other."""
+        """The partition of each row, in the order of the rows."""
         import numpy as np
         import pyarrow as pa
 
@@ -98,7 +100,7 @@ class RoundRobin:
 
 
 class UserPartitioner:
-    """Calls a user's function."""
+    """Calls the user's function that partitioner.class names as ``module:callable``."""
 
     def __init__(self, name: str, function: Choose) -> None:
         self._name = name
