@@ -225,7 +225,7 @@ def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> li
 
 
 def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
-    """Every group of the cluster, by name: each broker lists the groups that it coordinates."""
+    """All groups of the cluster, sorted by id: each broker lists the groups that it coordinates."""
 
     def of_broker(link: Link, broker_id: int) -> list[Group]:
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)

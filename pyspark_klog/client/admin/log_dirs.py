@@ -17,9 +17,9 @@ from pyspark_klog.protocol.apis.describe_log_dirs import (
 
 
 class ReplicaSize(NamedTuple):
-    """A replica in a directory. ``offset_lag`` counts the records that it lacks, compared with the
-    high watermark; with ``is_future`` (a copy that is being moved to this directory), compared
-    with the replica that serves requests."""
+    """A replica in a data directory. ``offset_lag`` is the number of offsets by which its log ends
+    before the high watermark. With ``is_future`` the replica is a copy that is being moved to this
+    directory, and is compared with the log end offset of the replica that serves requests."""
 
     size_bytes: int
     offset_lag: int
@@ -44,9 +44,9 @@ def describe_log_dirs(
     broker_ids: Collection[int] | None = None,
     deadline_ms: int | None = None,
 ) -> list[LogDir]:
-    """The directories of these brokers (None: of all brokers), sorted by broker and path.
+    """The data directories of these brokers (None: of all brokers), sorted by broker and path.
 
-    :raises BrokerError: if a broker refuses, or there is no broker with one of the ids
+    :raises BrokerError: if a broker refuses the request, or if one of the ids belongs to no broker
     """
 
     def of_broker(link: Link, broker_id: int) -> list[LogDir]:
@@ -56,7 +56,7 @@ def describe_log_dirs(
         reply = client.call(link, DescribeLogDirsResponse, lambda _: request)
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
-            raise broker_error(code, f"log directories of broker {broker_id}")
+            raise broker_error(code, f"describe log directories of broker {broker_id}")
         return [_log_dir(broker_id, row) for row in reply.results]
 
     found = client.collect_from_brokers(of_broker, "asking for the log directories", deadline_ms)

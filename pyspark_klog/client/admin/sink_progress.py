@@ -36,7 +36,8 @@ class SinkId(NamedTuple):
     """Distinguishes the sinks of one query; must not contain dots."""
 
     def task(self, index: int) -> str:
-        """The transactional id, and the group, of the task with this number (Spark's partition)."""
+        """The transactional id of the task with this index (the id of Spark's partition), which is
+        also the id of the task's group."""
         return f"{self.stem}.{index}"
 
     @property
@@ -99,7 +100,8 @@ class ProgressRow(NamedTuple):
     transactional id gets, unless yet another producer takes the id in between."""
 
     def to_offset(self) -> CommittedOffset:
-        """The progress row as a position that its task's group commits."""
+        """The progress row as a position for the task's group to commit: the batch's number is the
+        offset, the other fields are the metadata."""
         _check_run(self.run_id)
         digits = f"{self.row_hash:0{_HASH_DIGITS}x}"
         text = f"{self.run_id} {self.row_count} {self.byte_count} {digits} {self.time_ms}"
@@ -153,7 +155,8 @@ class RunMark(NamedTuple):
     more: a newer run, or a copy of the query, has begun."""
 
     def to_offset(self) -> CommittedOffset:
-        """The run mark as a position that the group `SinkId.mark` commits."""
+        """The run mark as a position for the group `SinkId.mark` to commit: the batch's number is
+        the offset, the other fields are the metadata."""
         runs = (self.run_id, *self.earlier_run_ids)
         for run_id in runs:
             _check_run(run_id)

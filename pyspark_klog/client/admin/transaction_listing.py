@@ -65,7 +65,7 @@ def list_transactions(
         reply = client.call(link, ListTransactionsResponse, lambda _: request, low=low)
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
-            raise broker_error(code, f"transactions of broker {broker_id}")
+            raise broker_error(code, f"list transactions of broker {broker_id}")
         if reply.unknown_state_filters:
             unknown = ", ".join(reply.unknown_state_filters)
             raise BrokerError(

@@ -242,10 +242,10 @@ class BlockingClient:
     ) -> list[T]:
         """Ask all brokers of the cluster, one after the other by id; return all rows together.
 
-        ``ask`` gets the connection and the broker's id. If a broker does not answer, all are asked
-        again, because its groups or transactions may have moved to another broker by then. The call
-        fails if a broker of the cluster does not answer before the deadline
-        (default.api.timeout.ms unless given).
+        ``ask`` gets the connection and the broker's id. If a broker does not answer, all brokers
+        are asked again, because the groups or transactions of that broker may have moved to
+        another one by then. The call fails if a broker of the cluster does not answer before the
+        deadline (default.api.timeout.ms unless given).
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
 
@@ -292,7 +292,8 @@ class BlockingClient:
             self.view = replace(self.view, topics=there).merged(newer)
             self._refreshed_ms = dict.fromkeys(newer.topics, now_ms)
         else:
-            # Before version 4 the response covers all topics: take over only the named ones.
+            # Before Metadata version 4 the response may have all topics (`metadata_request`): take
+            # over only those that the caller named.
             absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             asked = {n: newer.topics.get(n, TopicInfo(n, error=absent)) for n in names}
             self.view = self.view.merged(replace(newer, topics=asked))

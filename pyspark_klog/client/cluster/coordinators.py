@@ -43,7 +43,7 @@ def find_coordinator(
     reply = client.call(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
     code = error_code(reply.error_code)
     if code is not ErrorCode.NONE:
-        raise broker_error(code, f"coordinator of {_NAMES[key_type]} {key}")
+        raise broker_error(code, f"find coordinator of {_NAMES[key_type]} {key}")
     return Coordinator(reply.node_id, Address(reply.host, reply.port))
 
 
@@ -55,7 +55,8 @@ def run_at_coordinator(
     what: str,
     key_type: int = GROUP,
 ) -> T:
-    """Run ``attempt`` on a connection to a key's coordinator; each retry looks it up again."""
+    """Run ``attempt`` on a connection to a key's coordinator; each retry asks first which broker is
+    the coordinator now."""
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
     def find_and_attempt() -> T:

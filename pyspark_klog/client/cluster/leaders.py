@@ -13,7 +13,8 @@ from pyspark_klog.ids import TopicPartition
 T = TypeVar("T")
 
 Ask = Callable[[Link, dict[str, list[int]]], Mapping[TopicPartition, T | ErrorCode]]
-"""Asks one leader about partitions (numbers by topic) and returns a value or error for each."""
+"""Asks one leader about partitions, given as partition numbers by topic; returns a value or an
+error code for each partition."""
 
 
 class LeaderResults(NamedTuple, Generic[T]):

@@ -84,7 +84,7 @@ class Retries:
     the outermost operation: the user knows it, and its deadline ends the inner ones, too."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
-        """``prefix`` is put before the names of settings."""
+        """The warnings put ``prefix`` before the names of settings."""
         self._now_ms = now_ms
         self._prefix = prefix
         self._outermost: tuple[OperationFailures, Callable[[], int]] | None = None
@@ -95,8 +95,8 @@ class Retries:
         self._is_muted = True
 
     def failures_of(self, what: str, bound: str | None = None) -> OperationFailures:
-        """A new record of the failures of operation ``what``, whose time the setting ``bound``
-        limits."""
+        """A new record for the failures of operation ``what``. The setting ``bound`` limits how
+        long the operation is retried."""
         return OperationFailures(what, None if bound is None else self._prefix + bound)
 
     @contextmanager

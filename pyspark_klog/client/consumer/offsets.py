@@ -38,7 +38,7 @@ _FIRST_WITH_LOCAL = 8
 
 
 class OffsetAt(NamedTuple):
-    """An offset, and the timestamp of its record (-1 for earliest and latest)."""
+    """An offset, and the timestamp of its record (-1 if `EARLIEST` or `LATEST` was requested)."""
 
     offset: int
     timestamp_ms: int = -1

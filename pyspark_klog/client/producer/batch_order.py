@@ -229,8 +229,8 @@ class BatchOrder:
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # A sequence gap is expected behind a failed batch. A gap at the queue's head means that
-            # the broker has lost the producer's state.
+            # Batches behind a failed batch are expected to be out of order. If the queue's first
+            # batch is, the broker has lost the producer's state.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
         # A topic that was just created is not yet known to every broker.

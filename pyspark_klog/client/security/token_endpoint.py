@@ -78,9 +78,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def request_token(login: ClientCredentials) -> IssuedToken:
-    """Ask the endpoint for a token, once.
+    """Ask the endpoint for a token, without retries.
 
-    :raises EndpointFailed: naming the endpoint, with its error text
+    :raises EndpointFailed: if there is no token; the message has the endpoint's URL and its error
     """
     where = f"token endpoint {login.url}"
     alarm = _Alarm(login.read_timeout_ms / 1000)
