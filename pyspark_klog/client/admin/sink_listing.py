@@ -10,10 +10,11 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 def find_sinks(
     client: BlockingClient, groups: Iterable[Group], deadline_ms: int | None = None
 ) -> dict[str, SinkGroup]:
-    """The groups that belong to a sink, by their ids.
+    """The groups that belong to an exactly-once sink, by group id.
 
-    Only groups without members whose id has a sink's form are asked for their positions. A group
-    without positions belongs to a sink if another group of the same sink has some.
+    Committed offsets are requested only for groups without members whose id has the form of a
+    sink's group id. A group without committed offsets belongs to a sink if another group of the
+    same sink has some.
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found = {}

@@ -20,11 +20,11 @@ class FetchSize:
         self._bytes_an_offset: float = _FIRST_GUESS_BYTES
 
     def of(self, offsets: int) -> int:
-        """How many bytes to ask for when ``offsets``, at least 1, are still to be read."""
+        """How many bytes to request while ``offsets`` offsets (at least 1) are still to be read."""
         return min(self._most_bytes, _LEAST_BYTES + int(offsets * self._bytes_an_offset))
 
     def learn(self, data_bytes: int, offsets: int) -> None:
-        """Learn from a reply that ``data_bytes`` brought ``offsets`` offsets."""
+        """Learn from a response whose ``data_bytes`` bytes of records had ``offsets`` offsets."""
         self._bytes_an_offset = data_bytes / max(offsets, 1) * _MARGIN
 
     def ask_most(self) -> None:

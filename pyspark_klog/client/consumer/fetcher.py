@@ -74,7 +74,7 @@ class RangeFetcher:
     option that limits it: messages name this option.
 
     ``on_lost`` is called with the error if the leader does not have the offset to read next, if the
-    partition was deleted or created again, and if the log ends before that offset for
+    partition was deleted or created again, and if the log's end stays before that offset for
     ``progress_timeout_ms``. If ``on_lost`` returns instead of raising, reading goes on at the
     log's first offset, provided that the next offset is before it; otherwise the iteration ends.
 

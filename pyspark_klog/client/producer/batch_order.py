@@ -172,8 +172,8 @@ class BatchOrder:
 
     @staticmethod
     def _may_settle(queue: PartitionQueue) -> bool:
-        """Whether to send this partition's next batch although a new identity is wanted: the answer
-        to the old identity shows whether an earlier attempt has written the batch."""
+        """Whether to send this partition's next batch under the old identity although a new one is
+        wanted: only the response to it shows whether an earlier attempt has written the batch."""
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
     def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
@@ -229,8 +229,8 @@ class BatchOrder:
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Batches behind a failed batch are expected to be out of order. If the queue's first
-            # batch is, the broker has lost the producer's state.
+            # After a batch has failed, the broker refuses the batches behind it with this code:
+            # retry them. If it refuses the queue's first batch, it has lost the producer's state.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
         # A topic that was just created is not yet known to every broker.
@@ -274,7 +274,7 @@ class BatchOrder:
 
         Its sequence stays missing, so the batches after it are sent under a new identity. In a
         transaction, which keeps its identity, they get new sequences, which begin at the missing
-        one. No broker can have written them before: a broker that knows the producer refuses
+        one. No broker has written these batches before: a broker that knows the producer refuses
         batches after a gap, and to a broker that does not know it the first batch is sent alone.
         """
         queue = self._take_from_flight(batch)
@@ -294,9 +294,10 @@ class BatchOrder:
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
     ) -> None:
-        """Replace a batch that was too large by several smaller ones (data, record count).
+        """Replace a batch that a topic has refused by the smaller batches, as (data, record count),
+        that ``cut`` makes of its data.
 
-        The parts take over its sequences, so that the sequences of later batches stay valid.
+        The parts take over the batch's sequences, so that those of later batches stay valid.
         """
         queue = self._take_from_flight(batch)
         queue.must_drain = True

@@ -1,4 +1,5 @@
-"""Splits a batch in two, for a topic that accepts only smaller ones. Slow: record by record."""
+"""Splits a batch in two, because a topic accepts only smaller batches or refuses one of its
+records. Slow: record by record."""
 
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder

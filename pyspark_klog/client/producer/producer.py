@@ -88,8 +88,8 @@ class Producer:
         self._absence_ms = 0
         self._trouble = client.retries.failures_of("writing records", "delivery.timeout.ms")
         self._unheard: dict[int, Link] = {}
-        """With acks=0, by the leader's id: the connection on which its records are sent. Another
-        connection to the same leader shows that the old one was closed."""
+        """With acks=0, by the leader's id: the connection on which records were last sent to that
+        leader. If the leader has another connection now, this one was closed."""
         self._troubled: set[TopicPartition] = set()
         """Partitions to which the last attempt to send a batch failed."""
 
@@ -111,8 +111,8 @@ class Producer:
 
     def size_factor(self, topic: str) -> float:
         """The factor by which callers multiply the size limit of a topic's batches. The factor is 1
-        until the topic refuses a batch as too large; then half of the smallest refused size
-        divided by the largest one."""
+        until the topic refuses a batch as too large; then half the ratio of the smallest refused
+        batch's size to the largest one's, so at most 0.5."""
         least, most = self._refused_bytes.get(topic, (2, 1))
         return least / (2 * most)
 
