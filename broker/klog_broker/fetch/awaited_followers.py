@@ -2,9 +2,10 @@
 
 A follower has one outstanding Fetch to a leader, which can wait for ``replica.fetch.wait.max.ms``.
 Until that Fetch is answered, the follower cannot ask for the new partition, and producers with
-acks=all get no response from the partition. So the new leadership answers the waiting Fetch at
-once. The follower's next fetches wait for at most MOMENT_MS, until the follower has asked for the
-partition, or has taken so long that there must be another reason.
+acks=all get no response from the partition. So when this broker becomes the leader of a partition,
+it answers the follower's waiting Fetch at once. The follower's next fetches wait for at most
+MOMENT_MS until the follower has fetched the partition. After _LONGEST_MS they wait as usual again:
+a follower that has not fetched the partition by then has another problem than a waiting Fetch.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from klog_broker.runtime.event_loop.purgatory import Purgatory
 from pyspark_klog.ids import BrokerId
 
 MOMENT_MS = 10
-"""The longest wait of a Fetch, in milliseconds, while a new leadership waits for its follower."""
+"""The longest wait of a follower's Fetch, in milliseconds, until the follower has fetched the
+partition that this broker has begun to lead."""
 _LONGEST_MS = 2_000
-"""How long, in milliseconds, a leadership waits for its followers to fetch. A follower that takes
-longer must have another reason."""
+"""How long, in milliseconds, the fetches of a follower wait only MOMENT_MS. A follower that has not
+fetched the partition by then has another problem than a waiting Fetch."""
 
 
 class FollowerKey(NamedTuple):
@@ -32,18 +34,19 @@ class FollowerKey(NamedTuple):
 
 
 class AwaitedFollowers:
-    """The followers that new leaderships of this broker wait for. Loop thread only."""
+    """The followers that have not yet fetched partitions that this broker has begun to lead. Loop
+    thread only."""
 
     def __init__(self, loop: Loop, purgatory: Purgatory) -> None:
         self._loop = loop
         self._purgatory = purgatory
         self._leaders: dict[BrokerId, deque[tuple[Leader, int]]] = {}
-        """By follower: the leaderships that wait for it, and the end of their wait in
-        milliseconds."""
+        """By follower: the leaders of partitions that the follower has not fetched yet, each with
+        the loop's time in milliseconds at which it stops to wait for the follower."""
 
     def await_followers_of(self, leader: Leader) -> None:
-        """Wait for the followers in the ISR of a new leadership, and answer their waiting fetches
-        now."""
+        """Answer the waiting fetches of all followers in the leader's ISR now, and let their next
+        fetches wait for at most MOMENT_MS until they fetch the leader's partition."""
         until_ms = self._loop.now_ms() + _LONGEST_MS
         for follower in leader.replicas.in_sync.members:
             if follower != leader.broker_id:
@@ -57,8 +60,8 @@ class AwaitedFollowers:
         return min(asked_ms, MOMENT_MS) if self._is_awaited(follower) else asked_ms
 
     def _is_awaited(self, follower: BrokerId) -> bool:
-        """Return whether a leadership waits for the follower; forget leaderships that wait no
-        longer, oldest first."""
+        """Return whether the follower has not yet fetched a partition that this broker has begun to
+        lead. Forget the leaders that no longer wait for the follower, oldest first."""
         leaders = self._leaders.get(follower)
         if leaders is None:
             return False

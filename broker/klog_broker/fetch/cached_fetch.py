@@ -39,8 +39,9 @@ ContinueFetch = Callable[
     ],
     None,
 ]
-"""Continues a fetch whose first read found too few bytes, or the cold partitions in the last
-argument; the response comes later."""
+"""Continues a fetch that could not be answered after its first read: the read found too few bytes,
+or the partitions in the last argument are cold (a look-up would block on the disk). The response
+comes later."""
 
 
 class CachedFetch:
@@ -75,7 +76,7 @@ class CachedFetch:
         context: RequestContext,
         go_on: ContinueFetch,
     ) -> None:
-        # The context is not stored: its reply refers to the response that was sent.
+        # Do not store the context itself: its reply would keep the sent response in memory.
         self._header = context.header
         self._version = context.api_version
         self._client_address = context.client_address
@@ -86,8 +87,9 @@ class CachedFetch:
         self._go_on = go_on
         self._request = request
         self._frame: bytes | None = frame
-        """The first request's frame, until a second frame of the same size comes: only then are the
-        changing fields searched in it, because most other requests differ in size."""
+        """The first request's frame, until a second frame of the same size comes. Only then does
+        this class search the frame for its changing fields, because requests that are not repeated
+        usually differ in size."""
         self._size_bytes = len(frame)
         self._layout: Struct | None = None
         """The layout of the frame: alternately bytes that stay the same, and numbers that may
@@ -127,7 +129,8 @@ class CachedFetch:
                 # the fetch waits.
                 services.loop.send_now()
                 if any(each.has_moved for each in scope.partitions):
-                    # Completed requests may append more records: a transaction's end, for example.
+                    # The completion of those producers' requests may have appended more records, at
+                    # the end of a transaction, for example: read again.
                     scope.renew()
                     cold = reader.read(scope.partitions)
             context = self._context(correlation_id, slot)
@@ -163,12 +166,13 @@ class CachedFetch:
         )
 
     def release_leaders(self) -> None:
-        """Forget the partitions and their leaders, whose files may be deleted (LeaderHolders)."""
+        """Forget the partitions with their leaders: a leadership has ended, and the files of its
+        log may be deleted (see LeaderHolders)."""
         self._partitions = None
 
     def _read_changes(self, frame: memoryview) -> int | None:
-        """Put the numbers of ``frame`` into the cached request and return the correlation id;
-        return None if the frame is another request."""
+        """Put the changing numbers of ``frame`` into the cached request and return the correlation
+        id; return None if the frame does not repeat the cached request."""
         if self._frame is not None:
             self._find_holes(self._frame)
         layout = self._layout
@@ -206,8 +210,8 @@ class CachedFetch:
     def _named(
         self, request: FetchRequest, version: int, services: FetchServices
     ) -> Sequence[ReadPartition]:
-        """Return the request's partitions: the same objects each time, which remember their
-        leaders."""
+        """Return the request's partitions: the same objects for each repetition, because they refer
+        to the leaders that were looked up before."""
         if self._partitions is None:
             self._partitions = requested_partitions(request, version, services)
             services.leader_holders.add(self)

@@ -65,7 +65,7 @@ def find_changing_fields(frame: bytes, version: int, position: int) -> ChangingF
 
 
 class _Unusual(Exception):
-    """The request is a rare one, for which ``find_changing_fields`` returns None."""
+    """The request has one of the rare forms for which ``find_changing_fields`` returns None."""
 
 
 def _plain(frame: bytes, version: int, position: int) -> tuple[ChangingFields, int]:
@@ -126,14 +126,15 @@ def _flexible(frame: bytes, version: int, position: int) -> tuple[ChangingFields
         raise _Unusual
     position += 1
     position += 1 + _few(frame, position)
-    # Only the message's own tagged fields follow: a follower's replica id and broker epoch.
+    # The rest of the frame, the message's own tagged fields (a follower's replica id and broker
+    # epoch), does not change. Raise IndexError if the frame ends before them.
     frame[position]
     return ChangingFields(epoch_at, tuple(offsets_at)), len(frame)
 
 
 def _few(frame: bytes, position: int) -> int:
-    """Return a count or length of one byte, which is stored plus one. Raise _Unusual for null
-    (0)."""
+    """Return a count or length, which flexible versions store plus one. Raise _Unusual for null
+    (0), and for a number that takes more than one byte."""
     found = frame[position]
     if not 0 < found < 128:
         raise _Unusual

@@ -26,7 +26,7 @@ UNSENT_BYTES = 128 * 1024 * 1024
 
 
 class SetToConvert(NamedTuple):
-    """The records found for one partition, and the requested fetch offset."""
+    """The records of one partition that are converted down, and the requested fetch offset."""
 
     region: ReadRegion
     first_offset: int
@@ -35,12 +35,13 @@ class SetToConvert(NamedTuple):
 
 Converted = bytes | memoryview | ErrorCode
 OnConverted = Callable[[Sequence[Converted], BaseException | None], None]
-"""Called with the records or an error for each set to convert, or, after a bug, with no results and
-the exception."""
+"""Called when the conversion of a response has ended: with the converted records or an error code
+for each SetToConvert, or, after a bug, with no results and the exception."""
 
 
 class _Response:
-    """The sets to convert of one response. ``convert`` runs in a helper thread."""
+    """The record sets of one response, one for each partition, that are converted down. ``convert``
+    runs in a helper thread."""
 
     def __init__(self, sets: Sequence[SetToConvert], magic: int, first: int) -> None:
         self.is_wanted = True
@@ -49,8 +50,9 @@ class _Response:
         self._first = first
 
     def convert(self) -> list[Converted]:
-        """Convert as many sets as RESPONSE_WORK_BYTES allows. The other sets stay empty, and the
-        client fetches their records again."""
+        """Convert the record sets until RESPONSE_WORK_BYTES are used up or the conversion is
+        cancelled. The results of the other sets are empty, so the client fetches their records
+        again."""
         work = ConversionBudget(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):
@@ -82,7 +84,7 @@ class _Response:
 
 
 class DownConversions:
-    """The conversions of one broker. Loop thread only."""
+    """The down-conversions of one broker. Loop thread only."""
 
     def __init__(self, loop: Loop, helpers: Helpers, prepare: Callable[[], object]) -> None:
         """``prepare`` runs once, in a helper thread, before the first conversion."""
@@ -90,7 +92,8 @@ class DownConversions:
         self._loop = loop
         self._helpers = helpers
         self._prepare: Callable[[], object] | None = prepare
-        # A pair, not a field of _Response: the holder of `cancel` must not keep the response alive.
+        # `on_converted` is not a field of _Response: the returned function `cancel` refers to the
+        # _Response, and must not keep alive the objects to which `on_converted` refers.
         self._waiting: deque[tuple[_Response, OnConverted]] = deque()
         self._is_running = False
         self._turn = 0
@@ -98,11 +101,11 @@ class DownConversions:
     def start_conversion(
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
-        """Convert the sets of one response to format ``magic`` when it is the response's turn, and
-        call ``on_converted``. Return a function that cancels the conversion; ``on_converted`` is
-        then perhaps never called."""
-        # Each response begins with another partition, so that the limit of work starves no
-        # partition.
+        """Convert the record sets of one response to format ``magic``, after the responses that
+        already wait, and call ``on_converted``. Return a function that cancels the conversion:
+        unless the conversion has already begun, ``on_converted`` is then never called."""
+        # Successive responses begin with different sets, so that RESPONSE_WORK_BYTES does not
+        # always exclude the same partition.
         response = _Response(sets, magic, self._turn % len(sets))
         self._turn += 1
         self._waiting.append((response, on_converted))
@@ -139,11 +142,12 @@ class DownConversions:
         self._helpers.submit(work, done)
 
     def _count(self, data: memoryview) -> None:
-        """Count a converted set until its memory is freed, because it was sent or its connection
-        closed."""
+        """Count the bytes of a converted set in ``unsent_bytes`` until its memory is freed: when it
+        has been sent, or its connection was closed."""
         size_bytes = data.nbytes
         self.unsent_bytes += size_bytes
-        # The last reference may be dropped in another thread than the loop's.
+        # The last reference to the data may be dropped in another thread than the loop's, so post
+        # the change to the loop.
         left = weakref.finalize(data.obj, lambda: self._loop.post(lambda: self._left(size_bytes)))
         left.atexit = False
 

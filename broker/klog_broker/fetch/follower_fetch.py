@@ -83,8 +83,9 @@ class FetchingFollower:
             raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH, str(error)) from None
 
     def note_progress(self, leader: Leader, each: ReadPartition) -> None:
-        """Tell the leader that the follower has all records before the fetch offset
-        (Leader.fetched). Do nothing if the leader's log does not reach that offset."""
+        """Tell the leader, once for each request, that the follower has all records before the
+        fetch offset (Leader.fetched). Do nothing if the fetch offset is outside of the leader's
+        log."""
         request, log = each.request, leader.log
         if each.is_noted:
             return

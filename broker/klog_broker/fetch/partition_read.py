@@ -25,8 +25,8 @@ _REFUSED_BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-"""With these errors the response has an empty list of aborted transactions, as in Kafka; with other
-errors the list is null."""
+"""A partition with one of these errors has an empty list of aborted transactions in the response,
+as in Kafka; with other errors the list is null."""
 
 
 class Reads(Enum):
@@ -68,13 +68,15 @@ class ReadPartition:
     def __init__(self, topic: str, topic_id: UUID, name: str, request: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        # The topic's name, also if the request has the topic's id.
+        # The topic's name, also if the request identifies the topic by its id; empty if the id is
+        # unknown.
         self.name = name
         self.request = request
         self.leader: Leader | None = None
         self.may_block = False
         self.is_noted = False
-        """Whether the leader has noted the progress that this follower's fetch reports."""
+        """Whether the fetch is a follower's, and the leader has noted the progress that it
+        reports."""
         self._reads = Reads.VISIBLE
         self._seen_end_offset: int = -1
         self.forget_result()
@@ -88,23 +90,26 @@ class ReadPartition:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
-        """The file region with the records to send, unless they are converted down; never empty."""
+        """The region of a log file with the records to send, or None if there are none, or if they
+        are converted down. A region is never empty."""
         self.records: memoryview | bytes = b""
-        """The records after down-conversion."""
+        """The converted records for a client that cannot read the records in the log file."""
         self.size_bytes = 0
         self.is_at_end = False
         """Whether the log has no record at or after the fetch offset that this client may read
         now."""
         self.ends_the_wait = False
         self.cold: Callable[[], object] | None = None
-        """Reads the pages that the look-up needs; for a helper thread. The ColdRead that had this
-        function is not stored: the frames of its traceback refer to this partition, and the cycle
-        would keep a deleted segment on the disk until a garbage collection."""
+        """If the last read would have blocked on the disk: a function that reads the missing pages
+        in a helper thread. The function comes from a ColdRead exception, which is not stored: the
+        frames of its traceback refer to this partition, and the cycle would keep a deleted segment
+        on the disk until a garbage collection."""
         self.to_convert: SetToConvert | None = None
 
     @property
     def has_moved(self) -> bool:
-        """Whether another read may find more than the last read."""
+        """Whether another read may have another result than the last read: the offset up to which
+        this fetch may read has changed, or the leadership has ended."""
         leader = self.leader
         if leader is None:
             return False
@@ -133,8 +138,8 @@ class ReadPartition:
         return end_offset
 
     def refuse(self, code: ErrorCode) -> None:
-        """Set an error as the partition's result, so that the fetch does not wait for other
-        partitions."""
+        """Set an error as the partition's result. A fetch with an error is answered without waiting
+        for more records."""
         self.forget_result()
         self.error_code = code
         if code in _REFUSED_BEFORE_READING:
@@ -142,8 +147,8 @@ class ReadPartition:
         self.ends_the_wait = True
 
     def note_answered(self) -> None:
-        """Count the sent bytes of the partition, and drop its records, which the response holds
-        now."""
+        """Count the bytes that a consumer gets from the partition (not those for a follower), and
+        drop the partition's records, which the response holds now."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than the records in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
@@ -155,7 +160,8 @@ class ReadPartition:
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None
-        # A helper thread has read the pages for the last read only: the next read must not block.
+        # The last read was allowed to block, because a helper thread had just read its pages. The
+        # next read must not block the loop.
         self.may_block = False
 
     def response_part(self) -> PartitionData:

@@ -39,7 +39,8 @@ _FIRST_VERSION_WITH_V2 = 4
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
-# How many cold partitions one round of reading collects before helper threads read their pages.
+# How many cold partitions (those whose look-ups would block on the disk) one call of `read`
+# collects before helper threads read their pages.
 _COLD_AT_ONCE = 16
 
 MAX_HEADERS = 1000
@@ -113,7 +114,8 @@ def read_access(
 
 
 class FetchReader:
-    """Reads the partitions of one fetch, each time the fetch is tried."""
+    """Reads the partitions of one fetch: when the request arrives, and again when the waiting fetch
+    may find more."""
 
     def __init__(
         self,
@@ -215,7 +217,8 @@ class FetchReader:
         if follower is not None:
             follower.note_progress(leader, each)
         if request.fetch_offset == end_offset and not log.is_offline:
-            # The usual case of a fetch that finds nothing.
+            # The client has all records that it may read, as is usual for a fetch that waits: there
+            # is nothing to read.
             each.is_at_end = True
             return
         max_bytes = min(max(request.partition_max_bytes, 0), left_bytes)
@@ -248,9 +251,10 @@ class FetchReader:
                 ]
 
     def _behind_bare_batches(self, each: ReadPartition, info: ReadInfo) -> int | None:
-        """Return the offset to read on from if the first batches have no records, which an old
-        client cannot read. A client that gets only such batches, as at the end of a cleaned
-        segment, would never advance."""
+        """Return the offset after the control batches and batches without records with which the
+        region begins; None if it begins with no such batch, or if MAX_HEADERS were read. A client
+        of Fetch before version 4 cannot read such batches: if it got nothing else, as at the end of
+        a cleaned segment, it would never advance."""
         if self.converts_to is None or info.region is None or info.segment is None:
             return None
         headers = max(self._headers_left, 1)
@@ -260,8 +264,8 @@ class FetchReader:
 
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            # The session has the partition from an earlier fetch: the topic may have been deleted
-            # since.
+            # Look the name up again: in a session, the partition comes from an earlier fetch, and
+            # its topic may have been deleted since.
             each.name = topic_name(self._services, each.topic_id, each.request.partition)
         return led_partition(self._services, each.name, each.request.partition)
 
@@ -286,8 +290,9 @@ class FetchReader:
     def _region_to_send(
         self, each: ReadPartition, info: ReadInfo, max_bytes: int, min_one_batch: bool
     ) -> ReadRegion | None:
-        """Return the region that was read, or None if the region has only the beginning of a batch.
-        Since version 3 only the first partition with records may exceed its byte limit (KIP-74)."""
+        """Return the region that was read, or None if it must not be sent. Since version 3 only the
+        first partition with records may exceed its byte limit (KIP-74): for another partition, a
+        region that has only the beginning of a batch is not sent."""
         region = info.region
         if region is None or min_one_batch or region.size < max_bytes:
             return region
@@ -300,7 +305,8 @@ class FetchReader:
         return region if LOG_OVERHEAD_BYTES + length <= region.size else None
 
     def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
-        """Add the region to the partition's result, as it is or for down-conversion."""
+        """Add the records in the region to the partition's result: as a region of the file, or for
+        down-conversion."""
         if self.converts_to is not None:
             configs = self._services.metadata.topic_configs(each.name)
             config = stored_topic_config(self._services.config, configs)

@@ -46,11 +46,12 @@ _ONE_V13 = Struct(">iibihiB16sBihqqqBi")
 _ONE = 2
 """The count 1, which flexible versions store plus one."""
 _ONES_END = b"\0\0\0"
-"""Empty tagged fields of the partition, the topic and the response."""
+"""The last bytes of a response with one partition: empty tagged fields of the partition, the topic
+and the response."""
 
 _MOST_COPIED_BYTES = 16 * 1024
-"""The largest part of a response that is copied: for less, one copy is cheaper than sendfile plus a
-second send."""
+"""The most bytes of records that are copied into a response: up to this size, a copy is cheaper
+than a sendfile call plus a second send call."""
 # Cached, because the records of most responses have the largest size that the consumer allows.
 _uvarint_of_size = lru_cache(256)(uvarint)
 
@@ -145,9 +146,9 @@ def _pack_one(
 
 
 def _copied(region: ReadRegion, most_bytes: int) -> bytes | None:
-    """Return a copy of a small region's records, which is cheaper than a send call of its own.
-    Return None for a larger region, or if the records cannot be read at once: the error then shows
-    when the region is sent."""
+    """Return a copy of a small region's records, because a copy is cheaper than a separate sendfile
+    call for the region. Return None for a larger region, or if the records cannot be read without
+    blocking: they are then read, and an error is handled, when the region is sent."""
     if region.size > most_bytes:
         return None
     try:

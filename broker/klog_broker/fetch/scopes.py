@@ -71,11 +71,12 @@ class WholeFetch:
         """Called before each read; does nothing, because each read is of all ``partitions``."""
 
     def has_moved(self) -> bool:
-        """Return whether another read may find more than the last read."""
+        """Return whether another read may have another result than the last read."""
         return any(each.has_moved for each in self.partitions)
 
     def stay(self) -> None:
-        """Called when the last read has found too few bytes, so that the fetch waits."""
+        """Called when the last read has found too few bytes, so that the fetch waits. A fetch
+        without a session has nothing to do."""
 
     def keys(self) -> list[Hashable]:
         """Return the purgatory's keys under which the fetch waits."""
@@ -132,7 +133,9 @@ class SessionFetch:
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
-    """Return whether the fetch is to be answered now, even if the client would wait longer."""
+    """Return whether the fetch can be answered now: it has ``min_bytes`` of records, the result of
+    a partition ends the wait (an error does, for example), or there is nothing to wait for (no
+    partition, or no session any more)."""
     total_bytes = 0
     for each in scope.partitions:
         if each.ends_the_wait:
@@ -151,7 +154,8 @@ def scope_of(
     services: FetchServices,
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
-    """Return the scope of a fetch. BrokerError if the session id or session epoch is wrong."""
+    """Return the WholeFetch or SessionFetch for a request, by its session id and session epoch.
+    Raise BrokerError if these are wrong."""
     sessions = services.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, services), version, sessions)
@@ -196,6 +200,7 @@ def _change_session(
         for index in forgotten.partitions:
             session.remove_partition((forgotten.topic, forgotten.topic_id, index))
     if not services.fetch_sessions.make_space():
-        # The sessions have too many partitions: the client continues with full fetches.
+        # All sessions together have more than MAX_PARTITIONS partitions: end this session. Its
+        # client continues with full fetches.
         services.fetch_sessions.end_session(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -74,12 +74,14 @@ class SessionPartition(ReadPartition):
         return TopicPartition(self.name, self.request.partition)
 
     def on_checked(self) -> None:
-        """Handle an event of the partition (see Purgatory.listen)."""
+        """Called by the purgatory after an event of the partition: more records, a higher
+        watermark, or the end of the leadership, for example (see Purgatory.listen)."""
         self.is_listening = False
         leader = self.leader
         if leader is not None:
             if leader.ended is not None:
-                # The leader's log and its files may be deleted: do not keep them alive.
+                # The leadership has ended, so the log's files may be deleted: do not keep them
+                # open.
                 self.leader = None
             elif self._session.is_of_follower and not (self.has_moved or leader.log.is_offline):
                 self._session.mark_unread_quietly(self)
@@ -100,9 +102,10 @@ class SessionPartition(ReadPartition):
     def note_sent(self) -> None:
         """Note that a response has the result of the last read.
 
-        A partition with an error is in each response until the error is over; the next response
-        then has the watermark. A follower that has to truncate its log ignores the other fields of
-        the partition, so the next response repeats the offsets.
+        A partition with an error is in each response until a read succeeds. The response after that
+        has the partition, too, because an error counts as the high watermark -1. A follower that
+        has to truncate its log ignores the other fields of the partition, so the next response
+        repeats the offsets.
         """
         if self.diverging_epoch is not None:
             self.forget_sent()
@@ -111,13 +114,14 @@ class SessionPartition(ReadPartition):
         self.sent_log_start_offset = self.log_start_offset
 
     def forget_sent(self) -> None:
-        """Repeat the offsets in the next response: the client may have ignored them in the last
-        one."""
+        """Let the next response repeat the high watermark and the log start offset, because the
+        client may have ignored them in the last response."""
         self.sent_high_watermark = self.sent_log_start_offset = -1
 
     @property
     def is_done(self) -> bool:
-        """Whether the last read found nothing for a response, and only an event can change that."""
+        """Whether the last read found nothing for a response, and the next read will find nothing,
+        either, unless there is an event of the partition."""
         return self.is_at_end and not self.has_news
 
 
@@ -149,7 +153,8 @@ class FetchSession:
         self.created_ms = self.last_used_ms = loop.now_ms()
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.events = 0
-        """Increases with each event after which a read may find more."""
+        """The number of events (such as a higher watermark of a partition) after which another read
+        of the session's partitions may find more."""
         self.is_over = False
         self.rules_version = 0
         """The version of the access rules under which the session's partitions were read."""
@@ -158,7 +163,8 @@ class FetchSession:
         self._unread: dict[SessionPartition, None] = {}
 
     def unread(self) -> list[SessionPartition]:
-        """Return the partitions to read now, those that waited longest first."""
+        """Return the unread partitions, which the next read has to include; those that have been
+        unread for longest come first."""
         return list(self._unread)
 
     def mark_unread(self, each: SessionPartition) -> None:
@@ -182,7 +188,8 @@ class FetchSession:
 
     def _wake_waiting_fetch(self) -> None:
         self.events += 1
-        # The purgatory checks the session once for all events of this event-loop turn.
+        # The purgatory checks the session's waiting fetch once for all events of this event-loop
+        # turn.
         self._purgatory.check_soon(self)
 
     def set_partition(
@@ -199,8 +206,8 @@ class FetchSession:
             self._kept.count += 1
         wanted = found.request
         if self.is_of_follower and wanted.current_leader_epoch != request.current_leader_epoch:
-            # After a change of the leader epoch the follower drops the last response, so repeat the
-            # offsets.
+            # After a change of the leader epoch the follower ignores the response to its last
+            # fetch, so let the next response repeat the offsets.
             found.forget_sent()
         wanted.fetch_offset = request.fetch_offset
         wanted.log_start_offset = request.log_start_offset
@@ -220,8 +227,8 @@ class FetchSession:
             self._unlisten(found)
 
     def listen(self, read: Iterable[SessionPartition]) -> None:
-        """Listen for events of the partitions that were read, so that none is missed. Partitions
-        that can only change with an event leave the unread list."""
+        """Let the purgatory report the next event of each partition that was read. Partitions for
+        which a read will find nothing before such an event leave the unread list."""
         for each in read:
             if not each.is_listening:
                 self._listen(each)
@@ -244,8 +251,8 @@ class FetchSession:
             if each.is_done:
                 idle.append(each)
             else:
-                # No event reports the end of a leadership while the session does not listen to the
-                # partition, and the reference would keep the log's files alive.
+                # The session does not listen to this partition, so it would not learn when the
+                # leadership ends, and the reference would keep the files of a deleted log open.
                 each.leader = None
         self.listen(idle)
         return included
@@ -289,7 +296,8 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def note_request(self, session: FetchSession) -> None:
-        """Note a request of the session: the next one has the next epoch."""
+        """Note a request of the session: its client's next request must have the next session
+        epoch."""
         session.epoch = next_epoch(session.epoch)
         session.last_used_ms = self._loop.now_ms()
         del self._sessions[session.session_id]
@@ -362,8 +370,9 @@ class FetchSessions:
             return True
         if now_ms < self._next_look_ms:
             return False
-        # Look at all sessions, but after a failure not again for a second: each client without a
-        # session asks for one with each of its fetches.
+        # Search all sessions for a smaller one that is old enough. After a failure do not search
+        # again for a second, because each client without a session asks for a session with each of
+        # its fetches.
         sessions = (
             each for each in self._sessions.values() if is_of_follower or not each.is_of_follower
         )
