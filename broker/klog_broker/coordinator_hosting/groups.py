@@ -35,7 +35,7 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
 
 
 def new_member_id(named_after: str, unique: str) -> str:
-    """The id of a new member: the client id or group.instance.id, followed by ``unique``.
+    """The id of a new member: the client id or group.instance.id, a hyphen, and ``unique``.
 
     A very long client id is cut, so that the id can still be encoded in a response.
     """
@@ -58,8 +58,8 @@ class GroupHosting(HostingServices, Protocol):
 
 
 def new_groups(services: GroupHosting) -> GroupCoordinator:
-    """Make the coordinator, without partitions; ``follow_leaderships`` adds those this broker
-    leads."""
+    """Make the group coordinator, without partitions; ``follow_leaderships`` later adds the
+    partitions of ``__consumer_offsets`` that this broker leads."""
     return GroupCoordinator(
         coordinator_settings(services.config),
         runtime_services(services),

@@ -49,7 +49,8 @@ class HostedCoordinator(Protocol):
 
 
 def runtime_services(services: HostingServices) -> RuntimeServices:
-    """The services of a coordinator's runtime. Each coordinator has its own slices."""
+    """The services of one coordinator's runtime. Each coordinator has its own ``Slices``, in which
+    it does long work."""
     return RuntimeServices(
         loop=services.loop,
         purgatory=services.purgatory,
@@ -63,14 +64,16 @@ def runtime_services(services: HostingServices) -> RuntimeServices:
 def follow_leaderships(
     services: HostingServices, topic: str, coordinator: HostedCoordinator
 ) -> None:
-    """Inform the coordinator about the topic's partitions that this broker leads, now and later."""
+    """Inform the coordinator about the topic's partitions that this broker leads now, and whenever
+    the broker begins or ceases to lead one."""
 
     def lead(leader: Leader) -> None:
         if leader.topic_partition.topic == topic:
             coordinator.on_lead(LeaderStateLog(leader, services.clock))
 
     def resign(topic_partition: TopicPartition) -> None:
-        # A broker that stays leader in a newer epoch is in `led` again by now: keep its shard.
+        # If this broker stays the leader in a newer leader epoch, `led` has the partition's new
+        # Leader by now: the coordinator keeps the partition's shard.
         if topic_partition.topic == topic and topic_partition not in services.replicas.led:
             coordinator.on_resign(topic_partition)
 

@@ -27,7 +27,8 @@ from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 
 MARKER_ELEMENTS = 10
-"""The cost of writing one marker, in elements (runtime/event_loop/slices.py)."""
+"""The cost of writing one marker, in the elements in which ``Slices`` measures work
+(runtime/event_loop/slices.py)."""
 
 _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -63,9 +64,10 @@ class MarkerWriter:
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
     ) -> None:
-        """Write the markers; ``done`` is called once with all results, possibly at once.
+        """Write the markers; ``done`` is called once with all results, possibly before the return.
 
-        If there is more than one partition, the work is split into slices.
+        If there is more than one partition, the markers are written in slices, between which the
+        broker serves other requests.
         """
         if len(markers) == 1 and len(markers[0].partitions) == 1:
             (marker,) = markers
@@ -139,13 +141,14 @@ def _end(is_commit: bool, coordinator_epoch: int) -> EndTransactionMarker:
 
 def _code(error: KlogError) -> ErrorCode:
     if isinstance(error, BrokerError):
-        # The group coordinator's shard has failed, so the partition has no coordinator.
+        # NOT_COORDINATOR: the group coordinator's shard of this partition has failed. For the
+        # sender of a marker, this is a partition without a leader.
         not_coordinator = error.code is ErrorCode.NOT_COORDINATOR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if not_coordinator else error.code
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
-    # The log is offline, or this append has taken it offline.
+    # All other errors: the partition's log is offline, perhaps because this append failed.
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 

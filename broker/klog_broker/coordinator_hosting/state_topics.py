@@ -72,10 +72,11 @@ class FinderServices(TopicServices, Protocol):
 
 
 class CoordinatorFinder:
-    """Answers FindCoordinator for one type of keys; the first request creates the topic.
+    """Answers FindCoordinator for one type of keys (group ids or transactional ids). The first
+    request creates ``topic``, in which the coordinators store their state.
 
-    ``serving_error`` returns NONE if this broker serves a key now. The empty key has a coordinator,
-    too, as in Kafka.
+    ``serving_error`` returns NONE if this broker's coordinator serves a key now. The empty key has
+    a coordinator, too, as in Kafka.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class CoordinatorFinder:
         return answer
 
     def _created(self, _: list[Topic | BrokerError] | Refused) -> None:
-        """Allow another attempt to create the topic, for the next request that does not find it."""
+        """Note that the creation of the topic has ended, successfully or not: the next request that
+        does not find the topic may try again."""
         self._is_creating = False
 
 

@@ -71,7 +71,7 @@ class TransactionParts(NamedTuple):
     coordinator: TransactionCoordinator
     verify: VerifyTransactions
     verifies_elsewhere: Callable[[str], bool]
-    """Whether ``verify`` may ask another broker about a transactional id."""
+    """Returns whether ``verify`` may ask another broker about the given transactional id."""
 
 
 def new_transactions(services: TransactionHosting) -> TransactionParts:
@@ -81,8 +81,8 @@ def new_transactions(services: TransactionHosting) -> TransactionParts:
 
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
-    """Make the TransactionParts of a broker in a cluster, which sends markers to other leaders and
-    asks other coordinators."""
+    """Make the TransactionParts of a broker in a cluster, which sends markers to the leaders on
+    other brokers, and verifies transactions with the coordinators on other brokers."""
     sender = LeaderMarkerSender(
         services.broker_id,
         lambda: services.metadata.image,

@@ -1,4 +1,4 @@
-"""The access that an API needs, as its module declares it: operations on types of resources."""
+"""The access rights that APIs declare (``BrokerApi.access``): operations on types of resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klog_broker.security.acls import CLUSTER_NAME, AclOperation, AclResourceTyp
 
 
 class Access(NamedTuple):
-    """An operation on resources of one type."""
+    """An operation on resources of one type, which a client must be allowed for a request."""
 
     operation: AclOperation
     resource_type: AclResourceType
@@ -36,8 +36,8 @@ def on_transactional_ids(operation: AclOperation) -> Access:
 
 
 def sometimes_on_cluster(operation: AclOperation) -> Access:
-    """Access to the cluster that only some requests need, or that replaces access to each resource
-    in the request."""
+    """Access to the cluster that only some requests of the API need, or that a client may have
+    instead of access to each resource in the request."""
     return Access(operation, AclResourceType.CLUSTER)
 
 

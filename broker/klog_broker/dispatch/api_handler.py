@@ -51,8 +51,8 @@ class ServedApi(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerApi(Generic[S]):
-    """An API that a broker with the services ``S`` can serve. ``api/<api>.py`` ends with its
-    ``API``.
+    """An API that a broker with the services ``S`` can serve: the object ``API`` at the end of each
+    module ``api/<api>.py``.
 
     ``handle`` may raise BrokerError, which ``error_response`` turns into a response. Any other
     exception is a bug: the client gets UNKNOWN_SERVER_ERROR, the log the traceback.
@@ -71,23 +71,25 @@ class BrokerApi(Generic[S]):
     """Whether further requests of this API are parsed while a request is outstanding; only for
     Produce. An outstanding request of another API stops the parsing of its connection."""
     cache_request: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
-    """Makes a cached request, which serves the connection's next request of this API if that
-    request differs in known fields only."""
+    """Makes a cached request: an object that serves the connection's next request of this API
+    without decoding it, if only the fields that usually change (such as the correlation id)
+    differ."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
     send more than MAX_REQUEST_ELEMENTS; the dispatcher decodes such requests in slices."""
     cached_request_max_bytes: int = CACHED_REQUEST_BYTES
-    """The longest frame for which `cache_request` is called; it bounds the memory of a
-    connection."""
+    """The longest frame for which `cache_request` is called. The limit bounds the memory that
+    cached requests take for each connection."""
 
     @property
     def served(self) -> ServedApi:
-        """The range of served versions; ValueError if the registry lacks one of them."""
+        """The range of served versions. Raises ValueError if the protocol registry lacks one of
+        them."""
         known = registry.find_api(self.api_key)
         first = known.min_version if self.min_version is None else self.min_version
         last = known.max_version if self.max_version is None else self.max_version
         if not known.min_version <= first <= last <= known.max_version:
-            raise ValueError(f"{self.api_key.name} cannot be served from {first} to {last}")
+            raise ValueError(f"{self.api_key.name} cannot be served in versions {first} to {last}")
         return ServedApi(self.api_key, first, last)
 
     def bind(self, services: S) -> ApiHandler:

@@ -22,7 +22,8 @@ class BugReports:
         return self.counts.total()
 
     def report(self, what: str, error: BaseException) -> None:
-        """Count a bug in `what`; log its traceback once for each line and type of exception."""
+        """Count a bug in `what` (the name of an API, for example). Log the traceback once for each
+        type of exception and line of code."""
         self.counts[what] += 1
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
@@ -31,4 +32,4 @@ class BugReports:
         place = (what, type(error).__name__, file, frame.tb_lineno if frame else 0)
         if place not in self._seen:
             self._seen.add(place)
-            _log.error("%s failed: a bug", what, exc_info=error)
+            _log.error("%s failed because of a bug in klog; please report it", what, exc_info=error)

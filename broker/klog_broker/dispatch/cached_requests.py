@@ -23,15 +23,17 @@ CORRELATION_ID = slice(4, 8)
 
 
 class CachedRequest(Protocol):
-    """A cached request: serves later requests of its connection that differ in known fields
-    only."""
+    """Serves later requests of its connection without decoding, if they differ from the cached
+    request only in fields that usually change, such as the correlation id."""
 
     def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
-        """Serve a frame (without its size) that is similar to the cached one; the response may come
-        later. Returns False, without any effect, if the frame is a different request.
+        """Serve a frame (without its size) that differs from the cached one only in fields that
+        usually change; the response may come later. Returns False, without any effect, if other
+        bytes of the frame differ.
 
         The frame's bytes are reused after the return, so nothing may keep a view of them. If this
-        method raises before it has answered, the handler serves the frame.
+        method raises before it has answered, the dispatcher decodes the frame and calls the API's
+        handler.
         """
 
 

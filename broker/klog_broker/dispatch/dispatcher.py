@@ -27,15 +27,16 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 UNCOUNTED_BYTES = 8 * 1024
-"""A request up to this size is decoded without counting elements, because it is too small for more
-elements than one turn may handle."""
+"""A request up to this size is decoded without counting its elements: it is too small to have more
+elements than one event-loop turn may decode."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
-"""The limit instead of UNCOUNTED_BYTES for Produce and Fetch, which have faster decoders and longer
-elements."""
+"""The limit for Produce and Fetch, in place of UNCOUNTED_BYTES: their decoders are faster, and
+their elements longer."""
 
 _DECODED_ELEMENTS_A_STEP = 4
-"""Decoding this many partitions takes about the time that `Slices` allows for one element."""
+"""How many elements of a request are decoded for one element of work in `Slices`, because to decode
+them takes about as long as to look up one partition."""
 
 _DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
 
@@ -77,7 +78,7 @@ class Dispatcher:
         is_brokers_listener: Callable[[str], bool],
         authorizer: Authorizer | None = None,
     ) -> None:
-        """``is_brokers_listener`` returns whether the name is that of the inter-broker listener.
+        """``is_brokers_listener`` returns whether a name is that of the inter-broker listener.
 
         ``authorizer`` is None if every client may do everything.
         """
@@ -106,10 +107,11 @@ class Dispatcher:
     def handle_frame(
         self, frame: memoryview, slot: ResponseSlot, connection: ConnectionInfo
     ) -> bool:
-        """Serve a request, a frame without its size; return whether its bytes may be reused now.
+        """Serve the request in ``frame`` (without its size); return whether the frame's memory may
+        be reused now.
 
-        The bytes may be reused if a cached request has served the frame. A decoded request may have
-        views of the bytes until the turn ends.
+        The memory may be reused if a cached request has served the frame. A decoded request may
+        have views of the memory until the event-loop turn ends.
         """
         if self._authorizer is not None:
             self._forget_old_decisions(connection, self._authorizer.version)
@@ -125,7 +127,8 @@ class Dispatcher:
                 self._runtime.bugs.report(type(found).__name__, error)
                 if slot.is_filled:
                     return True
-                # The request is not answered yet, so the handler serves it.
+                # The cached request failed before it answered: decode the request, and call its
+                # handler.
         self._decode(frame, slot, connection)
         return False
 
@@ -170,8 +173,8 @@ class Dispatcher:
                 if most > MAX_REQUEST_ELEMENTS:
                     if self._is_brokers_listener(connection.listener):
                         context = self._context(header, slot, connection)
-                        # The steps need a copy of the frame, whose memory is reused at the turn's
-                        # end.
+                        # The decoding continues in later event-loop turns, but the frame's memory
+                        # is reused at the end of this turn: decode a copy.
                         steps = self._decode_later(handler, context, bytes(frame), position)
                         context.reply.send_in_slices(steps)
                         return
@@ -271,7 +274,8 @@ class Dispatcher:
     def _handle_in_later_slice(
         self, handler: ApiHandler, request: Request, context: RequestContext
     ) -> ResponseSteps:
-        """Call the handler in a later slice, because decoding has used up this turn's share."""
+        """Call the handler in a later slice: to decode a large request takes as long as one slice
+        may."""
         yield SLICE_ELEMENTS
         denied = self._denied(handler, request, context)
         if denied is not None:
@@ -284,7 +288,8 @@ class Dispatcher:
     def _with_error_response(
         self, handler: ApiHandler, request: Request, context: RequestContext, steps: ResponseSteps
     ) -> ResponseSteps:
-        """Take the steps of a response; an exception becomes an error response, as in `handle`."""
+        """Run the steps that make a response; an exception becomes an error response, as in
+        `handle`."""
         try:
             return (yield from steps)
         except BrokerError as error:

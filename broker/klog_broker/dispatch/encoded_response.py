@@ -1,4 +1,5 @@
-"""Encodes a request's response into the request's slot."""
+"""Encodes the response to a request, and puts it into the request's place in the connection's queue
+of responses."""
 
 from __future__ import annotations
 
@@ -17,14 +18,16 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# A response whose steps cost less than this is made and encoded without slices, which is faster.
+# A response whose steps cost fewer elements than this is made and encoded at once, without slices,
+# which is faster.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32
 
 
 class EncodedResponse:
-    """Encodes a response into its slot: the ResponseSink of one request."""
+    """The ResponseSink of one request: encodes the response, and fills the request's place in the
+    connection's queue of responses (``slot``)."""
 
     __slots__ = ("_header", "_runtime", "_slot", "is_used")
 
@@ -46,7 +49,8 @@ class EncodedResponse:
             try:
                 parts = encode_response_parts(header.correlation_id, response, header.api_version)
             except Exception as error:
-                # Usually the caller is the purgatory, which does not handle exceptions.
+                # Do not raise: the caller is usually the purgatory, which does not handle
+                # exceptions.
                 self._close_for_bug(response, error)
                 return
             for code in error_codes(response):
@@ -73,7 +77,8 @@ class EncodedResponse:
             self.send(response)
 
     def _work(self, steps: ResponseSteps) -> Steps:
-        """Take the steps, and encode the response that they return, if any, in further steps."""
+        """Run the steps that make the response, then encode the response in further steps. Send
+        nothing if the steps return None."""
         response: Response | None = None
         try:
             response = yield from steps
@@ -119,7 +124,8 @@ class EncodedResponse:
 
 
 def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
-    """Take the first few steps. Returns whether no steps are left, and if so, the response."""
+    """Run steps until they have cost _FEW_ELEMENTS. Returns whether the steps have ended, and if
+    so, the response that they returned."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:
@@ -130,8 +136,9 @@ def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
 
 
 def thinned(steps: Iterator[None], elements_a_step: int) -> Generator[int, None, Any]:
-    """Take `elements_a_step` steps for each step of the result: encoding or decoding an element
-    takes less time than looking a partition up. Returns what `steps` return."""
+    """Combine each `elements_a_step` steps into one step that costs one element: an element of work
+    is about the time to look a partition up, and to encode or decode an element of a message takes
+    less. Returns what `steps` return."""
     try:
         while True:
             for _ in range(elements_a_step):

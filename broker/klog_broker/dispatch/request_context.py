@@ -1,10 +1,10 @@
 """The context of a request: its client, its connection, and the destination of its response.
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
-once, by ``send``, ``skip`` or ``close``. Until then the purgatory holds the delayed request.
-A response that can become long is a generator of steps (``ResponseSteps``), which the dispatcher
-takes in slices.
-A request's records are views of the receive buffer, valid until the turn's append phase ends.
+once, by ``send``, ``skip`` or ``close``. Until then the purgatory holds the delayed request. A
+response that can become long is a generator of steps (``ResponseSteps``), which the dispatcher runs
+in slices. A request's records are views of the receive buffer, valid until the append phase of the
+event-loop turn ends.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class ResponseSink(Protocol):
         """Queue the response, given as the parts of its whole encoded frame."""
 
     def send_early(self) -> None:
-        """Write the response to the socket now, before the other responses of this turn.
+        """Write the response to the socket now, before the other responses of this event-loop turn.
 
         The response waits as usual while an earlier response of the connection is missing. Must
         not be called while the handler runs.
         """
 
     def send_in_slices(self, steps: ResponseSteps) -> None:
-        """Take the steps, with other work in between, and queue the response that they return, if
-        any. If the connection closes, the remaining steps are not taken."""
+        """Run the steps, with other work in between, and queue the response that they return, if
+        any. If the connection closes, the remaining steps are not run."""
 
     def skip(self) -> None:
         """End the request without a response (Produce with acks=0)."""
@@ -56,14 +56,15 @@ class ResponseSink(Protocol):
     def hold(self) -> bool:
         """Parse no more requests of the connection before this one is answered.
 
-        Returns whether this request's bytes stay valid until then; if not, they are valid only
-        until the end of this turn.
+        Returns whether this request's bytes stay valid until the answer; if not, they are valid
+        only until the end of this event-loop turn.
         """
 
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The context of one request. Services are bound to the handler (``BrokerApi.bind``)."""
+    """The context of one request. The broker's services are not part of it, because they are bound
+    to the handler (``BrokerApi.bind``)."""
 
     header: RequestHeader
     client_address: str
@@ -87,9 +88,9 @@ class RequestContext:
 
 
 ResponseSteps = Generator[int, None, Response | None]
-"""A response that is made in steps, each yielding its cost in elements
-(runtime/event_loop/slices.py). For responses that grow with the request or with the broker's topics
-and groups."""
+"""A generator that makes a response in steps; each step yields its cost in elements
+(runtime/event_loop/slices.py). For responses that grow with the request, or with the number of the
+broker's topics and groups."""
 
 Handle = Callable[[Any, RequestContext], Response | ResponseSteps | None]
 """(request, context) -> the response, at once or in steps; None if the response comes later through

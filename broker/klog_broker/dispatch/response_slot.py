@@ -15,11 +15,12 @@ class ResponseSlot(Protocol):
         """Whether complete, skip or close was called."""
 
     def complete(self, parts: list[Any]) -> None:
-        """Fill the place with a frame, given as byte strings and file regions."""
+        """Fill the place with the response's encoded frame, given as byte strings and file
+        regions."""
 
     def send_early(self) -> None:
-        """Send the response before the turn's other responses, unless an earlier response of the
-        connection is missing.
+        """Send the response before the other responses of this event-loop turn, unless an earlier
+        response of the connection is missing.
 
         Must not be called while the handler runs.
         """

@@ -1,4 +1,5 @@
-"""The machine of a transactional id in the coordinator runtime, and the results of requests."""
+"""The state machine of one transactional id in the transaction coordinator, and the result of a
+request."""
 
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ TransactionEffects = Effects[str, TransactionMetadata]
 
 @dataclass(slots=True)
 class TransactionResult:
-    """The result of a request to a transaction; the handlers convert it to a response."""
+    """The result of a client's request about a transaction; the handler of the API converts it to a
+    response."""
 
     error_code: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -20,7 +22,8 @@ class TransactionResult:
 
 
 class TransactionMachine:
-    """The Machine (effects.py) of a transactional id; only ``apply`` changes durable state."""
+    """The state of one transactional id, which implements ``Machine`` (effects.py). Only ``apply``
+    changes the state."""
 
     __slots__ = ("metadata", "transactional_id")
 
@@ -30,29 +33,34 @@ class TransactionMachine:
         """The id's state; None until the first record of the id is applied."""
 
     def apply(self, metadata: TransactionMetadata) -> None:
-        """Apply a record of the id, from replay or from a decision.
+        """Set the id's state: from a record when the shard is loaded, or as the coordinator has
+        decided and appended it.
 
-        Only a decision's metadata has a ``last_producer_epoch``, because the log does not store it.
+        Only a decided state has a ``last_producer_epoch``, because records do not store this field.
         """
         self.metadata = metadata
 
     def appended(self, _now_ms: int, /) -> TransactionEffects:
-        """Return no effects: the coordinator appends records and answers (coordinator.py)."""
+        """Return no effects: after an append, the transaction coordinator itself sends the response
+        (coordinator.py)."""
         return Effects()
 
     def append_failed(self, _error: ErrorCode, _now_ms: int, /) -> TransactionEffects:
         return Effects()
 
     def next_deadline_ms(self) -> int | None:
-        """Return None: a sweep finds all transactions that have timed out, as in Kafka."""
+        """Return None: a transaction has no deadline of its own. The coordinator searches all
+        transactions at intervals for those that have timed out, as in Kafka."""
         return None
 
     def on_deadline(self, _now_ms: int, /) -> TransactionEffects:
         return Effects()
 
     def reloaded(self, now_ms: int) -> None:
-        """Do nothing: the coordinator resumes the ending of transactions (markers.py)."""
+        """Do nothing: once a shard is loaded, the coordinator itself resumes the transactions that
+        were being ended (coordinator.py)."""
 
     def unload(self) -> TransactionEffects:
-        """Return no effects: no requests are parked here, because the shard delays responses."""
+        """Return no effects: no request waits in this object. The shard delays responses until
+        their records are visible."""
         return Effects()

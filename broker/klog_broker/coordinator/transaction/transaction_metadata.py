@@ -11,16 +11,19 @@ from pyspark_klog.state_records.transaction_log import (
 )
 
 VERSION_PLAIN = 0
-"""The client's transaction.version: ending a transaction does not raise the producer epoch."""
+"""The transaction.version of a client for which the end of a transaction does not raise the
+producer epoch."""
 VERSION_RAISING = 2
-"""Each end of a transaction raises the producer epoch; Produce adds partitions (KIP-890)."""
+"""The transaction.version of a client for which each end of a transaction raises the producer
+epoch, and Produce adds partitions to the transaction (KIP-890)."""
 
 MAX_EPOCH = 32_767
 NO_TIME_MS = -1
 
 
 class UnusableRecord(KlogError):
-    """A record of ``__transaction_state`` has a state that records must not have."""
+    """A record of ``__transaction_state`` has an unknown state, or one that is never written to the
+    log (DEAD, PREPARE_EPOCH_FENCE)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -42,12 +45,15 @@ class TransactionMetadata(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id of the previous state; differs from ``producer_id`` if the id has changed."""
+    """The producer id before the last transition of ``state``. The two ids differ if that
+    transition gave the producer a new id, because the epochs of its old id were exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
-    """While a transaction is ended: the producer's next id, if its epochs are exhausted."""
+    """While a transaction is being ended and the producer's epochs are exhausted: the id that the
+    producer gets once the transaction has ended."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The producer epoch before the last raise, which the producer may still use; -1 if it may not.
-    Not stored in the record: lost with the process, as in Kafka."""
+    """The epoch before ``producer_epoch`` was last raised, if an InitProducerId may still name it;
+    otherwise -1. Records do not store this field, so it is lost when the process ends, as in
+    Kafka."""
     partitions: tuple[TopicPartition, ...] = ()
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
@@ -70,18 +76,20 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether no higher epoch may be given to a producer: the last one is kept for fencing."""
+    """Whether the producer cannot get a higher epoch: the highest epoch, 32,767, is reserved for
+    fencing."""
     return producer_epoch >= MAX_EPOCH - 1
 
 
 def from_record(value: TransactionLogValue) -> TransactionMetadata:
-    """Convert a record's value. Raises UnusableRecord."""
+    """Convert the value of a record of ``__transaction_state``. Raises UnusableRecord if the
+    record's state is unknown, or is never written to the log."""
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
         raise UnusableRecord(f"unknown transaction state {value.transaction_status}") from None
     if state not in LASTING:
-        raise UnusableRecord(f"a record must not have the state {state.kafkas_name}")
+        raise UnusableRecord(f"a record has a state that is never written: {state.kafkas_name}")
     topics = value.transaction_partitions or ()
     return TransactionMetadata(
         state=state,

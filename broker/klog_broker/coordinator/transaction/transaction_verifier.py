@@ -30,7 +30,8 @@ BATCHED_SINCE = 4
 
 
 class VerificationRequest(NamedTuple):
-    """A producer's transaction and the partitions to verify; with ``adds``, to add if missing."""
+    """A producer's transaction and the partitions to verify. With ``adds``, partitions that the
+    transaction lacks are added to it."""
 
     transactional_id: str
     producer_id: int
@@ -40,7 +41,8 @@ class VerificationRequest(NamedTuple):
 
 
 class VerificationApi:
-    """AddPartitionsToTxn between brokers, which combines many transactions."""
+    """The API AddPartitionsToTxn as brokers use it among themselves: one request for many
+    transactions."""
 
     reply_class = AddPartitionsToTxnResponse
     versions = (BATCHED_SINCE, None)
@@ -51,7 +53,8 @@ class VerificationApi:
     def read(
         self, reply: AddPartitionsToTxnResponse
     ) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """Return the partitions' codes by transactional id, or the error of the whole request."""
+        """Return the error codes of the partitions by transactional id, or one error code for the
+        whole request."""
         if reply.error_code:
             error = known_code(reply.error_code)
             not_allowed = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -69,8 +72,8 @@ class VerificationApi:
 
 
 class TransactionVerifier:
-    """Verifies with this broker's ``coordinator``, or with the broker that leads the id's
-    partition.
+    """Verifies transactions with this broker's ``coordinator``, or else by a request to the broker
+    that leads the transactional id's partition of ``__transaction_state``.
 
     Loop thread only.
     """
@@ -97,10 +100,12 @@ class TransactionVerifier:
         adds: bool,
         done: Callable[[PartitionErrors], None],
     ) -> None:
-        """Check or add partitions, like TransactionCoordinator.verify.
+        """Check that the producer's transaction includes the partitions; with ``adds``, add missing
+        ones.
 
-        Further errors: NETWORK_EXCEPTION if the coordinator's broker did not respond, and
-        COORDINATOR_NOT_AVAILABLE if there is no coordinator now.
+        ``done`` gets an error code for each partition, as from TransactionCoordinator.verify.
+        Further codes are NETWORK_EXCEPTION if the coordinator's broker did not respond, and
+        COORDINATOR_NOT_AVAILABLE if no broker is the coordinator now.
         """
         asked = VerificationRequest(transactional_id, producer_id, producer_epoch, partitions, adds)
         coordinator = self._coordinator
