@@ -431,10 +431,10 @@ def test_producers_of_segments_that_are_gone_are_believed(data: Path) -> None:
 @pytest.mark.parametrize(
     "change, expected",
     [
-        ({"first_offset": -1}, "first offset 3, by the log 4"),
-        ({"last_stable_offset": 1}, "last stable offset 9, by the log 8"),
-        ({"last_offset": -1}, "the log has no marker of such an abort"),
-        ({"producer_id": 5}, "the log has no marker of such an abort"),
+        ({"first_offset": -1}, "first offset 3, but the log has 4"),
+        ({"last_stable_offset": 1}, "last stable offset 9, but the log has 8"),
+        ({"last_offset": -1}, "the log has no abort marker of the producer there"),
+        ({"producer_id": 5}, "the log has no abort marker of the producer there"),
     ],
 )
 def test_a_transaction_index_that_lies(
@@ -454,7 +454,7 @@ def test_an_abort_that_the_index_does_not_know(transactions: Path) -> None:
     index.write_bytes(encode_transaction_index(decode_transaction_index(index.read_bytes())[1:]))
     code, lines = verify(transactions)
     assert code == 1
-    assert "has no row: its records would be taken for committed" in lines[0]
+    assert "has no row: consumers would take its records for committed" in lines[0]
     index.unlink()
     assert verify(transactions)[0] == 1
 

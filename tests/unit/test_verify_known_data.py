@@ -31,7 +31,8 @@ def test_a_folder_that_is_gone_is_an_error(directories: tuple[Path, Path]) -> No
     rmtree(directories[0] / "t-0")
     code, lines = verify(directories[0])
     assert code == 1
-    assert "error: klog-metadata: it says that t-0 is here, and there is no folder" in lines
+    text = "error: klog-metadata: the file assigns t-0 to this directory, but there is no folder"
+    assert text in lines
 
 
 def test_another_directory_that_is_gone_is_noted(directories: tuple[Path, Path]) -> None:

@@ -35,7 +35,8 @@ _OTHERS = (
 
 
 class NothingToVerify(KlogError):
-    """The folder has no log; the message says what was expected."""
+    """The folder is neither a data directory nor a partition's folder; the message says which files
+    `klog verify` looked for."""
 
 
 def verify(path: Path, report: Report) -> None:
@@ -86,10 +87,11 @@ class _DataDirectory:
         try:
             return decode_offset_checkpoint(read_small(self._path / name))
         except (FileNotFoundError, StorageFormatError):
-            return {}  # a damaged file is reported with the other small files
+            return {}  # `check_all` reports a damaged checkpoint
 
     def check_all(self) -> None:
-        """Check the directory's own files, then each partition, by name."""
+        """Check the data directory's own files, then the partitions' folders in the order of their
+        names."""
         partitions = []
         for entry in sorted(self._path.iterdir()):
             if entry.is_dir():
@@ -113,7 +115,8 @@ class _DataDirectory:
             self.check_partition(entry)
 
     def _is_kept(self, entry: Path) -> bool:
-        """Return whether a folder is a partition's; report any other folder."""
+        """Return whether a folder is a partition's. Add a finding to the report for any other
+        folder."""
         try:
             names.parse_partition_directory_name(entry.name)
         except StorageFormatError as error:
@@ -136,7 +139,7 @@ class _DataDirectory:
             self._checkpoints[name].get(partition) for name in _CHECKPOINTS
         )
         if recovery_point is None and not self._is_clean:
-            recovery_point = Offset(0)  # not in the checkpoint: perhaps nothing was synced
+            recovery_point = Offset(0)  # no entry after a crash: perhaps nothing was synced
         circumstances = DirectoryFacts(
             is_clean=self._is_clean,
             is_running=self._is_running,

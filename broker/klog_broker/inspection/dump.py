@@ -22,7 +22,7 @@ from pyspark_klog.storage.partition_files import ReadCounter, ReadOnlyFile
 
 
 class DumpOptions(NamedTuple):
-    """The options of a dump, with the names of Kafka's tool."""
+    """The options of `klog dump-log`, with the names that they have in Kafka's DumpLogSegments."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -56,8 +56,8 @@ def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def dump(paths: Iterable[Path], options: DumpOptions) -> Iterator[Line]:
-    """Yield the lines of all files. A file that is removed during the dump, or is not a log's file,
-    gets a note.
+    """Yield the lines of all files. The line of a file that is removed during the dump, or that is
+    not a log's file, is a note (Level.NOTE).
 
     :raises OSError: if a file cannot be read
     """

@@ -14,8 +14,8 @@ from pyspark_klog.storage.text_files import EpochStart
 
 
 class EpochCheck:
-    """Compares a log's batches with ``epochs`` from leader-epoch-checkpoint (None without the
-    file)."""
+    """Compares the leader epochs in a log's batches with ``epochs``, the rows of
+    leader-epoch-checkpoint (None if the file does not exist or is damaged)."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class EpochCheck:
                 report.error(path, f"{text}epoch {before.epoch} from offset {before.start_offset}")
 
     def add(self, chunk: ScannedBatches, log: Path) -> None:
-        """Check the next batches of the log."""
+        """Check the leader epochs in the next batches of the log."""
         rows = chunk.rows
         of_v2 = rows[:, scan.MAGIC] == at.MAGIC_V2
         odd = of_v2 & (rows[:, scan.LEADER_EPOCH] < at.NO_LEADER_EPOCH)
@@ -68,7 +68,7 @@ class EpochCheck:
             self._report.add(level, self._path, f"{text}{epochs[row]}")
 
     def end(self, end_offset: int, level: Level) -> None:
-        """Check the newest epoch of the file against the log end offset."""
+        """Check that the newest epoch in the file does not begin after the log end offset."""
         if self._epochs and self._epochs[-1].start_offset > end_offset:
             text = f"epoch {self._epochs[-1].epoch} is said to begin at offset "
             text += f"{self._epochs[-1].start_offset}, the log ends at {end_offset}"

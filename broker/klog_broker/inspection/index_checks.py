@@ -18,8 +18,8 @@ _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
 _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
-# The most index rows that wait at once for the later batch that ends with their offset. The batch
-# at a row's position and that later batch are of one append.
+# How many index rows may wait at once for a later batch. After an append of several batches, a row
+# can have the position of one batch of the append, but the last offset of a later one.
 _MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class _Rows:
         self._row_type = row_type
         self._report = report
         self._level_of = level_of
-        self._strictly = strictly  # whether both columns must rise; otherwise the second may stay
+        self._strictly = strictly  # if False, the second column may stay the same from row to row
         self._position = 0
         self._before = (-1, -1) if not strictly else (0, 0)
         self._is_at_end = False
@@ -54,7 +54,8 @@ class _Rows:
         self.zeros_at: int | None = None
 
     def fill(self) -> bool:
-        """Read more rows after those in memory. Return whether there were any."""
+        """Read more rows of the file, and add them to the rows in memory. Return whether there were
+        any."""
         if self._is_at_end:
             return False
         data = self.file.read_at(self._position, _ROWS_AT_ONCE * self.row_bytes)
@@ -74,8 +75,8 @@ class _Rows:
         return bool(len(first))
 
     def _rising(self, first: _Numbers, second: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """Return the rows before the first one that does not rise: no index search finds the rows
-        after that row."""
+        """Return the rows before the first row that is not above the row before it. Report that
+        row: no index search finds the rows after it."""
         a = np.concatenate(([self._before[0]], first))
         b = np.concatenate(([self._before[1]], second))
         falls = (a[1:] <= a[:-1]) | (b[1:] <= b[:-1] if self._strictly else b[1:] < b[:-1])
@@ -146,7 +147,8 @@ class OffsetIndexCheck:
             lambda relative: level_of(base + relative),
             strictly=True,
         )
-        # row number, the row's offset, last offset of the batch at the row's position
+        # The rows that wait for a later batch: the row's number, its offset, and the last offset of
+        # the batch at its position.
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
@@ -182,8 +184,8 @@ class OffsetIndexCheck:
         self._check_waiting_rows(rows[:, scan.LAST_OFFSET])
 
     def _check_waiting_rows(self, last_offsets: _Numbers) -> None:
-        """Check the waiting rows, whose offset should be the last offset of one of these later
-        batches."""
+        """Check the rows that wait for a later batch: one of these batches must end with the row's
+        offset."""
         still = []
         for number, offset, found in self._later:
             if offset > last_offsets[-1]:
@@ -200,8 +202,8 @@ class OffsetIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index: the segment has no more batches. If ``is_full``, another
-        segment follows this one."""
+        """Check the end of the index after the segment's last batch. ``is_full``: another segment
+        follows this one. ``is_growing``: a broker is appending to this segment."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
         if len(self._rows.second) or self._rows.fill():
@@ -238,7 +240,7 @@ class TimeIndexCheck:
         self._last_row_ms = -1
 
     def add(self, rows: Table) -> None:
-        """Check the rows up to the maximum timestamp of the next batches."""
+        """Check the index rows with timestamps up to the maximum timestamp of the next batches."""
         timestamps = rows[:, scan.MAX_TIMESTAMP_MS]
         before = np.maximum.accumulate(np.concatenate(([self._largest_ms], timestamps)))
         risers = np.flatnonzero(timestamps > before[:-1])
@@ -278,8 +280,8 @@ class TimeIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index: the segment has no more batches. If ``is_full``, another
-        segment follows this one."""
+        """Check the end of the index after the segment's last batch. ``is_full``: another segment
+        follows this one. ``is_growing``: a broker is appending to this segment."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])
             offset = int(self._rows.second[0]) + self._base

@@ -61,8 +61,8 @@ class _SegmentLog:
                 file.close()
 
     def misfit(self, offset: int, position: int) -> str | None:
-        """Return the fault of a row of the offset index, found by the batch at the row's position;
-        None if there is no fault."""
+        """Return what is wrong with a row of the offset index, compared with the batch at the row's
+        position; None if nothing is."""
         if self._log is None:
             return None
         batch = _batch_at(self._log, position)
@@ -73,8 +73,9 @@ class _SegmentLog:
         return f"the batch there ends with offset {batch.last_offset}"
 
     def _ends_a_later_batch(self, batch: _Batch, offset: int, position: int) -> bool:
-        """Return whether ``offset`` ends a later batch, as after an append of several batches by a
-        follower or by the cleaner."""
+        """Return whether ``offset`` is the last offset of a later batch. The row is then right: for
+        several batches that a follower or the cleaner appended at once, the index has one row, with
+        the last offset of the last batch."""
         assert self._log is not None
         found: _Batch | None = batch
         if offset < batch.base_offset:
@@ -86,8 +87,8 @@ class _SegmentLog:
         return found is not None and (found.last_offset == offset or not self.steps_left)
 
     def time_misfit(self, timestamp_ms: int, offset: int) -> str | None:
-        """Return the fault of a row of the time index, found by the batch with the row's offset;
-        None if there is no fault."""
+        """Return what is wrong with a row of the time index, compared with the batch that has the
+        row's offset; None if nothing is."""
         if self._log is None:
             return None
         if self._index is not None:
@@ -126,8 +127,8 @@ def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
 
 
 def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Yield each row and its faults: rows must rise, and each must have a batch's position and last
-    offset."""
+    """Yield each row, and a finding if the row is wrong: offset and position must be above those of
+    the row before, and be a batch's last offset and position."""
     log = _SegmentLog(file.path, base)
     last_offset, last_position = base, 0
     with closing(log):
@@ -152,7 +153,8 @@ def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
 
 
 def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Yield each row and its faults: timestamps must rise, and each must be that of its batch."""
+    """Yield each row, and a finding if the row is wrong: its timestamp must be above that of the
+    row before, and be the maximum timestamp of the batch with the row's offset."""
     log = _SegmentLog(file.path, base)
     last_ms, last_offset = -1, base
     with closing(log):
@@ -218,9 +220,10 @@ def _open_segment_file(path: Path, base: int, suffix: Suffix) -> ReadOnlyFile | 
         return None
 
 
-# --- aborted transactions, producers --------------------------------------------------------------
+# --- transaction index and producer snapshots -----------------------------------------------------
 def transaction_index_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
-    """Yield the aborted transactions whose markers are in a segment."""
+    """Yield the rows of a segment's transaction index: the aborted transactions whose markers are
+    in the segment."""
     position = 0
     while data := file.read_at(position, _ROWS_AT_ONCE * ABORTED_ENTRY.size):
         try:

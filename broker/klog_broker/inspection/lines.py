@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """A sentence about one place in one file."""
+    """A fault in a file, or a remark about the file, in one sentence."""
 
     level: Level
     path: Path

@@ -120,13 +120,14 @@ def _word(name: str, value: object) -> str:
 
 
 def optional_long(value: object) -> str:
-    """Return an optional number as Java prints it."""
+    """Return an optional number in the form of Java's OptionalLong, which Kafka's DumpLogSegments
+    prints."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-# --- records --------------------------------------------------------------------------------------
+# --- the lines of records -------------------------------------------------------------------------
 def record_rows(stored: StoredEntry, *, with_data: bool, decoder: Decoder | None) -> Iterator[Row]:
-    """Yield a line for each record of an entry.
+    """Yield a line for each record of an entry (a batch, or a v0 or v1 message).
 
     Raises RecordsError for a record that cannot be read or an entry that decompresses to more than
     MAX_ENTRY_BYTES, and KlogError for a record that ``decoder`` does not understand.
@@ -223,8 +224,8 @@ def _text_of(data: bytes) -> str:
 
 
 def _data(name: str, data: bytes | None) -> dict[str, object]:
-    """Return bytes as a field for programs: text if they are UTF-8, otherwise base64 under another
-    name."""
+    """Return bytes as a field for programs: as text if they are UTF-8, otherwise as base64 under
+    the name with the suffix Base64."""
     if data is None:
         return {name: None}
     try:

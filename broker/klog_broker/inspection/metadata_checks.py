@@ -16,21 +16,28 @@ from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic
 def check_known_data(
     directory: Path, partitions: Collection[TopicPartition], report: Report
 ) -> None:
-    """Report the logs that klog-metadata records but the directory does not have, and the other
-    recorded data directories, which a broker needs too, that are not at their path. ``partitions``
-    are those with a folder in the directory. OSError if a file cannot be read."""
+    """Report the logs that klog-metadata assigns to this data directory but that are not in
+    ``partitions``, the partitions with a folder in it. The broker's other data directories in
+    klog-metadata are reported, too, if they are not at their recorded paths. OSError if a file
+    cannot be read."""
     file = directory / FILE_NAME
     try:
         state = decode_state(read_small(file), file)
     except (FileNotFoundError, StorageFormatError, StoreRefused):
-        return  # a damaged file is reported with the other small files
+        return  # `check_all` of directory_checks.py reports a damaged file
     directories = state.assignments.directories
     own = _directory_id(directory) or _id_by_path(directories, directory)
     if _directory_id(directory) is None and directories:
-        report.error(file, "the directory has no meta.properties with a directory.id of this file")
+        report.error(
+            file,
+            "the directory has no meta.properties with a directory.id, by which this file finds it",
+        )
     for topic_partition in _logs_in(state, own):
         if topic_partition not in partitions:
-            report.error(file, f"it says that {topic_partition} is here, and there is no folder")
+            report.error(
+                file,
+                f"the file assigns {topic_partition} to this directory, but there is no folder",
+            )
     for key, path in directories.items():
         if key != own and _directory_id(Path(path)) != key:
             text = f"a broker needs the data directory {path}, too: directory.id"

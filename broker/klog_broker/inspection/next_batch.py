@@ -9,15 +9,15 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 _CHUNK_BYTES = 1 << 20
-# The most bytes of candidates whose CRC is computed: a file may be full of headers with large sizes
-# and no batches.
+# The most bytes for which CRCs are computed in one search: a file may be full of bytes that look
+# like headers of large batches, but are not.
 _MOST_CRC_BYTES = 64 << 20
 
 
 def next_good_batch(file: ReadOnlyFile, position: int, end: int, base_offset: int) -> int | None:
     """Return the first position from ``position`` on, before ``end``, with a whole v2 batch whose
-    CRC is right and whose offsets can be in the segment with ``base_offset``; None if there is
-    none, or if too many candidates are no batch."""
+    CRC is right and whose base offset can be in the segment with ``base_offset``. Return None if
+    there is no such batch, or if _MOST_CRC_BYTES do not suffice for its CRC."""
     left = _MOST_CRC_BYTES
     overlap = at.BATCH_HEADER_BYTES - 1
     while end - position >= at.BATCH_HEADER_BYTES:

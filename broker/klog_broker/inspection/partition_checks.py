@@ -39,7 +39,7 @@ from pyspark_klog.storage.transaction_index import (
 from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
 
 _LEFTOVERS = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, names.TEMPORARY_SUFFIX)
-# The files of KRaft's metadata log, next to its segments.
+# The files that KRaft keeps in the folder of its metadata log, next to the segments.
 _KRAFT_FILES = ("quorum-state", "bootstrap.checkpoint")
 _KRAFT_SUFFIX = ".checkpoint"
 _MOST_BAD_PLACES = 100
@@ -47,7 +47,8 @@ _MOST_BAD_PLACES = 100
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """The facts in the data directory's files about a partition; None for a missing fact."""
+    """The facts about a partition that the files of its data directory state; None for a missing
+    fact."""
 
     is_clean: bool | None = None
     """Whether the broker was shut down cleanly."""
@@ -59,8 +60,9 @@ class DirectoryFacts:
     log_start_offset: int | None = None
 
     def level_of(self, offset: int) -> Level:
-        """Return the severity of a fault at this offset. A broker that starts after a crash checks
-        and repairs the part of the log that was not synced."""
+        """Return the severity of a fault at this offset. After a crash, a fault in the part of the
+        log that was not synced is recoverable, because a starting broker checks and repairs this
+        part."""
         if self.is_running:
             return Level.RECOVERABLE
         if self.is_clean or self.recovery_point is None or offset < self.recovery_point:
@@ -69,7 +71,7 @@ class DirectoryFacts:
 
 
 class PartitionCheck:
-    """The checks of one folder, with findings added to ``report``."""
+    """The checks of one partition's folder; their findings are added to ``report``."""
 
     def __init__(self, path: Path, circumstances: DirectoryFacts, report: Report) -> None:
         self._path = path
@@ -83,8 +85,8 @@ class PartitionCheck:
         self._start = 0
 
     def run(self) -> None:
-        """Run all checks. OSError if a file cannot be read; a file that is removed meanwhile gets a
-        note."""
+        """Run all checks. OSError if a file cannot be read. For a file that is removed during the
+        checks, the report gets a note."""
         listing = self._files.listing()
         self._check_names(listing)
         if not listing.bases:
@@ -111,7 +113,7 @@ class PartitionCheck:
         self._check_bounds()
         self._report.partitions += 1
 
-    # --- names and small files --------------------------------------------------------------------
+    # --- the folder's file names and small files, and the checkpoints -----------------------------
     def _check_names(self, listing: Listing) -> None:
         for path in sorted(self._path.iterdir()):
             found = names.parse_segment_file_name(path.name)
@@ -135,7 +137,7 @@ class PartitionCheck:
         except FileNotFoundError:
             return None
         except StorageFormatError:
-            return None  # already reported, like all damaged small files
+            return None  # `_check_names` has reported the damaged file
 
     def _check_bounds(self) -> None:
         """Check the offsets in the data directory's checkpoints against the log end offset."""
@@ -156,7 +158,7 @@ class PartitionCheck:
             text = f"it ends at offset {end}, and is said to begin at {known.log_start_offset}"
             self._report.error(self._path, text)
 
-    # --- a segment --------------------------------------------------------------------------------
+    # --- the files of one segment -----------------------------------------------------------------
     def _check_segment(self, base: int, listing: Listing, epochs: EpochCheck) -> None:
         following = listing.after(base)
         report = self._report
@@ -227,7 +229,8 @@ class PartitionCheck:
             position, places = behind, places + 1
 
     def _report_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
-        """Report bytes at the end of a segment that are followed by no readable batch."""
+        """Report the bytes from ``bad`` to the end of a segment, among which there is no readable
+        batch."""
         known = self._known
         size = end - bad.position
         may_be_torn = is_last and not known.is_clean
@@ -267,10 +270,10 @@ class PartitionCheck:
         self._report.batches += len(rows)
         self._report.records += int(np.maximum(counts, 0).sum())
 
-    # --- producers and transactions ---------------------------------------------------------------
+    # --- producer snapshots and transaction indexes -----------------------------------------------
     def _follow_producers(self, chunk: ScannedBatches, path: Path) -> None:
-        """Add the batches to the replay, and compare the replay at each snapshot's offset with the
-        snapshot."""
+        """Add the batches to the replay of the producers' state. At the offset of each producer
+        snapshot, compare the state with the snapshot."""
         first_offsets = chunk.rows[:, scan.BASE_OFFSET]
         done = 0
         while done < len(chunk.rows):
@@ -289,7 +292,8 @@ class PartitionCheck:
                 self._take_snapshots(int(first_offsets[done]))
 
     def _take_snapshots(self, offset: int) -> None:
-        """Compare the snapshots at offsets up to ``offset``, which the replay has reached."""
+        """Compare the replayed state of the producers, which has reached ``offset``, with the
+        snapshots up to that offset. Start the replay from a snapshot at the log's first offset."""
         while self._snapshots and self._snapshots[0] <= offset:
             of = self._snapshots.pop(0)
             entries = self._snapshot(of)
@@ -307,7 +311,7 @@ class PartitionCheck:
         return self._path / names.segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def _snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
-        """Return the snapshot's entries; None, after a finding, if it cannot be read."""
+        """Return the snapshot's entries; None if it cannot be read, which is reported."""
         path = self._snapshot_path(offset)
         try:
             if path.stat().st_size > MAX_SNAPSHOT_BYTES:
@@ -320,7 +324,8 @@ class PartitionCheck:
         return None
 
     def _check_aborted(self, base: int, following: int | None) -> None:
-        """Check the transaction index of a segment after all its batches were replayed."""
+        """Compare the transaction index of a segment with the abort markers among the segment's
+        batches, which have all been replayed."""
         path = self._path / names.segment_file_name(base, Suffix.TRANSACTION_INDEX)
         rows: list[AbortedEntry] = []
         try:

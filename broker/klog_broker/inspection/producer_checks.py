@@ -24,7 +24,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
-# The memory limit: more producers than a snapshot can hold, or more aborts than a segment can.
+# The most producers and abort markers, counted together, that the replay holds in memory. With
+# more, it gives up.
 MOST_ENTRIES = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
@@ -39,8 +40,8 @@ _COLUMNS = [
 
 @dataclass(slots=True)
 class ScannedProducer:
-    """A producer's state according to the batches; None where it depends on batches before the
-    scan."""
+    """A producer's state according to its batches; a field is None if it depends on batches before
+    the scan's first offset."""
 
     epoch: int
     last_sequence: int = _NONE
@@ -49,7 +50,8 @@ class ScannedProducer:
     coordinator_epoch: int | None = None
     transaction_start: int | None = _NONE
     is_adopted: bool = False
-    """The state comes from a snapshot, and no batch of the producer has been seen since."""
+    """Whether the state comes from a snapshot, and the scan has found no batch of the producer
+    since."""
 
 
 class Aborted(NamedTuple):
@@ -99,8 +101,9 @@ class ProducerReplay:
         attributes = rows[of_producers, scan.ATTRIBUTES]
         special = attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT) != 0
         plain = of_producers[~special]
-        # A snapshot has only each producer's last batch, and no producer writes both in and outside
-        # transactions.
+        # Outside transactions, only each producer's last batch matters, because a snapshot has no
+        # others. Transactional batches and markers are all added. No producer writes batches of
+        # both kinds.
         _, last = np.unique(rows[plain[::-1], scan.PRODUCER_ID], return_index=True)
         chosen = np.sort(np.concatenate((plain[::-1][last], of_producers[special])))
         wrong = None
@@ -118,7 +121,8 @@ class ProducerReplay:
             producer.last_sequence = add_to_sequence(base_sequence, last_offset - base_offset)
             producer.last_offset = last_offset
             producer.offset_delta = last_offset - base_offset
-        # Compaction may have emptied a batch of an ended transaction, and removed the marker.
+        # A transactional batch without records begins no transaction: compaction may have removed
+        # its records and the marker of its transaction, which has ended.
         begins = attributes & at.TRANSACTIONAL_BIT and count
         if begins and producer.transaction_start == _NONE:
             producer.transaction_start = base_offset
@@ -133,7 +137,7 @@ class ProducerReplay:
                 ControlType.ABORT,
                 ControlType.COMMIT,
             ):
-                return None  # compaction emptied the control batch, or its type names no producer
+                return None  # compaction has emptied the batch, or it is not a transaction's marker
             marker = decode_end_transaction(record)
         except RecordsError as error:
             return f"the control batch at offset {base_offset} cannot be read: {error}"
@@ -154,8 +158,8 @@ class ProducerReplay:
         self.abort_markers.clear()
 
     def _last_stable_offset(self, end: int) -> int | None:
-        """Return the start of the oldest open transaction, or ``end`` without one; None if
-        unknown."""
+        """Return the first offset of the oldest open transaction, or ``end`` if none is open; None
+        if producers may be missing."""
         if not self.is_complete:
             return None
         starts = [each.transaction_start for each in self.producers.values()]
@@ -175,7 +179,7 @@ class ProducerReplay:
         producer.is_adopted = False
         return producer
 
-    # --- snapshots --------------------------------------------------------------------------------
+    # --- comparison with a producer snapshot ------------------------------------------------------
     def compare(
         self,
         entries: list[ProducerSnapshotEntry],
@@ -194,8 +198,8 @@ class ProducerReplay:
             report.error(path, "the snapshot has a producer twice")
         forgotten = [each for each in self.producers if each not in named]
         if forgotten:
-            # The producers have expired (producer.id.expiration.ms), or the snapshot is of lost log
-            # files.
+            # The producers may have expired (producer.id.expiration.ms), or the snapshot may belong
+            # to log files that were lost.
             text = f"{len(forgotten)} producers of the log are not in the snapshot: perhaps expired"
             report.note(path, text)
             for each in forgotten:
@@ -211,7 +215,7 @@ class ProducerReplay:
             if has_gaps and (
                 known.last_offset < entry.last_offset or known.epoch < entry.producer_epoch
             ):
-                continue  # its last batch, or the marker that raised its epoch, may be deleted
+                continue  # compaction may have removed the producer's last batch or marker
             wrong = _differences(known, entry, start, has_gaps=has_gaps)
             if wrong:
                 report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
@@ -235,7 +239,7 @@ def _differences(
     the markers of transactions without remaining batches, and the first batches of a transaction
     that was open at the snapshot."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
-    # Without a batch since the scan's start, the producer's last batch may be in a deleted segment.
+    # If the scan found no batch of the producer, its last batch may be in a deleted segment.
     if known.last_offset != _NONE or entry.last_offset >= start:
         found += [
             ("last sequence", entry.last_sequence, known.last_sequence),
@@ -255,7 +259,7 @@ def _differences(
     ]
 
 
-# --- aborted transactions -------------------------------------------------------------------------
+# --- comparison with a transaction index ----------------------------------------------------------
 def compare_aborted(
     rows: list[AbortedEntry],
     replay: ProducerReplay,
@@ -264,7 +268,8 @@ def compare_aborted(
     *,
     has_gaps: bool,
 ) -> None:
-    """Compare the .txnindex of a segment after its batches, and forget the replay's aborts."""
+    """Compare the rows of a segment's transaction index with the abort markers that the replay
+    found in the segment, then let the replay forget these markers."""
     if replay.has_given_up:
         return
     expected = {(each.producer_id, each.last_offset): each for each in replay.aborted}
@@ -272,21 +277,21 @@ def compare_aborted(
     for number, row in enumerate(rows):
         where = f"row {number}, producer {row.producer_id} up to offset {row.last_offset}"
         if row.last_offset <= before:
-            report.error(path, f"{where}: it does not rise above offset {before}")
+            report.error(path, f"{where}: the offset must be above the previous row's, {before}")
         before = row.last_offset
         wanted = expected.pop((row.producer_id, row.last_offset), None)
         if wanted is None:
             if (row.producer_id, row.last_offset) not in replay.abort_markers and not has_gaps:
-                report.error(path, f"{where}: the log has no marker of such an abort")
+                report.error(path, f"{where}: the log has no abort marker of the producer there")
             continue
         for name, said, found in (
             ("first offset", row.first_offset, wanted.first_offset),
             ("last stable offset", row.last_stable_offset, wanted.last_stable_offset),
         ):
             if found is not None and said != found and not has_gaps:
-                report.error(path, f"{where}: {name} {said}, by the log {found}")
+                report.error(path, f"{where}: {name} {said}, but the log has {found}")
     for wanted in expected.values():
         if wanted.first_offset is not None and not has_gaps:
             text = f"the abort of producer {wanted.producer_id} at offset {wanted.last_offset}"
-            report.error(path, f"{text} has no row: its records would be taken for committed")
+            report.error(path, f"{text} has no row: consumers would take its records for committed")
     replay.forget_aborted()

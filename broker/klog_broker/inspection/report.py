@@ -12,7 +12,7 @@ damaged byte may make many rows wrong."""
 
 
 class Report:
-    """Collects findings; ``say`` is called with each finding to print."""
+    """Collects findings; ``say`` prints a finding."""
 
     def __init__(self, say: Callable[[Finding], object]) -> None:
         self._say = say

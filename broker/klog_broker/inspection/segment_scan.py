@@ -31,13 +31,13 @@ _NO_DATA = np.empty(0, np.uint8)
 
 
 class ScannedBatches(NamedTuple):
-    """Consecutive batches; columns as in records/kernels/scan.py."""
+    """Consecutive batches of a segment. records/kernels/scan.py names the columns of ``rows``."""
 
     rows: Table
     """One row for each batch, with positions in ``data``."""
     data: npt.NDArray[np.uint8]
-    """The bytes of the batches, valid until the next chunk is requested. Empty for a batch that is
-    too large to read."""
+    """The bytes of the batches, valid until ``scan_segment`` is asked for the next batches. Empty
+    for a single batch of more than MAX_ENTRY_BYTES, which is not read."""
     shift: int
     """The position of ``data`` in the file."""
 
@@ -100,8 +100,9 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[ScannedBatches |
 def _larger_batch(
     file: ReadOnlyFile, header: bytearray, position: int
 ) -> int | ScannedBatches | BadPlace:
-    """Handle a batch that is larger than the window: return its size if it can be read, the batch
-    from its header alone, or the fault."""
+    """Handle a batch that is larger than the window. Return its size up to MAX_ENTRY_BYTES, so that
+    the caller makes the window larger. Return a larger batch without its bytes, and a BadPlace for
+    bytes that are not a batch."""
     left = file.size() - position
     try:
         head = read_entry_head(header)
@@ -118,9 +119,9 @@ def _larger_batch(
     return ScannedBatches(row, _NO_DATA, position)
 
 
-# --- records inside batches -----------------------------------------------------------------------
+# --- checks of the records inside batches ---------------------------------------------------------
 class InsideFault(NamedTuple):
-    """A batch whose records contradict its header."""
+    """A batch whose records contradict its header, or were not checked."""
 
     row: int
     text: str
@@ -129,7 +130,8 @@ class InsideFault(NamedTuple):
 
 
 def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:
-    """Yield the batches of a chunk whose records contradict their headers."""
+    """Yield the batches of a chunk whose records contradict their headers, or are too large to
+    check."""
     rows = chunk.rows
     if not len(chunk.data):
         text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not checked"
@@ -168,8 +170,8 @@ def _check_compressed(chunk: ScannedBatches, row: int) -> None:
     codec = codec_of(int(fields[scan.ATTRIBUTES]))
     with memoryview(data) as view, view[at.RECORDS_AT :] as section:
         inflated = decompress(codec, section, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-    # The row now describes an uncompressed batch: its header would lie before the buffer of
-    # records.
+    # Let the row describe an uncompressed batch for the kernel. The buffer has only the records, so
+    # the batch, which begins with its header, has a negative position.
     fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
     fields[scan.POSITION] = -at.RECORDS_AT
     fields[scan.SIZE_BYTES] = len(inflated) + at.RECORDS_AT

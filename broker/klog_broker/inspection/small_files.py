@@ -1,5 +1,5 @@
-"""The lines that `klog dump-log` prints of the small files: checkpoints, metadata, the owner of a
-data directory."""
+"""The lines that `klog dump-log` prints of the small files: checkpoints, partition.metadata,
+klog-metadata, meta.properties and sync notes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +20,8 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
-# The most bytes that are read of a file, because its rows take many times its bytes in memory.
+# The largest size of a file that is read, by the file's name. In memory, the rows of a file take
+# many times its size.
 _MOST_BYTES = {
     names.LEADER_EPOCH_CHECKPOINT: 1 << 20,
     names.PARTITION_METADATA: 1 << 20,
@@ -31,7 +32,8 @@ _MOST_BYTES_OF_OTHERS = 16 << 20
 
 
 def small_file_rows(path: Path) -> Iterator[Row | Finding]:
-    """Yield the rows of one of `SMALL_FILES`; OSError if it cannot be read."""
+    """Yield the rows of a file whose name is in `SMALL_FILES`; OSError if the file cannot be
+    read."""
     try:
         yield from SMALL_FILES[path.name](read_small(path), path)
     except (StorageFormatError, StoreRefused) as error:
@@ -39,7 +41,7 @@ def small_file_rows(path: Path) -> Iterator[Row | Finding]:
 
 
 def read_small(path: Path) -> bytes:
-    """Return the contents of one of `SMALL_FILES`.
+    """Return the contents of a file whose name is in `SMALL_FILES`.
 
     :raises StorageFormatError: if the file is larger than the limit for its name
     :raises OSError: if the file cannot be read

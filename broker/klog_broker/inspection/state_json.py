@@ -22,7 +22,7 @@ from pyspark_klog.state_records.versions import version_of
 from pyspark_klog.storage.text_files import encode_topic_id
 
 DELETE = "<DELETE>"
-"""The text for a tombstone's value."""
+"""The text that is printed as the value of a tombstone."""
 
 # Record types in __consumer_offsets that klog does not store: groups of KIP-848, KIP-932 (share)
 # and KIP-1071 (streams).
@@ -98,7 +98,7 @@ DECODERS: dict[str, Decoder] = {
     "__consumer_offsets": decode_offsets,
     "__transaction_state": decode_transactions,
 }
-"""The decoders by the topic of their records."""
+"""The decoders of records, by topic."""
 
 
 def _show(
@@ -107,7 +107,8 @@ def _show(
     data: bytes,
     decode: Callable[[bytes], ConsumerProtocolSubscription | ConsumerProtocolAssignment],
 ) -> None:
-    """Replace the bytes of a message by its fields; invalid bytes stay base64, as in Kafka."""
+    """Replace the field ``name`` (base64) by the fields of the message that ``data`` encodes. If
+    ``data`` is invalid, the field stays base64, as in Kafka."""
     try:
         message = decode(data)
         version = min(version_of(data), message.max_version)
@@ -117,8 +118,8 @@ def _show(
 
 
 def fields_of(message: Struct, version: int) -> dict[str, Any]:
-    """Return the fields of this version by Kafka's names; tagged fields only if they differ from
-    the default."""
+    """Return the message's fields in this version by Kafka's names; tagged fields only if they
+    differ from the default."""
     return {
         _kafkas_name(name): _json_of(row, getattr(message, name), version)
         for name, row in type(message).__fields__.items()

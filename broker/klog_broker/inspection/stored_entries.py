@@ -1,4 +1,5 @@
-"""Reads the entries of a .log file one by one, including entries after damage.
+"""Reads the entries of a .log file (batches, or v0 and v1 messages) one by one, including entries
+after damage.
 
 This module reads in Python, batch by batch, for printing. `segment_scan.py` scans whole logs in
 compiled kernels.
@@ -15,8 +16,8 @@ from pyspark_klog.records.record_sets import Entry, EntryHead, entry_at, read_en
 from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 MAX_ENTRY_BYTES = 64 << 20
-"""Larger batches are described by their headers only: no file may decide how much memory is
-allocated."""
+"""The largest batch that is read into memory. Larger batches are described by their headers only,
+because no file may decide how much memory is allocated."""
 _CHUNK_BYTES = 1 << 20
 _MOST_BAD_PLACES = 100
 
@@ -38,7 +39,8 @@ class StoredEntry(NamedTuple):
 
 
 class BadBytes(NamedTuple):
-    """Bytes that are not an entry, up to the next good entry or the file's end."""
+    """Bytes that are not an entry (a batch or message), up to the next good entry or the file's
+    end."""
 
     position: int
     size_bytes: int
@@ -96,8 +98,8 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
 
 
 def _without_place(error: CorruptRecords) -> str:
-    """Return the error's text without "at byte 0", the position in a buffer that begins with the
-    entry."""
+    """Return the error's text without "at byte 0": that is the position in a buffer that begins
+    with the entry, not the position in the file."""
     return str(error).replace(" at byte 0", "", 1)
 
 
