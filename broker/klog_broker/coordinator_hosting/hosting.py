@@ -1,4 +1,5 @@
-"""Gives a coordinator its services, and the partitions of its topic that this broker leads."""
+"""Gives a coordinator its services, and the partitions of its state topic that this broker
+leads."""
 
 from typing import Protocol
 
@@ -41,7 +42,8 @@ class HostingServices(Protocol):
 
 
 class HostedCoordinator(Protocol):
-    """A coordinator that hosting informs about the partitions that this broker leads."""
+    """A coordinator that ``follow_leaderships`` informs about the partitions that this broker
+    leads."""
 
     def on_lead(self, log: StateLog, /) -> None: ...
 

@@ -98,11 +98,12 @@ class MarkerWriter:
         partition: TopicPartition,
         on_result: Callable[[ErrorCode], None],
     ) -> None:
-        """Write a partition's marker; ``on_result`` gets NONE once the marker is visible, or an
-        error.
+        """Write the marker to one partition; ``on_result`` gets NONE once the high watermark has
+        passed the marker, or an error.
 
-        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. A partition that cannot
-        be written to now has another error.
+        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. The other errors mean
+        that the marker could not be written to an existing partition, or has not become visible in
+        time.
         """
         end = _end(marker.is_commit, marker.coordinator_epoch)
         try:

@@ -14,9 +14,9 @@ class Access(NamedTuple):
     operation: AclOperation
     resource_type: AclResourceType
     name_in: Callable[[Any], str | None] | None = None
-    """Returns the name of the one resource that the whole request needs, for the dispatcher, which
-    checks the access before it calls the handler; None if this request needs no such access.
-    Without this function the handler checks the access for each resource in the request."""
+    """Returns the name of the one resource to which the whole request needs access, or None if the
+    request needs no such access. The dispatcher checks the access before it calls the handler.
+    Without this function, the handler checks the access to each resource in the request."""
 
 
 # --- access that the handler checks ---------------------------------------------------------------
@@ -43,7 +43,7 @@ def sometimes_on_cluster(operation: AclOperation) -> Access:
 
 # --- access that the dispatcher checks -----------------------------------------------------------
 def on_cluster(operation: AclOperation) -> Access:
-    """Access to the cluster, which the whole request needs."""
+    """Access to the cluster, without which the whole request is denied."""
     return Access(operation, AclResourceType.CLUSTER, _cluster_name)
 
 

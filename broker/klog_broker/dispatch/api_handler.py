@@ -23,8 +23,9 @@ from pyspark_klog.protocol.message import Response
 S = TypeVar("S", contravariant=True)
 
 MAX_REQUEST_ELEMENTS = 30_000
-"""The most elements of all arrays and tagged fields of one request together. Clients of a broker
-with 10,000 topics of one partition each need 20,000; decoding as many takes about 10 ms."""
+"""The most elements of all arrays and tagged fields of one request together. A client's request for
+all partitions of 10,000 topics with one partition each has 20,000 elements, which take about 10 ms
+to decode."""
 
 
 def top_level_error(api_key: ApiKey) -> ErrorResponse:
@@ -65,7 +66,7 @@ class BrokerApi(Generic[S]):
     """The operations that a client must be allowed for the API. The order has no meaning: which of
     the operations a request needs depends on its fields."""
     max_version: int | None = None
-    """The newest served version; None means the newest of the registry."""
+    """The newest served version; None means the newest one in the protocol registry."""
     min_version: int | None = None
     allows_pipelining: bool = False
     """Whether further requests of this API are parsed while a request is outstanding; only for

@@ -1,4 +1,5 @@
-"""Reports of bugs in the broker's own code: one traceback for each place, and a counter."""
+"""Reports of bugs in the broker's own code: counters, and in the log one traceback for each faulty
+line of code."""
 
 import logging
 from collections import Counter
@@ -9,8 +10,8 @@ _log = logging.getLogger("klog.bug")
 class BugReports:
     """Counts and logs exceptions that no request should be able to cause.
 
-    The caller answers such a request with UNKNOWN_SERVER_ERROR or closes its connection; other
-    clients do not notice.
+    The caller answers the request that has caused the exception with UNKNOWN_SERVER_ERROR, or
+    closes its connection. Other clients do not notice.
     """
 
     def __init__(self) -> None:

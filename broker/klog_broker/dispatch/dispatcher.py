@@ -258,7 +258,8 @@ class Dispatcher:
     ) -> BrokerError | None:
         """The error if the client may not send this request at all; None if the client may send it.
 
-        Handlers check the access to each resource of a request.
+        The handlers themselves check the access to each single resource (a topic, for example) of a
+        request.
         """
         authorizer = self._authorizer
         if authorizer is None:

@@ -27,7 +27,7 @@ def error_codes(answer: Struct) -> Iterator[int]:
 
 @lru_cache(None)
 def _places(cls: type[Struct]) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
-    """Where a struct class has error codes.
+    """Find the error codes in a struct class.
 
     Returns whether the class itself has one, its struct fields with error codes inside, and its
     array fields with error codes inside. The cache holds at most all classes of the protocol.

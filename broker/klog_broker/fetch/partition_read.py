@@ -122,7 +122,8 @@ class ReadPartition:
         return leader.ended is not None or end_offset != self._seen_end_offset
 
     def note_leader(self, leader: Leader, reads: Reads) -> int:
-        """Note the leader and its log's offsets. Return the offset up to which to read."""
+        """Store the leader and its log's offsets as a part of the result. Return the offset up to
+        which this fetch may read."""
         log = leader.log
         self.leader = leader
         self.high_watermark = end_offset = log.high_watermark

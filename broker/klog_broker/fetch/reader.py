@@ -91,8 +91,8 @@ def read_access(
 ) -> MayRead | None:
     """Return the check of the client's access to topics; None if every client may read all topics.
 
-    Followers need access to the cluster. Each decision is made once, so the check must be used for
-    one request only, or for requests under one version of the access rules.
+    Followers need access to the cluster instead. The check caches its decision about each topic, so
+    it must be used for one request only, or for requests under one version of the access rules.
     """
     authorizer = services.authorizer
     if authorizer is ALLOWS_ALL:

@@ -52,7 +52,8 @@ and the response."""
 _MOST_COPIED_BYTES = 16 * 1024
 """The most bytes of records that are copied into a response: up to this size, a copy is cheaper
 than a sendfile call plus a second send call."""
-# Cached, because the records of most responses have the largest size that the consumer allows.
+# The encoded sizes are cached, because the records of most responses have the largest size that the
+# consumer allows.
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
@@ -216,7 +217,7 @@ def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
 def make_response(
     session_id: int, error_code: ErrorCode, included: Sequence[ReadPartition]
 ) -> FetchResponse:
-    """Return the response as an object for the codec."""
+    """Return the response as an object, which the codec of FetchResponse encodes."""
     response = FetchResponse(error_code=error_code, session_id=session_id)
     topics = response.responses
     for each in included:

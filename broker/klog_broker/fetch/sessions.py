@@ -47,12 +47,14 @@ PartitionKey = tuple[str, UUID, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the session epoch after ``epoch``. The epochs 0 and -1 are never reached again."""
+    """Return the session epoch after ``epoch``. The result is never 0 or -1, which have special
+    meanings in a request."""
     return 1 if epoch == _INT32_MAX else epoch + 1
 
 
 class SessionPartition(ReadPartition):
-    """A partition of a session, and the offsets in the last response that had it."""
+    """A partition of a session, and the partition's high watermark and log start offset in the last
+    response that contained it."""
 
     __slots__ = ("_session", "is_listening", "sent_high_watermark", "sent_log_start_offset")
 
@@ -168,7 +170,8 @@ class FetchSession:
         return list(self._unread)
 
     def mark_unread(self, each: SessionPartition) -> None:
-        """Note that the next read of the partition may find more than the last one."""
+        """Note that the next read of the partition may find more than the last one, and have the
+        session's waiting fetch checked."""
         self._unread[each] = None
         self._wake_waiting_fetch()
 

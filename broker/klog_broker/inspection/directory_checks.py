@@ -129,7 +129,8 @@ class _DataDirectory:
         return True
 
     def check_partition(self, path: Path) -> None:
-        """Check one partition's folder, with the offsets in the checkpoints."""
+        """Check one partition's folder, also against the partition's offsets in the checkpoints of
+        the data directory."""
         try:
             partition = names.parse_partition_directory_name(path.absolute().name)
         except StorageFormatError:

@@ -40,8 +40,8 @@ class Line(NamedTuple):
 
 
 def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield each path that is a file, and in place of a folder its files that can be dumped, by
-    name.
+    """Yield each path that is a file. In place of a folder, yield the files in it that can be
+    dumped, in the order of their names.
 
     :raises OSError: if a path does not exist, or a folder cannot be listed
     """
@@ -102,7 +102,8 @@ def _rows_of(path: Path, options: DumpOptions) -> Iterator[Row | Finding]:
 def _checked(
     rows: Iterable[Row | Finding], path: Path, options: DumpOptions
 ) -> Iterator[Row | Finding]:
-    """Yield all lines of an index, or only its findings if the options ask for a check."""
+    """Yield all lines of an index, or only its findings if the options ask for a check of the
+    indexes."""
     is_quiet = options.index_sanity_check or options.verify_index_only
     is_sound = True
     for what in rows:

@@ -25,8 +25,8 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class _Rows:
-    """The rows of an index file in order, up to the first row of zeros or the first that does not
-    rise."""
+    """The rows of an index file in order, up to the first row that is zero or not above the row
+    before it."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class _Rows:
         self.first = np.empty(0, np.int64)
         self.second = np.empty(0, np.int64)
         self.number = 0
-        """The number of the first row in ``first`` and ``second``."""
+        """The number that the first row in ``first`` and ``second`` has in the index file."""
         self.zeros_at: int | None = None
 
     def fill(self) -> bool:
@@ -97,7 +97,7 @@ class _Rows:
         return first, second
 
     def drop(self, count: int) -> None:
-        """Remove the first rows, which have been checked."""
+        """Remove the first ``count`` rows from memory, because they have been checked."""
         self.number += count
         self.first, self.second = self.first[count:], self.second[count:]
 
@@ -152,7 +152,8 @@ class OffsetIndexCheck:
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
-        """Check the index rows that point to the next batches of the log."""
+        """Check the index rows with positions in the next batches of the log, which are given as
+        ``rows``."""
         end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
         last_offsets = rows[:, scan.LAST_OFFSET]
         self._check_waiting_rows(last_offsets)
@@ -219,7 +220,8 @@ def _ends(last_offset: int, position: int | None) -> str:
 
 
 class TimeIndexCheck:
-    """Checks the time index: each row has a new maximum timestamp, and an offset of its batch."""
+    """Checks the time index: each row has a new maximum timestamp of the segment, and an offset in
+    the batch with that timestamp."""
 
     def __init__(
         self, file: ReadOnlyFile, base: int, report: Report, level_of: Callable[[int], Level]

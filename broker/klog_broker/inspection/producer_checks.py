@@ -80,14 +80,15 @@ class ProducerReplay:
         batches."""
 
     def start_from(self, entries: list[ProducerSnapshotEntry]) -> None:
-        """Start from a snapshot of the batches before the scan."""
+        """Start the replay from a snapshot, which describes the batches before the scan's first
+        offset."""
         for entry in entries:
             self.producers[entry.producer_id] = _of_snapshot(entry)
         self.is_complete = True
 
     def add(self, chunk: ScannedBatches, first: int, end: int) -> str | None:
-        """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return the fault of a
-        transaction marker in these batches, or None."""
+        """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return what is wrong
+        with a transaction marker among these batches, or None."""
         if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_ENTRIES:
             self.has_given_up = True
             self.producers.clear()

@@ -1,4 +1,4 @@
-"""Scans a segment in compiled kernels: batches in tables, with their bytes and checked CRCs.
+"""Scans a segment with compiled kernels, which check the CRCs and yield tables of batches.
 
 At most one batch of MAX_ENTRY_BYTES and its decompressed records are in memory.
 """
@@ -126,7 +126,7 @@ class InsideFault(NamedTuple):
     row: int
     text: str
     is_unread: bool
-    """Whether the records were not checked, because the batch is too large."""
+    """Whether the records were not checked, because they are too large."""
 
 
 def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:

@@ -37,7 +37,7 @@ class TransactionMetadata(NamedTuple):
     """The state of a transactional id. Times are milliseconds since 1970.
 
     ``partitions`` are the transaction's partitions, in the order in which they were added; they
-    stay until all of them have their markers.
+    stay until each of them has got its transaction marker.
     """
 
     state: TransactionState
@@ -58,7 +58,7 @@ class TransactionMetadata(NamedTuple):
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
     client_version: int = VERSION_PLAIN
-    """The transaction.version with which the transaction began."""
+    """The transaction.version of the client that began the transaction."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -67,7 +67,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def raises_epoch(self) -> bool:
-        """Whether ending the transaction raises the epoch."""
+        """Whether the end of the transaction raises the producer epoch."""
         return self.client_version >= VERSION_RAISING
 
     def is_overdue(self, now_ms: int) -> bool:
