@@ -140,7 +140,8 @@ def raise_too_many_elements(most: int) -> NoReturn:
     """Raise MalformedRequest for a message whose arrays and tagged sections have more than ``most``
     elements together."""
     raise MalformedRequest(
-        f"found more than {most} array elements and tagged fields, expected at most so many"
+        f"found more than {most} array elements and tagged fields in one message, where {most} is"
+        " the limit"
     )
 
 

@@ -258,7 +258,9 @@ def test_strategy_without_a_match(parity: Parity) -> None:
 
     found = parity.same(lambda engine: batch(engine, startingOffsetsByTimestampStrategy="Latest"))
     assert _values(found) == [100, 101, 102, 103, 104]
-    words = f"startingTimestamp finds no record that is as young as that in {topic}-0 at 1010; give"
+    words = (
+        f"startingTimestamp finds no record at or after the timestamp in {topic}-0 at 1010; give"
+    )
     parity.same_failure(batch, words)
     parity.same_failure(
         lambda engine: batch(engine, startingOffsetsByTimestampStrategy="ERROR"), words

@@ -191,7 +191,7 @@ def test_bad_znodes_are_named_and_left(
     cluster.until(lambda: broker.image.client_quotas)
     assert broker.configs == {}
     assert broker.image.client_quotas == {(("client-id", "c"),): {"request_percentage": 2.0}}
-    assert caplog.text.count("znode=/config/topics/orders is left out") == 1
+    assert caplog.text.count("znode=/config/topics/orders is ignored") == 1
     assert "znode=/config/changes/config_change_" in caplog.text
     assert "request_percentage='many' is no number" in caplog.text
     assert cluster.data(config_path(ORDERS)) == b"nonsense"
@@ -232,7 +232,7 @@ def test_what_may_not_be_read_is_named_and_left(
     quotas = {(("user", "bob"),): {"request_percentage": 2.0}}
     assert broker.image.client_quotas == quotas, "they stay in force"
     for path in denied:
-        assert caplog.text.count(f"znode={path} is left out") == 1
+        assert caplog.text.count(f"znode={path} is ignored") == 1
     # Without its settings a topic's records might be deleted that are to be kept.
     denied.add(config_path(ORDERS))
     write(cluster, ORDERS, {"retention.ms": "8"})

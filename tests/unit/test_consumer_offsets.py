@@ -87,7 +87,7 @@ def test_a_bad_znode_is_named_once_and_left(caplog: pytest.LogCaptureFixture) ->
         found = offsets.ask("fetch_offsets", "g", ORDERS)
         assert isinstance(found[ORDERS[0]], ZnodeError)
         assert found[ORDERS[1]] is None
-    assert caplog.text.count("znode=/consumers/g/offsets/orders/0 is left out") == 1
+    assert caplog.text.count("znode=/consumers/g/offsets/orders/0 is ignored") == 1
     assert cluster.data(offset_path("g", ORDERS[0])) == b"many"
 
 

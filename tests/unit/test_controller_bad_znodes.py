@@ -139,7 +139,7 @@ def test_an_epoch_with_none_above_it_is_left_alone(
     cluster.client.reset()
     cluster.advance(3_000)
     cluster.end(2)
-    assert f"znode={partition_state_path(PARTITION)} is left out" in caplog.text
+    assert f"znode={partition_state_path(PARTITION)} is ignored" in caplog.text
     assert cluster.data(partition_state_path(PARTITION)) == data
     works(cluster)
 

@@ -227,7 +227,7 @@ def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
     # A replica's reported state stays known; a removed replica is refused.
     assert leader.followers[OTHER].log_end_offset == 10
-    with pytest.raises(NotAReplica, match="the replicas are"):
+    with pytest.raises(NotAReplica, match="the partition's replicas are"):
         leader.check_fetch(THIRD, 5)
 
 

@@ -229,7 +229,7 @@ def test_a_wrong_crc_is_corrupt(check: Validator) -> None:
     ("records", "text"),
     [
         (patched(batch(), at.BASE_OFFSET_AT, 5, 8), "has base offset 5"),
-        (patched(batch(), at.LAST_OFFSET_DELTA_AT, -1, 4), "offsets are 0 to -1"),
+        (patched(batch(), at.LAST_OFFSET_DELTA_AT, -1, 4), "begins at offset 0, but ends at -1"),
         (patched(batch(), at.RECORD_COUNT_AT, 0, 4), "counts 0 records"),
         (patched(batch(), at.RECORD_COUNT_AT, -1, 4), "counts -1 records"),
         (patched(batch(2), at.RECORD_COUNT_AT, 1, 4), "has offsets 0 to 1, and counts 1"),

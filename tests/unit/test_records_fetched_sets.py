@@ -37,5 +37,5 @@ def test_old_formats(magic: int) -> None:
 def test_a_length_that_no_batch_can_have() -> None:
     data = bytearray(_batch(0, 1))
     data[8:12] = (-5).to_bytes(4, "big", signed=True)
-    with pytest.raises(CorruptRecords, match="length as -5"):
+    with pytest.raises(CorruptRecords, match="length field says -5"):
         offset_after(memoryview(data))

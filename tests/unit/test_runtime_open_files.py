@@ -81,7 +81,7 @@ def test_a_mapping_and_a_resting_file_hold_no_descriptor(tmp_path: Path) -> None
     assert open_descriptors(tmp_path) == 0
     assert (tmp_path / "file").read_bytes()[9_000:9_003] == b"abc"
     mapping.close()
-    with pytest.raises(ValueError, match="is shorter than 10001 bytes"):
+    with pytest.raises(ValueError, match="has fewer than 10001 bytes"):
         file.map(10_001)
 
 

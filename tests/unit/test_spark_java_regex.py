@@ -79,7 +79,7 @@ def test_names_that_match(pattern: str, expected: list[str]) -> None:
         (r"\p{Klingon}", "klog does not know the property 'Klingon'"),
         (r"\p{Alpha", "a property is not closed"),
         (r"\X", "Java does not have \\X, or Python cannot express it"),
-        (r"\y", "\\y has no counterpart"),
+        (r"\y", "Java does not have \\y, or Python cannot"),
         (r"\b{g}", "\\b{...} has no counterpart"),
         (r"\x4", "the octal or hexadecimal number of a character is expected"),
         ("(?P<n>a)", "(? is not followed by one of Java's kinds of groups"),

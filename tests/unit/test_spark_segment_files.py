@@ -463,7 +463,7 @@ def test_timestamps_are_found_as_a_broker_finds_them(tmp_path: Path) -> None:
             wanted = random.randint(0, max(times) + 5)
             first = next((o for o, t in enumerate(times[:end]) if t >= wanted), None)
             if first is None:
-                with pytest.raises(OffsetError, match="no record that is as young"):
+                with pytest.raises(OffsetError, match="no record at or after the timestamp"):
                     _ranges(log.data, startingTimestamp=str(wanted))
                 assert _ranges(log.data, endingTimestamp=str(wanted))[0].end == end
             else:
@@ -477,7 +477,7 @@ def test_a_timestamp_in_an_open_transaction_has_no_match(log: LogFiles) -> None:
     log.in_transaction(1, at_ms=500)
     log.commit()
     assert _ranges(log.data, startingTimestamp="400")[0].start == 2
-    with pytest.raises(OffsetError, match="no record that is as young"):
+    with pytest.raises(OffsetError, match="no record at or after the timestamp"):
         _ranges(log.data, startingTimestamp="400", **_COMMITTED)
 
 
