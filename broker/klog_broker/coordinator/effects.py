@@ -1,4 +1,4 @@
-"""Effects of a machine's decision: records that the runtime appends, then responses to send."""
+"""Decisions of the state machines of groups and transactions: records to append, and responses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +27,13 @@ class ParkedResponse:
 
 @dataclass(slots=True)
 class Effects(Generic[K, V]):
-    """The records and responses that a machine's decision results in.
+    """The decision of a state machine: the records to append and the responses to send.
 
-    The runtime sends ``responses`` once the high watermark has passed the records that were
-    appended before ``records``. ``records``, if set, takes the wall clock's time in ms and returns
-    records. The runtime appends and applies the records, and then calls the machine's ``appended``,
-    or its ``append_failed`` if the append fails.
+    The coordinator runtime (runtime.py) sends ``responses`` once the high watermark has passed all
+    records that were appended before ``records``. ``records``, if set, is a function of the wall
+    clock's time in ms that returns the records. The runtime appends them to the shard's log,
+    applies them to the shard's state, and then calls the machine's ``appended``. If the append
+    fails, it calls ``append_failed`` instead.
     """
 
     responses: list[ParkedResponse] = field(default_factory=list)
@@ -44,28 +45,29 @@ class Effects(Generic[K, V]):
 
 
 class Machine(Protocol[K, V]):
-    """The part of a shard's state under one key that has deadlines: a group, a transaction.
+    """The state machine of one key of a shard: of a group, or of a transactional id.
 
-    Times are milliseconds of the loop's clock.
+    Deadlines and ``now_ms`` are milliseconds of the event loop's clock.
     """
 
     def next_deadline_ms(self) -> int | None:
-        """When to call ``on_deadline``; None if only a request can change the machine.
+        """The time at which to call ``on_deadline``; None if only a request can change the machine.
 
-        The time may be too early: the machine then has nothing to do.
+        The time may be too early: ``on_deadline`` then changes nothing.
         """
 
     def on_deadline(self, now_ms: int, /) -> Effects[K, V]: ...
 
     def appended(self, now_ms: int, /) -> Effects[K, V]:
-        """Called when the records of the machine's last decision are appended and applied."""
+        """Called when the records of the machine's last Effects are appended and applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
-        """Called when the append of the last decision's records failed, so none of them took
-        effect."""
+        """Called when the records of the machine's last Effects could not be appended; none of them
+        took effect."""
 
     def reloaded(self, now_ms: int) -> None:
-        """Called when the shard's log is replayed and this broker starts to serve the key."""
+        """Called when the shard's log is replayed, before this broker starts to serve the key."""
 
     def unload(self) -> Effects[K, V]:
-        """Called when this broker stops serving the key; the effects answer parked requests."""
+        """Called when this broker stops serving the key; returns the error responses to the
+        requests that are parked in the machine."""

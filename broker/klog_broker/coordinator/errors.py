@@ -1,4 +1,5 @@
-"""Translates errors of a state partition (failed append, watermark not reached) for clients."""
+"""Translates errors of a coordinator's log (failed append, high watermark not reached) for
+clients."""
 
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
@@ -9,7 +10,8 @@ from klog_broker.log.errors import (
 from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
-# The same translations as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
+# The client's error for each error of the log, as in Kafka's GroupMetadataManager and
+# CoordinatorOperationExceptionHelper.
 _CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -22,7 +24,7 @@ _CLIENT_ERRORS = {
 
 
 def client_error(code: ErrorCode) -> ErrorCode:
-    """Translate an error of a state partition into the error code that the client gets.
+    """Translate an error of a coordinator's log into the error code that the client gets.
 
     COORDINATOR_NOT_AVAILABLE means that this broker cannot serve the request now, NOT_COORDINATOR
     that it is not the coordinator. After both, clients look the coordinator up and retry.

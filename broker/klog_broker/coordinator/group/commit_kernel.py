@@ -2,10 +2,12 @@
 
 A run is a sequence of adjacent batches that contain only committed offsets and their tombstones,
 outside of transactions. The kernel ends the run at any other batch, and at a batch that it cannot
-decode. The caller applies that batch record by record, which also reports what is wrong with it.
+decode. The caller applies the batch that ended the run record by record, and so finds what is wrong
+with the batch.
 
-The rows of a run are sorted by pairs of group and topic; the rows of one pair stay in the order of
-the log. The order of rows of different pairs does not matter to the shard's state.
+The kernel writes one row for each record of a run. The rows are sorted by pairs of group and topic;
+the rows of one pair stay in the order of the log. The order of rows of different pairs does not
+matter, because each row changes only the offsets of its own pair.
 """
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -35,36 +37,36 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- columns of ``pairs``: one pair of group and topic -------------------------------------------
+# --- columns of ``pairs``: a group and a topic that occur together in keys of the run ------------
 PAIR_GROUP_AT = 0
 PAIR_GROUP_END = 1
 PAIR_TOPIC_AT = 2
 PAIR_TOPIC_END = 3
-PAIR_ROWS = 4  # the pair's first row, once the run is sorted
+PAIR_ROWS = 4  # the first of the pair's rows, after all rows are sorted by pair
 PAIR_ROWS_END = 5
 PAIR_TOMBSTONES = 6  # how many of the pair's rows are tombstones
-PAIR_PUBLIC = 7  # the caller reads the columns before this one
+PAIR_PUBLIC = 7  # number of the columns that the caller reads
 _PAIR_HASH = 7
 _PAIR_SLOT = 8
 PAIR_COLUMNS = 9
 
-# --- columns of ``found``: one row in the order of the log ---------------------------------------
+# --- columns of ``found``: one row for each record, in the order of the log ----------------------
 _FOUND_PAIR = 0
 _FOUND_PARTITION = 1
-_FOUND_OFFSET = 2  # the record's offset
-_FOUND_VALUE_AT = 3  # position after the value's version; -1 for a tombstone
+_FOUND_OFFSET = 2  # the record's offset in __consumer_offsets
+_FOUND_VALUE_AT = 3  # position in the value after its version; -1 for a tombstone
 _FOUND_VERSION = 4
 _FOUND_TEXT_AT = 5
 _FOUND_TEXT_END = 6
-_FOUND_ID_AT = 7  # position of the topic id; -1 if the record has none
+_FOUND_ID_AT = 7  # position of the topic id in the value; -1 if the record has none
 FOUND_COLUMNS = 8
 
-# --- columns of ``texts``: one sorted row (its partition is in ``partitions``) -------------------
-TEXT_AT = 0  # start of the metadata; -1 for a tombstone
+# --- columns of ``texts``: one row for each record, sorted by pair -------------------------------
+TEXT_AT = 0  # start of the commit's metadata; -1 for a tombstone
 TEXT_END = 1
 TEXT_COLUMNS = 2
 
-# --- byte positions in a row of ``packed``: big-endian fields (group/packed_offsets.py) ----------
+# --- byte positions in a row of ``packed``: an offset's fields (group/packed_offsets.py) ---------
 PACKED_OFFSET_AT = 0
 PACKED_COMMIT_MS_AT = 8
 PACKED_EXPIRE_MS_AT = 16
@@ -73,15 +75,15 @@ PACKED_LEADER_EPOCH_AT = 32
 PACKED_TOPIC_ID_AT = 36
 PACKED_BYTES = 52
 
-# --- fields of ``state``: where the next call continues ------------------------------------------
-STATE_ROW = 0  # the next row of the scan's table
-STATE_FROM_OFFSET = 1  # records before this offset are skipped
+# --- fields of ``state``: where the next call of read_run continues ------------------------------
+STATE_ROW = 0  # the next batch to decode: its row in the scan's table
+STATE_FROM_OFFSET = 1  # a batch that begins before this offset ends the run
 STATE_PAIRS = 2
 STATE_ROWS = 3
 STATE_FIELDS = 4
 
-# --- columns of ``sections``: where a batch's records are ----------------------------------------
-SECTION_AT = 0  # -1 for compressed records that were not decompressed
+# --- columns of ``sections``: where each batch's records are in ``buf`` --------------------------
+SECTION_AT = 0  # -1 if the batch's compressed records were not decompressed
 SECTION_END = 1
 SECTION_COLUMNS = 2
 
@@ -120,7 +122,7 @@ def _pair_of(
     pairs: Array,
     count: int,
 ) -> tuple[int, int]:
-    """Find or add a pair of group and topic; returns its number and the count of pairs.
+    """Find or add a pair of group and topic; returns the pair's number and the count of pairs.
 
     The compared bytes include the topic's length field between the two names, so equal bytes mean
     equal names.
@@ -155,7 +157,8 @@ def _pair_of(
 
 @inline
 def _forget_pairs(slots: Array, pairs: Array, first: int, end: int) -> None:
-    """Remove the newest pairs, from ``first`` to ``end``, from the hash table ``slots``."""
+    """Remove the newest pairs, which have the numbers from ``first`` to ``end`` (exclusive), from
+    the hash table ``slots``."""
     for number in range(end - 1, first - 1, -1):
         slots[pairs[number * PAIR_COLUMNS + _PAIR_SLOT]] = 0
 
@@ -225,7 +228,9 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
                 length |= third << 14
                 text_at += 1
         length -= 1
-    rest = 16 if version == 1 else 9 if version == 4 else 8  # timestamps, count of tagged fields
+    # The bytes after the metadata: one or two timestamps, and in version 4 the count of tagged
+    # fields.
+    rest = 16 if version == 1 else 9 if version == 4 else 8
     if length < 0 or length > _MAX_STRING_BYTES or length > end - text_at - rest:
         return nothing
     text_end = text_at + length
@@ -235,7 +240,7 @@ def _read_value(buf: Array, at: int, end: int) -> tuple[int, int, int, int]:
     if version == 4:
         tags_at = text_end + 8
         if byte_at(buf, tags_at) != 0:
-            # Accept only the one known tagged field: a count of 1, tag 0, size 16.
+            # Accept only the topic id as tagged field: a count of 1, tag 0, size 16.
             id_at = tags_at + 3
             if (
                 end - id_at < _TOPIC_ID_BYTES
@@ -309,7 +314,10 @@ def _read_batch(
 
 @inline
 def _pack(buf: Array, found: Array, at: int, packed: Array, to: int) -> None:
-    """Write a row's fixed fields; most are copied, because the record has the same encoding."""
+    """Write the fixed fields of a committed offset to ``packed``.
+
+    Most fields are copied, because they have the same encoding in the record's value.
+    """
     value_at = int(found[at + _FOUND_VALUE_AT])
     version = int(found[at + _FOUND_VERSION])
     text_end = int(found[at + _FOUND_TEXT_END])
@@ -345,7 +353,7 @@ def _sort(
     texts: Array,
     packed: Array,
 ) -> None:
-    """Write the run's rows to ``partitions``, ``texts`` and ``packed``, sorted by pair."""
+    """Write the rows of ``found`` to ``partitions``, ``texts`` and ``packed``, sorted by pair."""
     for row in range(first_row, rows):
         at = row * FOUND_COLUMNS
         pair = int(found[at + _FOUND_PAIR]) * PAIR_COLUMNS
@@ -387,12 +395,13 @@ def read_run(
     packed: Array,
     state: Array,
 ) -> int:
-    """Decode batches from STATE_ROW on, up to the first batch that does not belong to a run.
+    """Decode batches from STATE_ROW on, up to the first batch that cannot be part of a run.
 
-    ``table`` is the result of a scan that found all CRCs right. ``sections`` says where in ``buf``
-    each batch's records are. ``slots`` is all 0 before and after the call; its length is a power of
-    two, and at least twice the number of possible rows. ``pairs`` has space for as many entries as
-    ``found``. Returns OK.
+    ``table`` has one row for each batch, from a scan (kernels/scan.py) that found all CRCs right.
+    ``sections`` says where in ``buf`` each batch's records are. ``slots`` is a hash table of pairs,
+    all 0 before and after the call; its length is a power of two, and at least twice the number of
+    possible rows. ``pairs`` has space for as many entries as ``found``. Always returns the status
+    OK.
     """
     row = int(state[STATE_ROW])
     from_offset = int(state[STATE_FROM_OFFSET])

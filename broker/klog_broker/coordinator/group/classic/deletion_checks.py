@@ -1,4 +1,4 @@
-"""Decides whether a classic group, and which of its offsets, may be deleted. Pure."""
+"""Decides whether DeleteGroups may delete a group, and OffsetDelete its offsets. Pure: no I/O."""
 
 from klog_broker.coordinator.group.classic.group import ClassicGroup
 from klog_broker.coordinator.group.classic.states import REQUEST_ERRORS, GroupRequest, GroupState
@@ -17,7 +17,8 @@ def group_deletion_error(group: ClassicGroup) -> ErrorCode:
 def offset_deletion_error(group: ClassicGroup) -> ErrorCode:
     """Return NONE if OffsetDelete may delete offsets of the group now, else the error (KIP-496).
 
-    Only groups of consumers tell which topics they use, so other groups must be empty.
+    The coordinator can find out which topics a group uses only if the group's members are
+    consumers. A group with another protocol type must therefore be empty.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -27,5 +28,8 @@ def offset_deletion_error(group: ClassicGroup) -> ErrorCode:
 
 
 def topics_in_use(group: ClassicGroup) -> frozenset[str] | None:
-    """Topics in which the group's offsets must not be deleted now; None means all topics."""
+    """Topics in which OffsetDelete must not delete offsets now: members subscribe to them.
+
+    The result None means all topics, because the members' subscriptions are unknown.
+    """
     return frozenset() if group.state is GroupState.EMPTY else subscribed_topics(group)

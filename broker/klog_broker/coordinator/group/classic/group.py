@@ -40,7 +40,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_ms = -1
-        """Wall clock time of the newest metadata record: starts an empty group's retention."""
+        """Wall clock time in ms of the newest metadata record. In an empty group, the retention
+        time of the offsets starts at this time."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -116,7 +117,10 @@ class ClassicGroup:
                 del self.supporters[name]
 
     def replace(self, old_member_id: str, new: ClassicGroupMember) -> None:
-        """Put ``new`` at the old member's place in the order; the leader role passes to it, too."""
+        """Replace the old member by ``new``, at the same place in the members' order.
+
+        If the old member was the group's leader, ``new`` becomes the leader.
+        """
         if self.leader_id == old_member_id:
             self.leader_id = new.member_id
         self.set_members(
@@ -187,7 +191,11 @@ class ClassicGroup:
     def supports(
         self, protocol_type: str, protocols: Iterable[Protocol], *, besides: str | None = None
     ) -> bool:
-        """Whether a member with these protocols is compatible with all members but ``besides``."""
+        """Whether a member with these protocols fits all members of the group but ``besides``.
+
+        The protocol type must be the group's, and one of the protocols must be offered by all those
+        members.
+        """
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -201,10 +209,10 @@ class ClassicGroup:
         )
 
     def matches_protocol(self, protocol_type: str | None, protocol_name: str | None) -> bool:
-        """Whether a member's protocol agrees with the group's.
+        """Whether the protocol type and name in a member's request are the group's.
 
-        A None agrees with everything: the member does not name the protocol, or the group has
-        none yet.
+        A None on either side counts as equal: the request does not name the protocol, or the group
+        has none yet.
         """
         return all(
             None in pair or pair[0] == pair[1]

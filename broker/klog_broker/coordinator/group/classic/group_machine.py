@@ -52,7 +52,8 @@ __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """A static member that a new process replaces in a stable group; not yet in the log."""
+    """The replacement of a static member in a stable group, while the group's record is being
+    appended."""
 
     old: ClassicGroupMember
     new: ClassicGroupMember
@@ -95,7 +96,8 @@ class GroupMachine:
             effects.add_response(waiter, join_refused(error))
             group.pending.pop(member_id, None)
             if member_id in group.members:
-                # group.max.size was lowered, and enough other members rejoined before this one.
+                # group.max.size was lowered, and enough other members have rejoined: no place is
+                # left for this member.
                 self._rebalance.remove(member_id, effects, now_ms)
         elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
             effects.add_response(waiter, join_refused(error))
@@ -177,9 +179,9 @@ class GroupMachine:
     def check_commit(
         self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
     ) -> ErrorCode:
-        """Return NONE if a sender with these ids may commit offsets, else the error.
+        """Return NONE if a client with these ids may commit offsets, else the error.
 
-        A member's commit also renews its session.
+        If the client is a member that may commit, its session is renewed.
         """
         group = self.group
         is_empty = group.state is _EMPTY
@@ -242,7 +244,8 @@ class GroupMachine:
             earliest_ms = min(group.pending.values(), default=now_ms)
             self._pending_deadline_ms = max(earliest_ms, now_ms + _PENDING_PAUSE_MS)
         for member in [m for m in group.members.values() if is_over(m.deadline_ms(), now_ms)]:
-            # Removing another member may have completed this member's join.
+            # Removing an earlier member may have completed the rebalance, which removes this member
+            # or renews its session: check again.
             if member.member_id in group.members and is_over(member.deadline_ms(), now_ms):
                 self._rebalance.remove(member.member_id, effects, now_ms)
         self._rebalance.on_deadline(effects, now_ms)
@@ -265,7 +268,7 @@ class GroupMachine:
             group.move_to(GroupState.DEAD)
         return effects
 
-    # Checks of requests and of their senders
+    # Checks of JoinGroup requests, and of the member id and generation in other requests
 
     def _check_join(self, request: JoinGroupRequest, protocols: tuple[Protocol, ...]) -> ErrorCode:
         group, member_id = self.group, request.member_id
@@ -280,7 +283,8 @@ class GroupMachine:
         if not group.supports(request.protocol_type, protocols, besides=member_id):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if member_id in group.pending and request.group_instance_id is not None:
-            # Only dynamic members get pending ids. Kafka's coordinator throws an exception here.
+            # The request has a pending member id and an instance id, but only dynamic members get
+            # pending ids. Kafka's coordinator throws an exception in this case.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
@@ -335,7 +339,11 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """Handle a member's JoinGroup, which joins the current rebalance or starts one."""
+        """Handle the JoinGroup of a member of the group.
+
+        A repeated JoinGroup is answered with the current generation. Any other is parked: it joins
+        the current rebalance, or starts one.
+        """
         group = self.group
         is_unchanged = protocols == member.protocols
         is_retry = group.state is GroupState.COMPLETING_REBALANCE and is_unchanged

@@ -23,11 +23,11 @@ def replacement_response(
 ) -> JoinGroupResponse:
     """The JoinGroup response for a process that has replaced a static member.
 
-    The group stays stable, so it would ignore an assignment. From JoinGroup 9 on
-    (``response_leader_id`` is None) the response makes a leader skip the assignment (KIP-814). In
-    older versions the response names ``response_leader_id``, the leader's id before the
-    replacement. A replaced leader does not recognize this id as its own, so it acts as a follower.
-    Kafka does the same.
+    The group stays stable, so it would ignore an assignment in the new process's SyncGroup. From
+    JoinGroup 9 on (``response_leader_id`` is None) the response makes a leader skip the assignment
+    (KIP-814). In older versions the response names ``response_leader_id``, the leader's id before
+    the replacement. A replaced leader does not recognize this id as its own, so it acts as a
+    follower. Kafka does the same.
     """
     if response_leader_id is not None:
         return _generation(group, member, response_leader_id, [])

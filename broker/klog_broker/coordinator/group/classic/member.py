@@ -30,8 +30,8 @@ class ClassicGroupMember:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has a group.instance.id, so that a restart keeps its place
-        (KIP-345)."""
+        """Whether the member has a group.instance.id, so that its process can restart without
+        leaving the group (KIP-345)."""
         return self.group_instance_id is not None
 
     def protocol_names(self) -> Iterator[str]:

@@ -30,7 +30,7 @@ class GroupSettings:
 
 
 class Rebalance:
-    """The rebalances of a group, one after the other, with their deadlines."""
+    """Runs the rebalances of one group, one after the other, and keeps their deadlines."""
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings) -> None:
         self._group = group
@@ -43,11 +43,16 @@ class Rebalance:
     # Events that start, extend or complete a rebalance
 
     def extend_initial_delay(self) -> None:
-        """Called before a member is added: a first rebalance then extends its initial delay."""
+        """Called before a member is added.
+
+        If the group was empty and its rebalance is still in the initial delay, the delay is
+        extended.
+        """
         self._joined_in_window = True
 
     def start_rebalance(self, effects: GroupEffects, now_ms: int) -> None:
-        """Start a rebalance, unless one is running; complete it if all members have joined."""
+        """Start a rebalance, unless one is running. Complete the rebalance if all members have
+        joined and no initial delay is running."""
         group = self._group
         if group.state is GroupState.EMPTY:
             delay_ms = self._delay_ms
@@ -107,7 +112,7 @@ class Rebalance:
         else:
             self.complete_if_ready(effects, now_ms)
 
-    # Steps of a rebalance
+    # The end of the joining phase, and missing SyncGroups
 
     def _on_join_deadline(self, effects: GroupEffects, now_ms: int) -> None:
         remaining_ms = self._initial_remaining_ms

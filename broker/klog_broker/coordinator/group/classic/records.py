@@ -23,7 +23,8 @@ def append_group_record(
 
     def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:
         if group.state is GroupState.EMPTY:
-            # The last member has left: offsets expire from now on, even if the append fails.
+            # The last member has left: the retention time of the group's offsets starts now, even
+            # if the append of this record fails.
             group.state_changed_ms = wall_clock_ms
         key = GroupMetadataKey(group=group.group_id)
         return [(key, snapshot(group, assignments, wall_clock_ms))]
@@ -83,7 +84,10 @@ def apply_metadata(group: ClassicGroup, value: GroupMetadataValue) -> None:
 def _is_as_recorded(
     member: ClassicGroupMember, recorded: MemberMetadata, protocol: str | None
 ) -> bool:
-    """Whether the member equals its entry in the record: a member may rejoin with other data."""
+    """Whether the member equals its entry in the record.
+
+    The two differ if the member has rejoined with other protocols, time-outs or client data since.
+    """
     return (
         (protocol or "", bytes(recorded.subscription)) in member.protocols
         and member.session_timeout_ms == recorded.session_timeout

@@ -58,9 +58,10 @@ def check_transition(before: GroupState, after: GroupState) -> None:
 
 
 class GroupRequest(Enum):
-    """The requests to a group. A member sends them with its current generation.
+    """The requests to a group that REQUEST_ERRORS distinguishes.
 
-    COMMIT_FROM_OUTSIDE names no member, and DELETE comes from an administrator's tool.
+    COMMIT is an OffsetCommit of a member, COMMIT_FROM_OUTSIDE one that names no member. DELETE is
+    DeleteGroups, which an administrator's tool sends.
     """
 
     JOIN = "JoinGroup"
@@ -116,4 +117,5 @@ PARKED: dict[tuple[GroupRequest, GroupState], str] = {
         GroupState.COMPLETING_REBALANCE,
     ): "waits until the leader's assignment is in the log",
 }
-"""The requests that are parked, and until when. All others are answered at once."""
+"""The requests that are parked in a state, with the event that they wait for. All other requests
+are answered at once."""
