@@ -1,8 +1,8 @@
 """Loads the compiled kernels that speed up the loading of shards.
 
-Helper threads load the kernels, and only once more than KERNEL_WORTHWHILE_BYTES are to be read.
-Kernels that are not in the cache on disk are not compiled: no shard waits for a compiler, because
-Python code can load a shard, too.
+Helper threads load the kernels that check records, once the shards of a state topic have read more
+than KERNEL_WORTHWHILE_BYTES of their logs without them. Kernels that are not in the cache on disk
+are not compiled: no shard waits for a compiler, because Python code can load a shard, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import kernel_source
 
 KERNEL_WORTHWHILE_BYTES = 3 * 1024 * 1024
-"""Size of logs that Python code reads in about the time that it takes to load the kernels."""
+"""How many bytes of a log Python code loads in about the time that it takes to load the kernels."""
 
 
 class PlainReads:
@@ -31,9 +31,10 @@ class PlainReads:
 
 
 def records_kernels_loaded() -> bool:
-    """Load the kernels that check records if the cache has them; return whether they are compiled.
+    """Load the kernels that check records, if the cache of compiled kernels on disk has them.
 
-    Call in a helper thread: the first call blocks for 0.3 s.
+    Returns whether the kernels are loaded and run compiled. Call in a helper thread: the first call
+    blocks for 0.3 s.
     """
     from pyspark_klog.records.kernels import kernels_are_cached, kernels_compiled
 
@@ -45,9 +46,10 @@ def records_kernels_loaded() -> bool:
 
 
 def loaded_kernel(module: str) -> Any | None:
-    """Import a kernel's module; return None if the cache lacks it, or if it is not compiled.
+    """Import a kernel's module; return None if it does not run compiled.
 
-    Call in a helper thread: the first call of a module blocks.
+    A module that is not in the cache of compiled kernels on disk is not imported. Call in a helper
+    thread: the first call of a module blocks.
     """
     from pyspark_klog.records.kernels import cache, kernels_compiled
 

@@ -1,7 +1,8 @@
-"""Loads committed offsets in runs: a kernel decodes them in a helper thread, the loop stores them.
+"""Loads committed offsets: a helper thread decodes runs of batches, the loop stores the offsets.
 
-The loop stores a run's offsets by pairs of group and topic. Batches that the kernel does not
-understand are left to the loader, which applies them record by record.
+The batches that the kernel decodes together are a run (commit_kernel.py). The loop stores the
+offsets of a run by pairs of group and topic. The Loader (loading.py) applies all other batches
+record by record.
 """
 
 from __future__ import annotations
@@ -22,49 +23,52 @@ from pyspark_klog.records import layout as at
 COMMIT_KERNEL = "klog_broker.coordinator.group.commit_kernel"
 
 MOST_ROWS = 32_768
-"""Largest number of rows (committed offsets) decoded from one region of the log. The region's later
-batches are applied record by record, which needs no arrays."""
+"""Largest number of committed offsets that the kernel decodes from one region, the bytes of one
+read of the log. The region's later batches are applied record by record, so that the kernel's
+arrays stay small."""
 
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
-"""Size from which a region is worth loading the kernel. A smaller region is usually the only or
-last one of its log."""
+"""Size in bytes of a region (one read of the log) from which loading the kernel pays off. A smaller
+region is usually the only or last one of its log."""
 
-# The cost of a step (runtime/event_loop/slices.py) is counted in parts; _PARTS_AN_ELEMENT parts
-# are one element. A row costs one part. A pair costs more: it is looked up, and its names decoded.
+# The cost of storing offsets is counted in parts; _PARTS_AN_ELEMENT parts are one element, the unit
+# of cost in runtime/event_loop/slices.py. A row costs one part. A pair of group and topic costs
+# more: it is looked up, and its names are decoded.
 _PARTS_AN_ELEMENT = 40
 _PARTS_A_PAIR = 20
 _PARTS_A_SPAN = 8
 _PARTS_A_STEP = 4_000
-# Longer spans are divided, so that a step can end between spans.
+# Longer spans (see _Rows) are divided, so that a step can end between two spans.
 _MOST_ROWS_A_SPAN = 2_000
 # Largest number of pairs of group and topic whose GroupOffsets and TopicRows are cached.
 _MOST_TARGETS = 50_000
 
 
 class _Rows(NamedTuple):
-    """The rows of all runs of a region, in lists, because the loop reads single numbers.
+    """The rows of all runs of a region: one row for each committed offset or tombstone.
 
-    A span is a sequence of rows of one pair with consecutive partitions, or a single row of
-    ``outside_block``.
+    The loop reads single numbers, which is faster in lists than in arrays. A span is a sequence of
+    rows of one pair with consecutive partitions, or a single row of ``outside_block``.
     """
 
     data: bytes
     pairs: list[list[int]]
-    """For each pair the kernel's public columns, then the first and the end of its spans."""
+    """For each pair of group and topic the kernel's columns before PAIR_PUBLIC, then the pair's
+    first span and the end of its spans."""
     span_rows: list[int]
-    """The first row of each span; the last item is the end of the last span."""
+    """The number of each span's first row; the last item is the end of the last span."""
     span_partitions: list[int]
     """The partition of each span's first row."""
     packed: bytes
     outside_block: dict[int, PackedOffset | None]
-    """The rows that TopicRows cannot store in its block, by row: an offset with metadata, or None
-    for a tombstone."""
+    """The rows that a TopicRows cannot store in its block of packed offsets, by row number: an
+    offset with metadata, or None for a tombstone."""
 
 
 class CommitLoading:
-    """The BulkLoading of one shard of the group coordinator.
+    """Implements BulkLoading (loading.py) for one shard of the group coordinator.
 
-    A helper thread calls ``load_kernel`` for the first region of at least ``least_bytes``.
+    A helper thread calls ``load_kernel`` for the first region that has at least ``least_bytes``.
     """
 
     def __init__(
@@ -79,9 +83,9 @@ class CommitLoading:
         self._kernel: Any | None = None
         self._targets: dict[bytes, tuple[GroupOffsets, TopicRows]] = {}
 
-    # --- decoding offsets, in a helper thread ----------------------------------------------------
+    # --- decoding a region's offsets, in a helper thread -----------------------------------------
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
-        """Decode a region's batches; returns the runs by their position in the region."""
+        """Decode a region's batches; returns the runs by the position of their first batch."""
         if checked.table is None or not len(checked.table):
             return {}
         if self._load_kernel is not None and len(checked.data) >= self._least_bytes:
@@ -90,7 +94,7 @@ class CommitLoading:
             return {}
         return _Reading(self._kernel, checked, from_offset).runs()
 
-    # --- storing offsets, in the loop ------------------------------------------------------------
+    # --- storing the offsets of a run, in the loop -----------------------------------------------
     def apply(self, run: BatchRun) -> Steps:
         """Store the offsets of a run in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0
@@ -118,7 +122,7 @@ class CommitLoading:
         yield spent // _PARTS_AN_ELEMENT + 1
 
     def _apply_each(self, rows: _Rows, group_id: str, topic: str, spans: range) -> Steps:
-        """Apply the spans of a pair in order, because some of them are tombstones."""
+        """Apply a pair's offsets and tombstones in the order of the log."""
         state, spent = self._state, 0
         for span in spans:
             if rows.outside_block.get(rows.span_rows[span], b"") is None:
@@ -134,7 +138,8 @@ class CommitLoading:
 
 
 def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> int:
-    """Store the offsets of a span that is not a tombstone; returns its number of rows."""
+    """Store the offsets of a span (see _Rows) that is not a tombstone; returns its number of
+    rows."""
     first, end = rows.span_rows[span], rows.span_rows[span + 1]
     alone = rows.outside_block.get(first)
     if alone is None:
@@ -154,7 +159,7 @@ def _names(
 
 
 class _Reading:
-    """Decodes one region into arrays that the kernel fills."""
+    """Decodes a region (the bytes of one read of the log) into arrays that the kernel fills."""
 
     def __init__(self, kernel: Any, checked: CheckedBytes, from_offset: Offset) -> None:
         import numpy as np
@@ -201,7 +206,8 @@ class _Reading:
             if rows_end > row:
                 bounds.append((row, rows_end, first_pair, int(state[kernel.STATE_PAIRS])))
             if rows_end < len(table):
-                # The loader applies the batch that ended the run.
+                # The loader applies the batch that ended the run. The next run begins after that
+                # batch.
                 next_offset = int(table[rows_end, scan.LAST_OFFSET]) + 1
                 if state[kernel.STATE_FROM_OFFSET] < next_offset <= at.INT64_MAX:
                     state[kernel.STATE_FROM_OFFSET] = next_offset
@@ -233,7 +239,7 @@ class _Reading:
         starts, ends = texts[:, kernel.TEXT_AT], texts[:, kernel.TEXT_END]
         of_pairs = self._pairs.reshape(-1, kernel.PAIR_COLUMNS)[:pairs, : kernel.PAIR_PUBLIC]
         is_alone = (starts < 0) | (ends > starts)
-        # Whether a span starts at the row.
+        # For each row, whether a span (see _Rows) starts at the row.
         begins = np.ones(rows + 1, dtype=np.bool_)
         begins[1:-1] = (np.diff(partitions) != 1) | is_alone[1:] | is_alone[:-1]
         begins[of_pairs[:, kernel.PAIR_ROWS]] = True

@@ -24,7 +24,7 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 _NONE = ErrorCode.NONE
 
 CommitAnswer = Callable[[Sequence[ErrorCode]], None]
-"""Receives an error code for each commit of a request, in the order of the commits."""
+"""Called with an error code for each commit of a request, in the order of the commits."""
 
 
 class MemberName(NamedTuple):
@@ -50,7 +50,7 @@ class Commit(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """The commits of one request, from a member of the group or from a client outside it."""
+    """The commits of one request, from a member of the group or from a client that is no member."""
 
     group_id: str
     name: MemberName
@@ -62,7 +62,8 @@ class CommitRequest(NamedTuple):
 
 
 class PackableCommits(Protocol):
-    """A commit request for TurnCommits: encodes its records, and stores its offsets."""
+    """A commit request that TurnCommits can append: it encodes its records and stores its
+    offsets."""
 
     @property
     def group_id(self) -> str: ...
@@ -162,11 +163,11 @@ class RequestedCommits:
 
 
 class TurnCommits:
-    """Collects the commit requests of a turn and appends them, as one batch for each shard.
+    """Collects the commit requests of an event-loop turn, and appends one batch for each shard.
 
-    The append happens in the turn's append phase. Requests keep their order, and each has its own
-    errors. Whether a request may commit is checked only when the batch is made, because its member
-    may have been fenced since the request arrived.
+    The append happens in the turn's append phase (Loop.call_at_append). Requests keep their order,
+    and each has its own errors. Whether a request may commit is checked only when the batch is
+    made, because its member may have been fenced since the request arrived.
     """
 
     def __init__(self, loop: Loop, clock: Clock) -> None:
@@ -175,7 +176,8 @@ class TurnCommits:
         self._collected: dict[GroupShard, list[PackableCommits]] = {}
 
     def add(self, shard: GroupShard, request: PackableCommits) -> None:
-        """Append the request's commits in this turn, and answer it once the commits are visible."""
+        """Append the request's commits in this event-loop turn; answer the request once the high
+        watermark has passed the commits."""
         collected = self._collected
         if not collected:
             self._loop.call_at_append(self._append_collected)
@@ -216,7 +218,8 @@ class TurnCommits:
 
 
 def _append(shard: GroupShard, requests: list[PackableCommits], now_ms: int) -> None:
-    """Append the requests as one batch, or as several if it exceeds the log's largest batch."""
+    """Append the requests' commits as one batch, or as several if one batch would exceed the log's
+    largest batch size."""
     batch = bytearray(BATCH_HEADER_BYTES)
     count = 0
     for request in requests:

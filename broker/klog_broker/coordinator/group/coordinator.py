@@ -1,4 +1,4 @@
-"""The group coordinator of a broker: finds a request's shard and calls the group's machine.
+"""The group coordinator of a broker: finds a group's shard and calls the group's state machine.
 
 ``answer`` is a callable that sends the response. The coordinator calls ``answer`` once the high
 watermark has passed all records that the response depends on. Loop thread only.
@@ -105,7 +105,8 @@ class GroupCoordinator:
             new_bulk=CommitLoading,
         )
         self.commits = TurnCommits(services.loop, services.clock)
-        """Collects offset commits; public for handlers that look up the shard with ``shard_of``."""
+        """Collects offset commits. Handlers that find the shard with ``shard_of`` use this object
+        directly."""
         self._offset_cleanup = OffsetCleanup(
             self._runtime,
             services.clock,
@@ -116,7 +117,7 @@ class GroupCoordinator:
         """Carries out DeleteGroups and OffsetDelete requests."""
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
-    # --- shards ----------------------------------------------------------------------------------
+    # --- loading and unloading shards, finding the shard of a group ------------------------------
     def on_lead(self, log: StateLog) -> None:
         """Load and then serve a partition of ``__consumer_offsets`` that this broker now leads."""
         self._runtime.load_shard(log)
@@ -157,8 +158,8 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest, answer: Waiter) -> None:
         error, shard, entry = self._member_entry(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Loading loses the rebalance of this SyncGroup: as in Kafka, the member must join
-            # again.
+            # The rebalance that this SyncGroup belongs to was only in the previous coordinator's
+            # memory: as in Kafka, the member must join again.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if shard is None or entry is None:
             answer(SyncGroupResponse(error_code=error))
@@ -194,9 +195,12 @@ class GroupCoordinator:
             results.append(error)
         return ErrorCode.NONE, results
 
-    # --- offsets ---------------------------------------------------------------------------------
+    # --- committing, reading and deleting offsets ------------------------------------------------
     def commit(self, request: CommitRequest) -> None:
-        """Append the commits in this turn; ``request.answer`` gets their results once visible."""
+        """Append the commits in this event-loop turn.
+
+        ``request.answer`` gets their results once the high watermark has passed them.
+        """
         error, shard = self._runtime.find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
@@ -230,10 +234,11 @@ class GroupCoordinator:
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
         """Return NONE and a group's visible offsets, or an error and None.
 
-        A group that does not exist has no offsets. The high watermark of a new leader is behind at
-        first. Until it has reached the log end offset of loading time, this method returns
-        COORDINATOR_LOAD_IN_PROGRESS, because readers would see offsets that are older than offsets
-        acknowledged before. (Kafka shows offsets that are not replicated yet and may be lost.)
+        A group that does not exist has no offsets. At a new leader, the high watermark is at first
+        behind the log end offset. Until it has reached the log end offset of loading time, this
+        method returns COORDINATOR_LOAD_IN_PROGRESS, because readers would see offsets that are
+        older than offsets acknowledged before. (Kafka shows offsets that are not replicated yet and
+        may be lost.)
         """
         error, shard = self._runtime.find(group_id)
         if shard is None:
@@ -257,7 +262,8 @@ class GroupCoordinator:
         """Append the marker that ends a transaction with offsets in ``partition``.
 
         The transaction's offsets take effect now, or are dropped. ``answer`` is called when the
-        marker is visible. Raises as ``Shard.append_marker`` does.
+        high watermark has passed the marker. Raises LogError or BrokerError, as ``Shard.append``
+        does.
         """
         shard = self._runtime.shard(partition)
         if shard is None or shard.serving_error() is not ErrorCode.NONE:
@@ -287,14 +293,15 @@ class GroupCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:
-        """Count groups by state, as steps for the loop's slices (runtime/event_loop/slices.py)."""
+        """Count the groups by state, as a generator of steps for Slices
+        (runtime/event_loop/slices.py)."""
         counts: Counter[GroupState] = Counter()
         for shard in self._runtime.shards():
             states = [each.group.state for each in shard.state.groups.values()]
             counts += yield from count_in_steps(states)
         return counts
 
-    # --- look-ups and periodic work --------------------------------------------------------------
+    # --- look-ups of shards and groups, and the periodic expiry of offsets -----------------------
     def _find_for_member(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:
         """Return the group's shard, or an error; INVALID_GROUP_ID for the empty id.
 
@@ -306,7 +313,10 @@ class GroupCoordinator:
     def _member_entry(
         self, group_id: str
     ) -> tuple[ErrorCode, GroupShard | None, GroupEntry | None]:
-        """Return the group's entry; if there is none, the error is for the requesting member."""
+        """Return the group's shard and entry.
+
+        If either is None, the returned error is the answer to the requesting member.
+        """
         error, shard = self._find_for_member(group_id)
         if shard is None:
             return error, None, None

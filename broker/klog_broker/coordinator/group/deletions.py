@@ -1,7 +1,8 @@
 """Deletes groups (DeleteGroups) and single offsets of a group (OffsetDelete).
 
-Both write tombstones to the log. Kafka writes a group's tombstones as one batch. klog deletes a
-group with many offsets in parts, and checks before each part whether it may be deleted.
+Both write tombstones to the log of the group's shard. Kafka writes a group's tombstones as one
+batch. klog deletes a group with many offsets in parts, and checks before each part whether the
+group may still be deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +35,10 @@ OffsetCodes = dict[TopicPartition, ErrorCode]
 
 
 class Deletions:
-    """Carries out deletions in slices of the loop.
+    """Carries out deletions in slices, so that the event loop serves other requests in between.
 
     A deletion that has started is finished, even if the client has disconnected. The client gets
-    the result once all tombstones are visible.
+    the result once the high watermark has passed all tombstones.
     """
 
     def __init__(self, runtime: GroupRuntime, slices: Slices) -> None:
@@ -74,7 +75,7 @@ class Deletions:
         """
         self._slices.run(self._delete_offsets(group_id, partitions, answer), lambda: True)
 
-    # --- whole groups ----------------------------------------------------------------------------
+    # --- deleting whole groups -------------------------------------------------------------------
     def _delete_group(self, group_id: str, answer: Callable[[ErrorCode], None]) -> Steps:
         error, shard = self._runtime.find(group_id)
         if shard is None:
@@ -95,7 +96,7 @@ class Deletions:
                 yield len(records)
         shard.when_visible(lambda code: answer(error or client_error(code)))
 
-    # --- single offsets --------------------------------------------------------------------------
+    # --- deleting single offsets of a group ------------------------------------------------------
     def _delete_offsets(
         self,
         group_id: str,
@@ -156,8 +157,8 @@ class Deletions:
 def _next_part(entry: GroupEntry) -> tuple[list[TopicPartition], bool]:
     """The partitions whose offsets to delete next, and whether they are the group's last.
 
-    Pending offsets of open transactions are deleted, too: when their markers come, the group no
-    longer exists.
+    Pending offsets of open transactions are deleted, too, because the group no longer exists when
+    the transactions' markers are written.
     """
     offsets = entry.offsets
     part = offsets.first_partitions(TOMBSTONES_AT_ONCE)

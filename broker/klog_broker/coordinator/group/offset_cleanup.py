@@ -1,4 +1,5 @@
-"""Deletes committed offsets that have expired (offsets.retention.minutes) or lost their topic."""
+"""Deletes committed offsets that have expired (offsets.retention.minutes) or whose topic was
+deleted."""
 
 import logging
 from functools import partial
@@ -24,15 +25,17 @@ GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
 _log = logging.getLogger("klog.group")
 
 TOMBSTONES_AT_ONCE = 500
-"""Largest number of a group's offsets deleted in one batch; the log may allow fewer records."""
+"""Largest number of a group's offsets that one batch deletes. A batch that exceeds the log's
+largest batch size is split."""
 
-# How many offsets can be examined at the cost of one element, the unit of cost in
+# How many offsets OffsetCleanup can examine at the cost of one element, the unit of cost in
 # runtime/event_loop/slices.py.
 _SEEN_AN_ELEMENT = 20
 
 
 class OffsetCleanup:
-    """Deletes the offsets of all groups of a runtime, in slices of the loop."""
+    """Deletes the expired offsets of all groups, and the offsets of deleted topics, in slices of
+    the loop."""
 
     def __init__(
         self,
@@ -99,7 +102,8 @@ class OffsetCleanup:
                         TopicPartition(topic, number)
                         for number in numbers
                         if (at := entry.offsets.record_offset(topic, number)) is not None
-                        # Offsets from end_offset on may belong to a new topic of the same name.
+                        # A commit whose record is at or after end_offset may be for a new topic of
+                        # the same name.
                         and at < end_offset
                     ]
                     if gone:
@@ -127,7 +131,12 @@ class OffsetCleanup:
         except (LogError, BrokerError) as error:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
                 more = self._not_forgotten.take_note()
-                _log.warning("group=%r offsets not deleted: %s%s", group_id, error, more)
+                _log.warning(
+                    "group=%r expired offsets or offsets of a deleted topic not deleted: %s%s",
+                    group_id,
+                    error,
+                    more,
+                )
         else:
             self._runtime.schedule(shard, group_id)
 
@@ -135,7 +144,8 @@ class OffsetCleanup:
 def _older(
     entry: GroupEntry, partitions: list[TopicPartition], end_offset: Offset
 ) -> list[TopicPartition]:
-    """The partitions whose committed offset, if any, has a record before ``end_offset``."""
+    """The partitions that have no committed offset, or one whose record is before
+    ``end_offset``."""
     found = ((each, entry.offsets.record_offset(*each)) for each in partitions)
     return [each for each, at in found if at is None or at < end_offset]
 

@@ -25,13 +25,15 @@ class Expiry(NamedTuple):
     """The rule by which a group's offsets expire."""
 
     since_ms: int
-    """The retention time starts at this time, or at the offset's commit if that is later."""
+    """The retention time starts at this time, or at the offset's commit if that is later. An offset
+    whose commit set an expiry time expires at that time instead."""
     kept_topics: Callable[[], frozenset[str] | None]
     """Topics whose offsets never expire; None: all topics. Called only if an offset is due."""
 
 
 class GroupOffsets:
-    """Committed offsets by topic and partition. Loaded offsets are packed, to save memory."""
+    """Committed offsets by topic and partition. Offsets loaded from the log are packed, to save
+    memory."""
 
     __slots__ = ("_by_topic", "_count")
 
@@ -74,7 +76,7 @@ class GroupOffsets:
     def rows_in(self, topic: str) -> TopicRows:
         """The topic's rows, to pass to put_adjacent and put_outside_block.
 
-        The rows belong to this GroupOffsets as long as they are not empty.
+        The rows stay part of this GroupOffsets until their last offset is removed.
         """
         found = self._by_topic.get(topic)
         if found is None:
@@ -82,11 +84,11 @@ class GroupOffsets:
         return found
 
     def put_adjacent(self, rows: TopicRows, first: int, packed: bytes) -> None:
-        """Store committed offsets of adjacent partitions (TopicRows.put_adjacent)."""
+        """Store packed offsets without metadata, of adjacent partitions from ``first`` on."""
         self._count += rows.put_adjacent(first, packed)
 
     def put_outside_block(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
-        """Store a committed offset that may have metadata."""
+        """Store a packed offset, which may have metadata, outside the block of ``rows``."""
         self._count += rows.put_outside_block(partition, packed)
 
     def remove(self, topic: str, partition: int) -> StoredOffset | None:

@@ -43,12 +43,14 @@ class GroupEntry:
         """How many open transactions have committed an offset of each partition."""
 
     def add_pending_offset(self, place: OffsetKey) -> None:
-        """Count one more open transaction that has committed an offset of ``place``."""
+        """Count one more open transaction that has committed an offset for the partition
+        ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
     def remove_pending_offset(self, place: OffsetKey) -> None:
-        """Count one open transaction less that has committed an offset of ``place``."""
+        """Count one open transaction less that has committed an offset for the partition
+        ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
         if left:
@@ -67,8 +69,8 @@ class GroupEntry:
 class GroupShardState:
     """The groups of one shard, and which groups have offsets in each topic.
 
-    Only ``apply`` and ``apply_marker``, and code that replaces ``apply``, change state that
-    survives a restart (see CoordinatorState).
+    State that survives a restart is changed only by ``apply`` and ``apply_marker``, and by code
+    that stores or removes offsets in place of ``apply`` (TurnCommits and CommitLoading).
     """
 
     def __init__(
@@ -192,8 +194,8 @@ class GroupShardState:
 
         The caller puts offsets into these objects instead of calling ``store_offset`` for each. The
         caller must put at least one offset at once, and may use the rows later as long as they are
-        not empty. Use this method only for offsets below the high watermark, because the timeline
-        does not learn of them.
+        not empty. Use this method only for offsets below the high watermark, because changes of the
+        rows are not noted in the timeline (timeline.py).
         """
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         rows = entry.offsets.rows_in(topic)
@@ -236,7 +238,7 @@ class GroupShardState:
             records.append((GroupMetadataKey(group=group_id), None))
         return records
 
-    # --- offsets for readers ---------------------------------------------------------------------
+    # --- the offsets that readers may see --------------------------------------------------------
     def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
         """The group's offsets as of the high watermark; empty if the group does not exist."""
         self.timeline.drop_passed_changes(high_watermark)
@@ -266,8 +268,8 @@ class VisibleOffsets:
         self._timeline = timeline
         self._instead = timeline.replaced_values(group_id)
         self._instead_in: dict[str, list[int]] | None = None
-        """The partitions of ``_instead`` (the values that newer, not yet visible commits replaced)
-        by topic; made on first use."""
+        """The partitions of ``_instead`` by topic, collected on first use. Readers see the values
+        in ``_instead`` instead of newer commits that are above the high watermark."""
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:

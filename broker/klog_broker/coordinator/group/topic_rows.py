@@ -23,8 +23,8 @@ from klog_broker.coordinator.group.packed_offsets import (
 
 _ROW_BYTES = FIXED.size
 _ROW = struct.Struct(f"{_ROW_BYTES}s")
-# Position of the mark in a row: the first byte of the record offset. No record offset in the block
-# is negative, so the mark of an absent row (0xFF) cannot occur in another row.
+# Position in a row of the byte that marks the row as absent: the first byte of the record offset.
+# No record offset in the block is negative, so this byte of a stored offset cannot be 0xFF.
 _MARK_AT = 24
 _ABSENT = 0xFF
 _ABSENT_MARK = bytes((_ABSENT,))
@@ -39,8 +39,9 @@ class TopicRows:
     """The offsets by partition: each is either in the block or in ``outside_block``.
 
     ``outside_block`` has the offsets that were committed after loading, those with metadata, and
-    those of partitions that are far away from the others. Callers may write to ``outside_block``,
-    but must then remove the partition's offset from the block with ``take_from_block``.
+    those of partitions so far above the others that the block would consist mostly of absent rows.
+    Callers may write to ``outside_block``, but must then remove the partition's offset from the
+    block with ``take_from_block``.
     """
 
     __slots__ = ("_block", "in_block", "outside_block")
@@ -101,14 +102,15 @@ class TopicRows:
 
     # --- changing the offsets --------------------------------------------------------------------
     def put_adjacent(self, first: int, packed: bytes) -> int:
-        """Store the offsets of adjacent partitions, which have no metadata.
+        """Store packed offsets without metadata, of adjacent partitions.
 
         ``packed`` has one row for each partition, starting with partition ``first``. Returns how
         many of the partitions had no offset before.
         """
         block, alone, at = self._block, self.outside_block, first * _ROW_BYTES
         end, now = at + len(packed), len(block)
-        # A mark that is not ASCII would begin a negative record offset, which a block cannot hold.
+        # A byte above 0x7F at _MARK_AT begins a negative record offset, which the block cannot
+        # hold.
         if (
             at < 0
             or not packed[_MARK_AT::_ROW_BYTES].isascii()
