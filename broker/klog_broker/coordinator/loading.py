@@ -1,9 +1,10 @@
-"""Loads a shard: a helper thread reads and checks its log, the loop applies it in slices.
+"""Loads a shard: a helper thread reads and checks the log, the event loop applies its records.
 
 The helper thread reads some batches, checks their CRCs and decompresses them, in calls that release
-the GIL. Until the kernels are loaded, the loop checks and decompresses the batches itself, one at a
-time, because Python code in a helper thread would starve the loop. With BulkLoading, the helper
-thread also decodes the most common kind of records.
+the GIL. The loop applies the records in slices, so that it serves other requests in between. Until
+the kernels are loaded, the loop checks and decompresses the batches itself, one at a time, because
+Python code in a helper thread would starve the loop. With BulkLoading, the helper thread also
+decodes the most common kind of records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,8 +37,8 @@ hundred bytes may decompress to the largest allowed batch."""
 
 # Pause before repeating a read that failed because no file descriptor was free.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
-# How many records of a batch one step applies, and how many elements (the unit of cost in
-# runtime/event_loop/slices.py) one record counts for.
+# How many records of a batch one step applies, and what one record costs, in elements (the unit of
+# cost in runtime/event_loop/slices.py).
 _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 
@@ -101,8 +102,8 @@ class KernelWalk:
 class BatchRun(NamedTuple):
     """Adjacent batches whose records were decoded together.
 
-    ``end`` is the position after the batches in their region, ``next_offset`` the offset after
-    them. ``rows``, ``first_pair`` and ``pairs_end`` are for BulkLoading only.
+    ``end`` is the position after the batches in the bytes that were read, ``next_offset`` the
+    offset after them. ``rows``, ``first_pair`` and ``pairs_end`` are for BulkLoading only.
     """
 
     end: int
@@ -121,7 +122,8 @@ class BulkLoading(Protocol):
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Return the runs among the checked batches, by position. Called in a helper thread.
 
-        Records below ``from_offset``, or below the end offset of an earlier batch, are skipped.
+        No run has a record below ``from_offset``, or below the end of an earlier batch, because
+        such records are applied already.
         """
 
     def apply(self, run: BatchRun) -> Steps:
@@ -213,8 +215,8 @@ class Loader:
     def _next_region(self, *, may_block: bool = False) -> ReadRegion | None:
         """Return where the next batches are in the log's files.
 
-        Returns None at the end of loading: the end is reached, the log was truncated below it, or
-        compaction has removed the last records.
+        Returns None when nothing is left to load: the end offset is reached, the log was truncated
+        to a lower end, or compaction has removed the remaining records.
         """
         log = self._log
         # The start of the log may have been deleted in the meantime.

@@ -1,8 +1,9 @@
 """The coordinator runtime: the shards of one state topic that this broker leads, and their timers.
 
-The runtime loads and unloads shards, finds the shard of a key, carries out the decisions of
-machines (Effects), and calls machines at their deadlines. The group and transaction coordinators
-use one each, like Kafka's coordinators use CoordinatorRuntime. Loop thread only.
+The runtime loads and unloads shards, finds the shard of a key (a group or transactional id),
+carries out the decisions (Effects) of the keys' state machines, and calls the machines at their
+deadlines. The group and transaction coordinators use one runtime each, like Kafka's coordinators
+use CoordinatorRuntime. Loop thread only.
 """
 
 import logging
@@ -66,8 +67,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
     """The shards of one state topic that this broker leads.
 
     ``num_partitions`` returns None while the topic does not exist. ``new_state`` makes the state of
-    a new shard, together with the timeline that decides what readers see of the state. ``new_bulk``
-    makes the BulkLoading of a state, which loads faster than record by record.
+    a new shard, and the BatchObserver that the shard notifies before it applies batches.
+    ``new_bulk`` makes the BulkLoading of a state, which loads faster than record by record.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._loaders: dict[int, Loader] = {}
         self._not_recorded = RateLimit()
 
-    # --- shards ----------------------------------------------------------------------------------
+    # --- loading and unloading shards ------------------------------------------------------------
     def load_shard(self, log: StateLog) -> None:
         """Load the log of a partition that this broker leads, then serve it.
 
@@ -143,11 +144,12 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self._services.slices.run(_unloading(shard), lambda: True)
 
     def shards(self) -> list[Shard[K, V, S]]:
-        """All shards that this broker leads, with any status."""
+        """The shards of all partitions that this broker leads, whatever their status."""
         return list(self._shards.values())
 
     def shard(self, partition: int) -> Shard[K, V, S] | None:
-        """The shard of a partition, with any status; None if this broker does not lead it."""
+        """The shard of a partition, whatever its status; None if this broker does not lead the
+        partition."""
         return self._shards.get(partition)
 
     def _replayed(self, partition: int, shard: Shard[K, V, S], error: Exception | None) -> None:
@@ -162,7 +164,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._services.slices.run(self._starting(shard), is_wanted)
 
     def _starting(self, shard: Shard[K, V, S]) -> Steps:
-        """Set the timers of a shard whose log is replayed, then start serving."""
+        """Set the timers of the machines of a shard whose log is replayed, then start serving."""
         for key in list(shard.state.keys()):
             machine = shard.state.machine(key)
             if machine is not None:
@@ -178,7 +180,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """The number of shards in each status."""
         return Counter(each.status for each in self._shards.values())
 
-    # --- the shard of a key ----------------------------------------------------------------------
+    # --- finding the shard of a group or transactional id ----------------------------------------
     def partition_for(self, key: str) -> int | None:
         """The partition that stores the key's records; None while the topic does not exist."""
         num_partitions = self._num_partitions()
@@ -199,9 +201,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """The shards that can serve requests now."""
         return (each for each in self.shards() if each.serving_error() is ErrorCode.NONE)
 
-    # --- decisions and deadlines of machines -----------------------------------------------------
+    # --- decisions and deadlines of state machines -----------------------------------------------
     def carry_out_effects(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
-        """Carry out a decision of the machine under ``key``, and the decisions that follow."""
+        """Carry out effects of the machine under ``key``, then those that the machine returns after
+        an append."""
         services = self._services
         while True:
             if effects.responses:
@@ -222,7 +225,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
     def append_decision(
         self, shard: Shard[K, V, S], key: str, records: Sequence[tuple[K, V | None]]
     ) -> ErrorCode:
-        """Append and apply records that were decided for ``key``.
+        """Append the records of a decision about ``key``, and apply them.
 
         Returns NONE, or the error for the client; after an error none of the records has an effect.
         """
@@ -231,7 +234,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
         except (LogError, BrokerError) as failure:
             if self._not_recorded.allows(self._services.loop.now_ms()):
                 more = self._not_recorded.take_note()
-                _log.warning("key=%r not recorded, clients get an error: %s%s", key, failure, more)
+                _log.warning(
+                    "key=%r records not appended, clients get an error: %s%s", key, failure, more
+                )
             code = append_client_error(failure)
             too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
@@ -261,19 +266,21 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self._unload_ended_shard(shard)
             return
         machine = shard.state.machine(key)
-        # Timers are set at the end of loading, so a timer can fire before the shard serves.
+        # The timers are set while the shard still has the status LOADING, so a timer can fire
+        # before the shard serves.
         if machine is not None and shard.status in (ShardStatus.LOADING, ShardStatus.SERVING):
             self.carry_out_effects(shard, key, machine.on_deadline(self._services.loop.now_ms()))
 
     def _unload_ended_shard(self, shard: Shard[K, V, S]) -> None:
-        """Resign from a shard whose leadership ended without a call of ``unload_shard``."""
+        """Unload a shard whose leadership has ended without a call of ``unload_shard``."""
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
             self.unload_shard(partition)
 
 
 def count_in_steps(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
-    """Count equal states, as steps for a slice of the loop (runtime/event_loop/slices.py)."""
+    """Count how often each state occurs, as a generator of steps for Slices
+    (runtime/event_loop/slices.py)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):
         counts.update(states[start : start + _COUNTED_A_STEP])

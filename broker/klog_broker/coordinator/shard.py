@@ -1,9 +1,9 @@
-"""Keeps state in one partition's log: decide, append, apply.
+"""Keeps a coordinator's state in the log of one partition: decide, append, apply.
 
-A handler decides on records and a response. ``append`` writes the records and applies each of them
-to the state at once. The response waits in ``when_visible`` until the high watermark has passed all
-records that the state was built from. Loading a shard replays its log through ``apply``
-(loading.py).
+A handler decides on the records and the response to a request. ``append`` writes the records and
+applies each of them to the state at once. The response waits in ``when_visible`` until the high
+watermark has passed all records that the state was built from. Loading a shard replays its log
+through ``apply`` (loading.py).
 """
 
 import logging
@@ -53,8 +53,9 @@ class RecordProducer(NamedTuple):
 class CoordinatorState(Protocol[K, V]):
     """The state that a shard keeps in memory.
 
-    Everything that survives a restart changes only in ``apply``, in ``apply_marker``, and in the
-    function that callers of ``Shard.append_packed`` pass to use instead of ``apply``.
+    Everything that survives a restart changes only in ``apply``, in ``apply_marker``, and in code
+    that replaces ``apply``: ``BulkLoading.apply``, and the function that callers of
+    ``Shard.append_packed`` pass.
     """
 
     def apply(
@@ -72,17 +73,18 @@ class CoordinatorState(Protocol[K, V]):
     def machine(self, key: str) -> Machine[K, V] | None: ...
 
     def keys(self) -> Iterable[str]:
-        """The keys of all machines."""
+        """The keys of all machines: group ids, or transactional ids."""
 
     def drop_if_unused(self, key: str) -> None:
-        """Called when a decision on the key is carried out: the state may drop unused entries."""
+        """Drop the entry of ``key`` if nothing uses it. Called after decisions about the key."""
 
 
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
 
 class BatchObserver(Protocol):
-    """Gets notice of each batch that a shard applies. Implemented by Timeline."""
+    """Is notified before a shard applies a batch or a run of batches. Implemented by Timeline and
+    UntrackedChanges."""
 
     def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
@@ -221,7 +223,8 @@ class Shard(Generic[K, V, S]):
             codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # Kafka's coordinators write 0, too. The log does not check a coordinator's sequences.
+            # Kafka's coordinators write sequence 0, too. The log does not check the sequence
+            # numbers of a coordinator's batches.
             base_sequence=NO_SEQUENCE if producer is None else 0,
             is_transactional=producer is not None,
         )
@@ -256,7 +259,9 @@ class Shard(Generic[K, V, S]):
         ``visibility_at`` returns None until ``apply`` is done, so no response leaves early.
         """
         if self._is_appending:
-            raise InvariantViolation(f"{self.log.topic_partition}: appended during an append")
+            raise InvariantViolation(
+                f"{self.log.topic_partition}: append while another append was running"
+            )
         self._is_appending = True
         try:
             end_offset = write()
@@ -317,7 +322,7 @@ class Shard(Generic[K, V, S]):
         if kind in (ControlType.COMMIT, ControlType.ABORT):
             self.state.apply_marker(producer, is_commit=kind is ControlType.COMMIT)
 
-    # --- visibility: the high watermark ----------------------------------------------------------
+    # --- waiting until the high watermark has passed all records ---------------------------------
     def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
         """Call ``callback`` once the high watermark has passed all records written or replayed.
 
@@ -333,7 +338,7 @@ class Shard(Generic[K, V, S]):
 
     @property
     def is_behind_loaded_end(self) -> bool:
-        """Whether the high watermark is still below the log's end at loading time.
+        """Whether the high watermark is still below the log end offset of loading time.
 
         If so, the previous leader may have acknowledged records that readers cannot see yet.
         """
@@ -347,7 +352,8 @@ class Shard(Generic[K, V, S]):
     def visibility_at(self, offset: Offset) -> ErrorCode | None:
         """Return NONE if readers may see all records before ``offset``, and None if not yet.
 
-        Returns NOT_LEADER_OR_FOLLOWER if the shard can never show them.
+        Returns NOT_LEADER_OR_FOLLOWER if the shard will not show the records, because it has failed
+        or this broker no longer leads the partition.
         """
         if self._is_appending:
             return None
@@ -360,9 +366,9 @@ class Shard(Generic[K, V, S]):
     def continue_in_epoch(self, log: StateLog, loader: Loader | None) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 
-        Returns whether the state matches ``log``, or will match it when the running ``loader`` has
-        finished. If so, pending ``when_visible`` callbacks stay and wait for the new log's high
-        watermark.
+        Returns whether the state has all records of ``log``, or will have them when the running
+        ``loader`` has finished. If so, pending ``when_visible`` callbacks stay and wait for the new
+        log's high watermark.
         """
         if loader is not None:
             will_be = self.status is ShardStatus.LOADING and loader.continue_with_log(log)
@@ -376,16 +382,18 @@ class Shard(Generic[K, V, S]):
     def fail(self, error: BaseException) -> None:
         """Stop serving, because the state is incomplete: requests for its keys get NOT_COORDINATOR.
 
-        Kafka's shards also have no coordinator after such an error.
+        The keys have no coordinator until the partition's next leader election, as in Kafka.
         """
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:
             _log.error(
-                "load-failed partition=%s, its keys have no coordinator now: %r", partition, error
+                "load-failed partition=%s has no coordinator until its next leader election: %r",
+                partition,
+                error,
             )
         else:
             _log.error(
-                "apply-failed partition=%s, its keys have no coordinator now",
+                "apply-failed partition=%s has no coordinator until its next leader election",
                 partition,
                 exc_info=error,
             )

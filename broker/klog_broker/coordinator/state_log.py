@@ -15,7 +15,8 @@ class StateLog(Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """The partition's leader epoch, which also fences earlier coordinators of the shard."""
+        """The partition's leader epoch. Transaction markers carry it as the coordinator epoch, so
+        that partitions reject the markers of an earlier coordinator."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -25,7 +26,7 @@ class StateLog(Protocol):
 
     @property
     def high_watermark(self) -> Offset:
-        """Records before this offset may be shown to clients."""
+        """The offset before which all records may be shown to clients."""
 
     @property
     def ended(self) -> object | None:

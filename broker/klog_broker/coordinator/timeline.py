@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class _Change(NamedTuple, Generic[P]):
-    end_offset: Offset  # the end of the batch that made the change
+    end_offset: Offset  # the end offset of the batch that made the change
     owner: str
     place: P
 
@@ -24,17 +24,18 @@ class _Change(NamedTuple, Generic[P]):
 class Timeline(Generic[P, V]):
     """The changes of one shard that readers may not see yet, oldest first.
 
-    A change belongs to an ``owner`` (a group) and a ``place`` (a partition whose offset the group
-    commits).
+    A change belongs to an ``owner`` (a group id) and a ``place`` (a partition for which the group
+    has committed an offset).
     """
 
     def __init__(self) -> None:
         self._changes: deque[_Change[P]] = deque()
-        # The values that the changes replaced, oldest first, by owner and place. No deque is empty.
+        # The values that the changes replaced, oldest first, by owner and place; a deque that
+        # becomes empty is removed.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
         self.is_ahead = False
-        """Whether the current batch is above the high watermark. Then each change must be noted
-        with ``note_replaced_value``."""
+        """Whether the batch that is being applied is above the high watermark. Each change that the
+        batch makes must then be noted with ``note_replaced_value``."""
         self._applying = Offset(0)
 
     def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None:

@@ -1,8 +1,7 @@
-"""The transaction coordinator of a broker: finds a request's shard and decides on its
-transactional id.
+"""The transaction coordinator of a broker: decides on the requests to a transactional id.
 
-``answer`` is a callable that gets a TransactionResult, once the high watermark has passed all
-records that the reply depends on. Loop thread only.
+``answer`` is a callable that gets the TransactionResult, once the high watermark has passed all
+records that the result depends on. Loop thread only.
 """
 
 from collections import Counter
@@ -51,7 +50,8 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
-# Cost in elements (runtime/event_loop/slices.py) of resuming the end of a transaction.
+# Cost of resuming the end of one transaction, in elements (the unit of cost in
+# runtime/event_loop/slices.py).
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
@@ -73,8 +73,11 @@ class TransactionSettings:
 
 
 class _DecisionRequest(NamedTuple):
-    """How a request decides on a transactional id; ``decide`` gets a new producer id if
-    ``needs_id`` returns True."""
+    """How to decide on a request to a transactional id.
+
+    ``decide`` gets a new producer id if ``needs_id`` returns True. ``creates`` says whether the
+    request may create the transactional id.
+    """
 
     needs_id: Callable[[TransactionMetadata | None], bool]
     decide: Callable[[TransactionMetadata | None, int], TransactionDecision]
@@ -119,11 +122,12 @@ class TransactionCoordinator:
             id_expiration_ms=settings.id_expiration_ms,
         ).start_sweeps()
 
-    # --- shards ----------------------------------------------------------------------------------
+    # --- loading and unloading shards ------------------------------------------------------------
     def on_lead(self, log: StateLog) -> None:
         """Load a partition of ``__transaction_state`` that this broker now leads, then serve it.
 
-        After loading, the coordinator resumes the transactions that were being ended.
+        Once the shard serves, the coordinator goes on with the transactions that are decided but
+        not complete: it sends their markers.
         """
         self._runtime.load_shard(log)
         shard = self._runtime.shard(log.topic_partition.partition)
@@ -139,11 +143,13 @@ class TransactionCoordinator:
         self._runtime.unload_shard(topic_partition.partition)
 
     def serving_error(self, transactional_id: str) -> ErrorCode:
-        """Return NONE if this broker serves the id now, else the error for the client."""
+        """Return NONE if this broker serves the transactional id now, else the error for the
+        client."""
         return self._runtime.find(transactional_id)[0]
 
     def partition_for(self, transactional_id: str) -> int | None:
-        """The partition that stores the id's records; None while the topic does not exist."""
+        """The partition that stores the transactional id's records; None while the topic does not
+        exist."""
         return self._runtime.partition_for(transactional_id)
 
     def _resume_endings(self, shard: TransactionShard) -> None:
@@ -164,7 +170,8 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         answer: TransactionAnswer,
     ) -> None:
-        """Handle InitProducerId; ``expected`` is set if the producer wants a higher epoch."""
+        """Handle InitProducerId. ``expected`` is set if the producer asks for a higher epoch
+        (KIP-360): its producer id and epoch."""
         # Kafka checks the id before the time-out: an empty id gets its error from `_decide`.
         if transactional_id and not 0 < timeout_ms <= self._settings.max_timeout_ms:
             answer(TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
@@ -204,8 +211,11 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
     ) -> None:
-        """Commit or abort the producer's transaction; answers when the decision is visible. Markers
-        are sent afterwards."""
+        """Commit or abort the producer's transaction (EndTxn).
+
+        ``answer`` is called once the high watermark has passed the record of the decision. The
+        markers are sent after that.
+        """
         request = _DecisionRequest(
             needs_id=lambda known: end_needs_producer_id(known, client_version),
             decide=lambda known, new_id: decide_end(
@@ -249,7 +259,8 @@ class TransactionCoordinator:
         def answer(reply: TransactionResult) -> None:
             error = reply.error_code
             if error is ErrorCode.NONE and not is_now:
-                # The end of the transaction may have been decided in the meantime: check again.
+                # While this check waited, the end of the transaction may have been decided: check
+                # again.
                 done(look())
             else:
                 done(dict.fromkeys(partitions, error))
@@ -279,7 +290,8 @@ class TransactionCoordinator:
         return ErrorCode.NONE, machine.metadata
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
-        """Return all ids' machines; COORDINATOR_LOAD_IN_PROGRESS if some shards are loading."""
+        """Return the machines of all transactional ids; COORDINATOR_LOAD_IN_PROGRESS if a shard is
+        loading."""
         errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
@@ -291,7 +303,8 @@ class TransactionCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
-        """Count transactional ids by state, as steps for slices (runtime/event_loop/slices.py)."""
+        """Count the transactional ids by state, as a generator of steps for Slices
+        (runtime/event_loop/slices.py)."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]
@@ -305,7 +318,7 @@ class TransactionCoordinator:
         return self._runtime.find(transactional_id)
 
     def _abort(self, transactional_id: str, decide: Callable[..., TransactionDecision]) -> None:
-        """Decide on a transaction that has timed out."""
+        """Carry out the decision to abort a transaction that has timed out."""
         request = _DecisionRequest(lambda known: needs_producer_id(known, None), decide)
         self._decide(transactional_id, request, lambda _: None)
 
@@ -356,8 +369,9 @@ class TransactionCoordinator:
     ) -> None:
         """Answer an InitProducerId that has aborted an open transaction.
 
-        If the abort is already complete, decide again at once. Kafka always lets the client retry,
-        and some clients wait half a second before they do.
+        If the abort is already complete, decide on the InitProducerId again, so that the client
+        gets its producer id at once; if not, let the client retry. Kafka always lets the client
+        retry, and some clients wait half a second before they do.
         """
         known = machine.metadata
         if known is not None and known.state in ENDED:
@@ -369,7 +383,8 @@ class TransactionCoordinator:
     def _decide_with_new_id(
         self, transactional_id: str, request: _DecisionRequest, answer: TransactionAnswer
     ) -> None:
-        """Fetch a producer id, then decide by the state at that time, which may have changed."""
+        """Fetch a producer id, then decide on the request by the state at that time, which may have
+        changed."""
 
         def got(new_id: int | None) -> None:
             if new_id is None:
