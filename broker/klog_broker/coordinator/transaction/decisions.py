@@ -37,7 +37,10 @@ _FENCED = ErrorCode.PRODUCER_FENCED
 
 
 class TransactionDecision(NamedTuple):
-    """A response's error and, unless nothing changes, the record to write before the response."""
+    """The decision on a request: the response's error, and the record to write before the response.
+
+    The record (``becomes``) is None if the state does not change.
+    """
 
     error: ErrorCode
     becomes: TransactionMetadata | None = None
@@ -49,8 +52,10 @@ class TransactionDecision(NamedTuple):
 def checked_transition(
     known: TransactionMetadata, becomes: TransactionMetadata
 ) -> TransactionMetadata:
-    """Return ``becomes`` with the previous producer id; states.TRANSITIONS must allow the
-    transition."""
+    """Return ``becomes``, with the producer id of ``known`` as previous producer id.
+
+    Raises InvariantViolation unless states.TRANSITIONS allows the change of the state.
+    """
     check_transition(known.state, becomes.state)
     if becomes.previous_producer_id == known.producer_id:
         return becomes
@@ -76,10 +81,10 @@ def initialize(
     now_ms: int,
     new_producer_id: int = NO_PRODUCER_ID,
 ) -> TransactionDecision:
-    """Decide on InitProducerId: the producer starts to use the id, older producers are fenced.
+    """Decide on InitProducerId: the sender gets the transactional id, older producers are fenced.
 
-    With ``expected``, the sender is the producer that uses the id, and asks for a higher epoch
-    (KIP-360).
+    With ``expected``, the sender is the producer that uses the transactional id already, and asks
+    for a higher epoch (KIP-360).
     """
     if known is None:
         return _with_producer(
@@ -125,7 +130,11 @@ def _with_producer(becomes: TransactionMetadata) -> TransactionDecision:
 
 
 def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the request names the current producer id, or the previous one if exhausted."""
+    """Whether the request names the current producer id.
+
+    The previous producer id counts, too, if the request names its last epoch: it was replaced
+    because its epochs were exhausted.
+    """
     if expected.producer_id == known.producer_id:
         return True
     was_exhausted = is_exhausted(expected.producer_epoch)
@@ -133,9 +142,10 @@ def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch)
 
 
 def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether the request names the current epoch or the one before the last raise.
+    """Whether the request names the current epoch, or the epoch before the last increase.
 
-    True without ``expected``. False means that another producer has used the id since.
+    True without ``expected``. False means that another producer has used the transactional id since
+    the sender got its epoch.
     """
     if expected is None or expected.producer_epoch == known.producer_epoch:
         return True
@@ -143,9 +153,10 @@ def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None)
     return last_epoch != NO_PRODUCER_EPOCH and expected.producer_epoch == last_epoch
 
 
-# --- the partitions of a transaction --------------------------------------------------------------
+# --- adding partitions to a transaction, and verifying them ---------------------------------------
 def check_producer(known: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Return NONE for the producer that may use the id now, else the error."""
+    """Return NONE if ``producer`` is the current producer id and epoch of the id, else the
+    error."""
     if known is None or known.producer_id != producer.producer_id:
         return _UNKNOWN
     return _NONE if known.producer_epoch == producer.producer_epoch else _FENCED
@@ -204,14 +215,15 @@ def verify(
     return {each: _NONE if each in taking_part else absent for each in partitions}
 
 
-# --- decisions of the coordinator without a request -----------------------------------------------
+# --- aborting and completing a transaction, expiry of a transactional id --------------------------
 def aborted(
     known: TransactionMetadata, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> TransactionMetadata:
     """Abort an open transaction and fence its producer by raising the epoch.
 
-    The producer may continue after an InitProducerId with the epoch that it knows. If its epochs
-    are exhausted and its client raises epochs, the producer continues with ``next_producer_id``.
+    The fenced producer may continue if it sends an InitProducerId that names its old epoch before
+    another producer sends one. If its epochs are exhausted and its client raises epochs, the
+    producer continues with ``next_producer_id``.
     """
     changes_id = known.raises_epoch and known.is_exhausted
     return checked_transition(
@@ -239,5 +251,6 @@ def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def is_expired(known: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id was unused for ``expiration_ms`` and no transaction is open or ending."""
+    """Whether the id's state is unchanged for ``expiration_ms`` and no transaction is open or
+    ending."""
     return known.state in ENDED and known.update_ms <= now_ms - expiration_ms

@@ -1,4 +1,4 @@
-"""Decides on EndTxn. Pure. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890)."""
+"""Decides on EndTxn. Pure: no I/O. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890)."""
 
 from klog_broker.coordinator.transaction.decisions import (
     TransactionDecision,
@@ -22,8 +22,8 @@ _ONGOING = TransactionState.ONGOING
 
 
 def end_needs_producer_id(known: TransactionMetadata | None, client_version: int) -> bool:
-    """Whether :func:`decide_end` must get a new producer id for the producer's next
-    transactions."""
+    """Whether :func:`decide_end` must get a new producer id: the producer's next transaction needs
+    it, because the epochs of the current one are exhausted."""
     if known is None or not known.is_exhausted:
         return False
     return _raises(known, client_version) and known.state in (_ONGOING, *ENDED)
@@ -85,7 +85,8 @@ def _end_raising(
     if error is not _NONE:
         return TransactionDecision(error)
     if known.state is not _ONGOING:
-        # The producer aborts a transaction that has no partition yet.
+        # The transaction has no partition yet, so the coordinator does not know it: the abort only
+        # raises the epoch.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
     becomes = _prepared(known, now_ms, is_commit, next_producer_id)
     # The response has the id and epoch as they will be after the completion.
@@ -95,10 +96,10 @@ def _end_raising(
 
 
 def _is_repeated_end(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the request repeats the last EndTxn: it names the id and epoch from before that
-    EndTxn.
+    """Whether the request repeats the last EndTxn and names the id and epoch from before it.
 
-    If the last end did not raise the epoch, an older epoch belongs to a producer that was fenced.
+    False if the last EndTxn did not raise the epoch: a lower epoch then belongs to a fenced
+    producer.
     """
     if not known.raises_epoch:
         return False

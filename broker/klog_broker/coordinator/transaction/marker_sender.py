@@ -33,8 +33,8 @@ _VERSION = 1
 class MarkersApi:
     """WriteTxnMarkers 1, for brokers with inter.broker.protocol.version 3.9.
 
-    Its markers have no transaction.version, so partitions accept a marker with the producer's
-    current epoch.
+    Its markers have no transaction.version, so the partition's leader accepts a marker with the
+    producer's current epoch, which transaction.version 2 forbids for an open transaction.
     """
 
     reply_class = WriteTxnMarkersResponse
@@ -44,7 +44,7 @@ class MarkersApi:
         return WriteTxnMarkersRequest(markers=[_written(each) for each in contents])
 
     def read(self, reply: WriteTxnMarkersResponse) -> Mapping[Hashable, PartitionCodes]:
-        """Return the partitions' codes by producer id."""
+        """Return the error code of each partition, by the producer id of the marker."""
         return {
             marker.producer_id: {
                 TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
@@ -58,11 +58,12 @@ class MarkersApi:
 class LeaderMarkerSender:
     """Sends markers to the partitions' current leaders (a MarkerSender).
 
-    ``led`` are the partitions that this broker leads; ``own`` writes their markers. Each send looks
-    the leaders up again. A partition counts as deleted only if this broker's metadata image lacks
-    it and ``may_exist`` returns False for its topic. The image alone is not enough, because the
-    controller sends LeaderAndIsr before UpdateMetadata, and may be unable to read a topic. An error
-    of another broker is not enough, because that broker may not know the partition yet.
+    ``led`` are the partitions that this broker leads; ``own`` writes the markers of these
+    partitions. Each send looks the leaders up again. A partition counts as deleted only if this
+    broker's metadata image lacks it and ``may_exist`` returns False for its topic. The image alone
+    is not enough: the controller sends LeaderAndIsr before UpdateMetadata, and sends no metadata of
+    a topic that it cannot read. An error of another broker is not enough, because that broker may
+    not know the partition yet.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class LeaderMarkerSender:
     def _by_leader(
         self, marker: TransactionMarker, results: dict[tuple[int, TopicPartition], ErrorCode]
     ) -> dict[BrokerId, list[TopicPartition]]:
-        """The marker's partitions by leader; adds results for partitions without a known leader."""
+        """The marker's partitions by leader; partitions without a known leader get an error in
+        ``results``."""
         image = self._image()
         found: dict[BrokerId, list[TopicPartition]] = {}
         for each in marker.partitions:

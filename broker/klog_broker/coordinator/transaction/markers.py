@@ -23,7 +23,8 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
 
 RETRY_PAUSE_MS = 100
-"""The pause after the first failed send of markers; doubled after each further failure in a row."""
+"""The pause after the first failed send of markers; doubled after each further failure,
+up to LONGEST_PAUSE_MS."""
 LONGEST_PAUSE_MS = 1_000
 
 _log = logging.getLogger("klog.transaction")
@@ -67,7 +68,7 @@ class MarkerSender(Protocol):
 
 
 class _Ending:
-    """A decided transaction that needs markers; used until its shard is unloaded."""
+    """A transaction whose end is decided, and its partitions that have no marker yet (``left``)."""
 
     __slots__ = ("left", "machine", "pause_ms", "shard")
 
@@ -89,7 +90,8 @@ class _Ending:
 
 
 class TransactionCompletion:
-    """The decided transactions whose markers are being written, by machine. Loop thread only."""
+    """Completes decided transactions: writes the markers, then the last record. Loop thread
+    only."""
 
     def __init__(
         self, runtime: TransactionRuntime, sender: MarkerSender, loop: Loop, clock: Clock
@@ -102,7 +104,8 @@ class TransactionCompletion:
         self._not_sent = RateLimit()
 
     def begin_completion(self, shard: TransactionShard, machine: TransactionMachine) -> None:
-        """Start to write the markers of a decided transaction, unless that is in progress."""
+        """Start to write the markers of the machine's transaction, if the end of the transaction is
+        decided and its markers are not being written already."""
         known = machine.metadata
         if known is None or known.state not in ENDING or machine in self._endings:
             return
@@ -114,8 +117,8 @@ class TransactionCompletion:
 
     def _await_visible(self, ending: _Ending) -> None:
         def seen(code: ErrorCode) -> None:
-            # Send in a later callback, because sending may append to the log whose high watermark
-            # is just moving.
+            # The high watermark is moving while this callback runs, and sending may append to the
+            # same log. Send in a later callback.
             self._loop.call_soon(partial(self._seen, ending, code))
 
         ending.shard.when_visible(seen)
@@ -186,4 +189,10 @@ class TransactionCompletion:
     def _log_failure(self, ending: _Ending, what: str, why: str) -> None:
         if self._not_sent.allows(self._clock.monotonic_ms()):
             more = self._not_sent.take_note()
-            _log.warning("%s id=%r reason=%s%s", what, ending.machine.transactional_id, why, more)
+            _log.warning(
+                "%s transactional_id=%r reason=%s%s",
+                what,
+                ending.machine.transactional_id,
+                why,
+                more,
+            )

@@ -1,6 +1,6 @@
 """Encodes records of ``__transaction_state`` directly, without a message object.
 
-Each step of a transaction writes such a record. The bytes equal those that encode_key and
+Each change of a transaction's state writes such a record. The bytes equal those that encode_key and
 encode_value return for the same metadata; tests/property/test_transaction_packing.py compares them.
 """
 
@@ -25,12 +25,12 @@ _TIMES = Struct(">qqB")  # last update, start, number of tagged fields
 _PREVIOUS_ID = _NEXT_ID = Struct(">BBq")
 _CLIENT_VERSION = Struct(">BBh")
 _NULL = b"\0"
-# The encoded partitions of a transaction are cached if there are at most this many.
+# The encoded partitions of a transaction are cached if it has at most this many partitions.
 _REMEMBERED_PARTITIONS = 16
 
 
 def pack_key(transactional_id: str) -> bytes:
-    """Encode a record's key. UnencodableMessage for an id of more than 32,767 bytes."""
+    """Encode a record's key. Raises UnencodableMessage for an id of more than 32,767 bytes."""
     data = transactional_id.encode()
     if len(data) > INT16_MAX:
         return encode_key(transactional_id)
@@ -38,7 +38,7 @@ def pack_key(transactional_id: str) -> bytes:
 
 
 def pack_value(metadata: TransactionMetadata) -> bytes:
-    """Encode a record's value in version 1, the flexible version."""
+    """Encode a record's value in version 1, which has compact arrays and tagged fields."""
     partitions = metadata.partitions
     if metadata.state is TransactionState.EMPTY:
         packed = _NULL

@@ -21,7 +21,7 @@ from pyspark_klog.state_records.versions import UnknownStateRecord
 
 _log = logging.getLogger("klog.transaction")
 
-# The states of states.ENDING, as names: a look-up in the set would call the slow Enum.__hash__.
+# The members of states.ENDING. To look a state up in this set would call the slow Enum.__hash__.
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 
 
@@ -50,7 +50,7 @@ class TransactionShardState:
         return self.machines
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop an id that has no record."""
+        """Drop the machine of a transactional id that has no record."""
         machine = self.machines.get(key)
         if machine is not None and machine.metadata is None:
             del self.machines[key]
@@ -84,8 +84,8 @@ class TransactionShardState:
 class UntrackedChanges:
     """Keeps no replaced values of changes above the high watermark, unlike Timeline.
 
-    The coordinator answers producers only when the newest state is visible. DescribeTransactions
-    and ListTransactions read the newest state at once.
+    The coordinator answers a producer only when the high watermark has passed all records.
+    DescribeTransactions and ListTransactions read the newest state at once.
     """
 
     def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None: ...

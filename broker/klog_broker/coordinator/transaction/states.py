@@ -49,7 +49,8 @@ TRANSITIONS: dict[TransactionState, dict[TransactionState, str]] = {
 }
 """PREPARE_EPOCH_FENCE is Kafka's name for the time between the decision to fence a producer and the
 record of the decision. klog decides and writes in one step, so no transaction is ever in this
-state. A transactional id in state DEAD has only a tombstone in the log."""
+state. A transactional id is in state DEAD if the log has no record of it, or a tombstone as the
+newest one."""
 
 LASTING = frozenset(state for state, steps in TRANSITIONS.items() if steps)
 """The states that a record of ``__transaction_state`` may have."""
@@ -60,8 +61,8 @@ ENDED = frozenset(
         TransactionState.COMPLETE_ABORT,
     )
 )
-"""The states in which no transaction is open or being ended: the next one may begin, and the id may
-expire."""
+"""The states in which no transaction is open or being ended: a new transaction may begin, and the
+transactional id may expire."""
 ENDING = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
 """The states in which the result is decided and the transaction markers are being written."""
 
@@ -75,7 +76,10 @@ def check_transition(before: TransactionState, after: TransactionState) -> None:
 
 
 class TransactionRequest(Enum):
-    """The requests to a transaction; the producer that sends one names its producer id."""
+    """The requests to a transaction that REQUEST_ERRORS distinguishes.
+
+    COMMIT_AGAIN and ABORT_AGAIN repeat the last EndTxn, with the epoch from before that EndTxn.
+    """
 
     INIT = "InitProducerId"
     ADD = "AddPartitionsToTxn, AddOffsetsToTxn"
@@ -130,9 +134,9 @@ REQUEST_ERRORS: dict[TransactionRequest, dict[TransactionState, ErrorCode]] = {
         _FENCED, _FENCED, _INVALID, _CONCURRENT, _INVALID, _NONE
     ),
 }
-"""The error of each request in each state; NONE means that the request is carried out. The log
-has nothing about an id in state DEAD: InitProducerId creates the id again, and all other requests
-get an error."""
+"""The error of each request in each state; NONE means that the request is carried out, or was
+already. A transactional id without a record is in state DEAD: InitProducerId creates it, and all
+other requests get an error."""
 
 REMARKS: dict[tuple[TransactionRequest, TransactionState], str] = {
     (
@@ -151,4 +155,4 @@ REMARKS: dict[tuple[TransactionRequest, TransactionState], str] = {
         TransactionState.COMPLETE_ABORT,
     ): "done already: the same answer",
 }
-"""Additions to the table REQUEST_ERRORS in the docs."""
+"""Texts that docs/transactions.md prints instead of the error of a request in a state."""

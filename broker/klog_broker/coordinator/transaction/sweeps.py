@@ -14,7 +14,8 @@ from klog_broker.runtime.system.rate_limit import RateLimit
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 TOMBSTONES_AT_ONCE = 500
-"""Largest number of transactional ids deleted in one batch; the log may allow fewer records."""
+"""Largest number of transactional ids that one batch deletes. A batch that exceeds the log's
+largest batch size is split."""
 
 _log = logging.getLogger("klog.transaction")
 
@@ -22,10 +23,10 @@ Decide = Callable[[TransactionMetadata | None, int], TransactionDecision]
 
 
 class Sweeps:
-    """Searches all serving shards at two intervals, in slices of the loop.
+    """Searches all serving shards for timed-out transactions and for expired transactional ids.
 
-    ``abort`` carries out a decision on a transactional id; the decision gets a new producer id if
-    needed.
+    Each search has its own interval, and runs in slices of the loop. ``abort`` carries out a
+    decision on a transactional id, which gets a new producer id if it needs one.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Sweeps:
         self._not_expired = RateLimit()
 
     def start_sweeps(self) -> None:
-        """Start both sweeps; each runs for the first time after its interval."""
+        """Start both searches; each runs for the first time after its interval."""
         self._schedule_sweep(self._abort_interval_ms, self._abort_overdue)
         self._schedule_sweep(self._expire_interval_ms, self._expire)
 
@@ -78,7 +79,7 @@ class Sweeps:
     def _decide_overdue(
         self, known: TransactionMetadata | None, new_id: int
     ) -> TransactionDecision:
-        """Abort the transaction, unless it has ended while a producer id was fetched."""
+        """Abort the transaction, unless it has ended while a new producer id was fetched."""
         if known is None or not self._is_overdue(known):
             return TransactionDecision(ErrorCode.NONE)
         return TransactionDecision(
@@ -103,7 +104,8 @@ class Sweeps:
         return known is not None and is_expired(known, now_ms, self._id_expiration_ms)
 
     def _delete_expired(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
-        """Delete those ids that are still expired: an id may be used again between two slices."""
+        """Delete those ids that are still expired: an id may be used again between two slices of
+        the search."""
         over = [each for each in machines if self._is_expired(each.metadata)]
         if not over or shard.serving_error() is not ErrorCode.NONE:
             return
@@ -112,7 +114,12 @@ class Sweeps:
         except (LogError, BrokerError) as error:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.take_note()
-                _log.warning("%d expired ids not deleted: %s%s", len(over), error, more)
+                _log.warning(
+                    "%d expired transactional ids not deleted, the next search tries again: %s%s",
+                    len(over),
+                    error,
+                    more,
+                )
 
 
 def _log_timed_out(transactional_id: str, known: TransactionMetadata) -> None:
