@@ -1,4 +1,5 @@
-"""Maps a key (a group id or a transactional id) to a partition of its state topic."""
+"""Maps a group id to a partition of __consumer_offsets, a transactional id to one of
+__transaction_state."""
 
 from functools import lru_cache
 

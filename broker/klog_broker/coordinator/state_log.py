@@ -30,7 +30,7 @@ class StateLog(Protocol):
 
     @property
     def ended(self) -> object | None:
-        """Why this broker no longer leads the partition (resigned, offline, deleted), or None.
+        """Why this broker no longer leads the partition (resigned, offline, deleted).
 
         The value is None while this broker leads; once set, it never becomes None again.
         """

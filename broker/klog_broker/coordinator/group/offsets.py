@@ -1,4 +1,5 @@
-"""The committed offsets of one group: pure data and rules, changed only by applied records."""
+"""The committed offsets of one group: pure data and rules (no I/O), changed only by applied
+records."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice

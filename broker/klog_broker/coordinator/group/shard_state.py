@@ -31,7 +31,8 @@ OffsetTimeline = Timeline[TopicPartition, StoredOffset]
 
 
 class GroupEntry:
-    """A group: the machine of its members, and its offsets. Members or offsets may be missing."""
+    """A group: the state machine of its members, and its offsets. Members or offsets may be
+    missing."""
 
     __slots__ = ("group", "machine", "offsets", "pending_offsets")
 
@@ -230,8 +231,8 @@ class GroupShardState:
 
     # --- making tombstones for deleted offsets ---------------------------------------------------
     def tombstones(self, entry: GroupEntry, deleted: list[TopicPartition]) -> Records:
-        """Records that remove the offsets of ``deleted``, and the group if it is empty without
-        them."""
+        """Make tombstones for the offsets of ``deleted``, and for the group if nothing else is left
+        of it."""
         group_id = entry.group.group_id
         records: Records = [(commit_key(group_id, partition), None) for partition in deleted]
         if entry.is_empty and len(deleted) == len(entry.offsets):

@@ -1,4 +1,5 @@
-"""Commits offsets in a producer's transaction: they take effect when it is committed."""
+"""Commits offsets in a producer's transaction: they take effect when the transaction is
+committed."""
 
 from klog_broker.coordinator.errors import append_client_error, client_error
 from klog_broker.coordinator.group.classic.states import GroupState
@@ -46,7 +47,8 @@ def append_in_transaction(
     metadata_max_bytes: int,
     now_ms: int,
 ) -> None:
-    """Append the commits now, as one batch of the producer; answer once they are visible."""
+    """Append the commits now, as one batch of the producer; answer once the high watermark has
+    passed the batch."""
 
     def tell(error: ErrorCode) -> None:
         request.answer([error if code is _NONE else code for code in codes])

@@ -55,7 +55,8 @@ _NONE = ErrorCode.NONE
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
-"""How long a response waits for its record to be visible: Kafka's request.timeout.ms."""
+"""How long a response waits until the high watermark has passed its record: Kafka's
+request.timeout.ms."""
 
 TransactionAnswer = Callable[[TransactionResult], object]
 OnProducerId = Callable[[int | None], None]
@@ -239,11 +240,11 @@ class TransactionCoordinator:
         adds: bool,
         done: Callable[[PartitionErrors], None],
     ) -> None:
-        """Check that the producer's transaction includes partitions, before records are appended.
+        """Check that the producer's transaction includes partitions, before appends to them.
 
         With ``adds`` (a client of transaction.version 2), missing partitions are added first.
-        ``done`` gets an error for each partition, like the response of AddPartitionsToTxn 4 and
-        later.
+        ``done`` gets an error (or NONE) for each partition, like the response of AddPartitionsToTxn
+        4 and later.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
@@ -280,7 +281,8 @@ class TransactionCoordinator:
 
     # --- transactions for administrators and metrics ---------------------------------------------
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """Return NONE and the id's state, or an error (TRANSACTIONAL_ID_NOT_FOUND) and None."""
+        """Return NONE and the transactional id's state, or an error (TRANSACTIONAL_ID_NOT_FOUND)
+        and None."""
         error, shard = self._find(transactional_id)
         if shard is None:
             return error, None
@@ -388,7 +390,7 @@ class TransactionCoordinator:
 
         def got(new_id: int | None) -> None:
             if new_id is None:
-                # The same error as in Kafka, which makes the client retry.
+                # Kafka answers the same error, which makes the client retry.
                 answer(TransactionResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 self._decide(transactional_id, request, answer, new_id)

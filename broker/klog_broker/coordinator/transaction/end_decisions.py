@@ -89,7 +89,7 @@ def _end_raising(
         # raises the epoch.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
     becomes = _prepared(known, now_ms, is_commit, next_producer_id)
-    # The response has the id and epoch as they will be after the completion.
+    # The response has the producer id and epoch as they will be after the completion.
     if becomes.next_producer_id != NO_PRODUCER_ID:
         return TransactionDecision(_NONE, becomes, becomes.next_producer_id, 0)
     return TransactionDecision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)

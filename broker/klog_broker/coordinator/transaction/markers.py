@@ -1,8 +1,8 @@
 """Ends transactions: writes the markers to all partitions, then the record of the completion.
 
-Markers are sent only when the record of the decision is visible, because after a failure only this
-record tells how the transaction was to end. Markers are sent again until every partition has
-answered, even after a restart; writing the same marker twice does no harm.
+Markers are sent only when the high watermark has passed the record of the decision, because after a
+failure only this record tells how the transaction was to end. Markers are sent again until every
+partition has answered, even after a restart; writing the same marker twice does no harm.
 """
 
 import logging
@@ -54,8 +54,8 @@ class TransactionMarker(NamedTuple):
 
 
 MarkerResults = Mapping[tuple[int, TopicPartition], ErrorCode]
-"""Result codes by producer id and partition. UNKNOWN_TOPIC_OR_PARTITION only if the partition was
-deleted; an unreachable partition has another error."""
+"""Result codes by producer id and partition. UNKNOWN_TOPIC_OR_PARTITION means that the partition
+was deleted; an unreachable partition has another error."""
 
 
 class MarkerSender(Protocol):

@@ -63,7 +63,8 @@ class TransactionShardState:
         producer: RecordProducer | None,
         /,
     ) -> None:
-        """Apply a record; transactional records are ignored, because no coordinator writes any."""
+        """Apply a record. Records of a producer's transaction are ignored, because no coordinator
+        writes any to this topic."""
         if producer is not None:
             return
         self.ongoing.pop(transactional_id, None)

@@ -15,9 +15,9 @@ NEVER_MS = 1 << 62
 class ClassicGroup:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
-    Members keep the order in which they joined; the first one is the leader. A group can have
-    thousands of members, so each change updates the values that every request needs
-    (``joining_count``, ``supporters``, ``earliest_deadline_ms``).
+    Members keep the order in which they joined; if the leader leaves, the first member becomes
+    leader. A group can have thousands of members, so each change updates the values that every
+    request needs (``joining_count``, ``supporters``, ``earliest_deadline_ms``).
     """
 
     __slots__ = (
@@ -150,14 +150,16 @@ class ClassicGroup:
         self.update_earliest_deadline(member)
 
     def end_join(self, member: ClassicGroupMember) -> Waiter | None:
-        """Stop parking the member's JoinGroup; returns its waiter, or None if none was parked."""
+        """Stop parking the member's JoinGroup; returns the callback that answers it, or None if
+        none was parked."""
         waiter, member.join_waiter = member.join_waiter, None
         self.joining_count -= waiter is not None
         self.update_earliest_deadline(member)
         return waiter
 
     def end_sync(self, member: ClassicGroupMember) -> Waiter | None:
-        """Stop parking the member's SyncGroup; returns its waiter, or None if none was parked."""
+        """Stop parking the member's SyncGroup; returns the callback that answers it, or None if
+        none was parked."""
         waiter, member.sync_waiter = member.sync_waiter, None
         self.update_earliest_deadline(member)
         return waiter

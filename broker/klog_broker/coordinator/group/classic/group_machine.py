@@ -186,7 +186,7 @@ class GroupMachine:
         group = self.group
         is_empty = group.state is _EMPTY
         if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
-            # The sender is not a member: it uses the group only to store offsets.
+            # The client is not a member: it uses the group only to store offsets.
             return _COMMIT_FROM_OUTSIDE[group.state]
         error = self._check_member(member_id, generation_id, instance_id)
         if error is _NONE:
@@ -198,7 +198,8 @@ class GroupMachine:
     # Results of appending the group's record
 
     def appended(self, now_ms: int) -> GroupEffects:
-        """Answer the requests that waited for the group's record, which is now applied."""
+        """Answer the requests that waited for the append of the group's record, which is now
+        applied."""
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -211,7 +212,8 @@ class GroupMachine:
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
-        """Undo the change whose record could not be appended; the members will retry."""
+        """Undo a replacement or an assignment whose record could not be appended; its requests get
+        ``error``."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:

@@ -1,7 +1,7 @@
 """The course of a rebalance: which members must join, until when, and the next generation.
 
-Pure: time is an argument, in milliseconds of a clock that never goes back. Rebalances run as in
-Kafka 3.9's GroupCoordinator (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
+Pure: no I/O; time is an argument, in milliseconds of a clock that never goes back. Rebalances run
+as in Kafka 3.9's GroupCoordinator (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
 members).
 """
 
