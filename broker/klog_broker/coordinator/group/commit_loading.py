@@ -105,7 +105,8 @@ class CommitLoading:
                 group_id, topic = _names(data, group_at, group_end, topic_at, topic_end)
                 yield from self._apply_each(rows, group_id, topic, range(span, span_end))
                 continue
-            # The key's bytes from the group's length field to the topic's end.
+            # The pair's bytes in a record key: from the group's length field to the end of the
+            # topic's name.
             name = data[group_at - 2 : topic_end]
             target = targets.get(name)
             if target is None or not target[1]:

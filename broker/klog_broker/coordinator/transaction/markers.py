@@ -90,8 +90,8 @@ class _Ending:
 
 
 class TransactionCompletion:
-    """Completes decided transactions: writes the markers, then the last record. Loop thread
-    only."""
+    """Completes transactions whose end is decided: writes the markers, then the record of the
+    completion. Loop thread only."""
 
     def __init__(
         self, runtime: TransactionRuntime, sender: MarkerSender, loop: Loop, clock: Clock

@@ -73,6 +73,7 @@ class Joiner:
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """The rebalance timeout; JoinGroup 0 has none (-1), so its session timeout counts for both."""
+    """The rebalance timeout. JoinGroup 0 has none (-1), so its session timeout is used as both
+    time-outs."""
     given_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if given_ms < 0 else given_ms
