@@ -144,8 +144,8 @@ def test_the_port_option_is_the_first_opened_listeners() -> None:
 
 def test_controllers_listeners_alone_serve_nobody() -> None:
     assert problem(listeners="C://:1", controller_listener_names="C") == (
-        "listeners: all are in controller.listener.names, and klog opens none of those; name a"
-        " listener for clients"
+        "listeners: all listeners are in controller.listener.names, and klog opens none of these;"
+        " name a listener for clients"
     )
 
 

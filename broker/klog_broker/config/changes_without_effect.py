@@ -1,10 +1,11 @@
 """Settings without effect in klog that Kafka 4.3.1 can change in a running broker.
 
-settings_without_effect.py lists all settings without effect. Kafka accepts changes of
-the TLS settings for a key only after the prefix of a listener (``listener.name.NAME.``).
+settings_without_effect.py lists all settings without effect. The settings of the keystore and the
+truststore (such as ssl.keystore.location) are not listed here, because Kafka accepts a change of
+them only if the prefix of a listener (``listener.name.NAME.``) stands before the setting's name.
 """
 
-#: Settings that can be changed for all brokers, or for one broker.
+#: Settings that Kafka can change for all brokers together, or for a single broker.
 CHANGEABLE_FOR_ALL = frozenset(
     (
         "background.threads",
@@ -38,7 +39,7 @@ CHANGEABLE_FOR_ALL = frozenset(
         "transaction.partition.verification.enable",
     )
 )
-#: Settings that can be changed only for one broker.
+#: Settings that Kafka can change only for a single broker.
 CHANGEABLE_FOR_ONE = frozenset(
     (
         "cordoned.log.dirs",
@@ -68,8 +69,8 @@ CHANGEABLE_FOR_ONE = frozenset(
         "ssl.trustmanager.algorithm",
     )
 )
-#: Settings that can be changed for all brokers after the prefix ``listener.name.NAME.``. All other
-#: settings with this prefix can be changed only for one broker.
+#: Settings of one listener (named ``listener.name.NAME.SETTING``) that Kafka can change for all
+#: brokers together. All other settings of a listener can be changed only for a single broker.
 CHANGEABLE_LISTENER_SETTINGS = frozenset(
     ("max.connection.creation.rate", "max.connections", "num.network.threads")
 )

@@ -67,7 +67,7 @@ def _check_connect(text: str) -> None:
     names = path.split("/") if slash and path else []
     if not {"", ".", ".."}.isdisjoint(names) or _IN_NO_PATH.search(path):
         raise ConfigError(
-            f"zookeeper.connect={text.strip()} is refused: /{path} is no path of a znode"
+            f"zookeeper.connect={text.strip()} is refused: /{path} is not a valid znode path"
         )
     for item in servers.split(","):
         match = _SERVER.fullmatch(item.strip())
@@ -110,8 +110,8 @@ def _check_fetch_times(values: Mapping[str, Any]) -> None:
     if not 0 <= wait_ms <= timeout_ms:
         raise ConfigError(
             f"replica.fetch.wait.max.ms={wait_ms} is refused: it must be from 0 to"
-            f" replica.socket.timeout.ms={timeout_ms}, or a leader that has nothing new would be"
-            " taken for one that does not answer"
+            f" replica.socket.timeout.ms={timeout_ms}, because a leader without new records may"
+            " take this long to answer a fetch"
         )
 
 
@@ -119,5 +119,5 @@ def _check_protocol_version(text: str) -> None:
     if release_of(text) not in _PROTOCOL_RELEASES:
         raise ConfigError(
             f"inter.broker.protocol.version={text} is refused: klog speaks to other brokers as"
-            f" Kafka {', '.join(_PROTOCOL_RELEASES)} does, so it must be one of these"
+            f" Kafka {', '.join(_PROTOCOL_RELEASES)} does, so set one of these releases"
         )

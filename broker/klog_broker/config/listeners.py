@@ -94,8 +94,8 @@ def parse_listeners(
         listeners.append(Listener(name, protocols[name], match["host"].strip("[]"), port))
     if not listeners and controllers:
         raise ConfigError(
-            f"{setting}: all are in controller.listener.names, and klog opens none of those; name"
-            " a listener for clients"
+            f"{setting}: all listeners are in controller.listener.names, and klog opens none of"
+            " these; name a listener for clients"
         )
     if not listeners:
         raise ConfigError(f"{setting} is empty: name at least one listener")
@@ -116,7 +116,10 @@ def parse_address(setting: str, text: str) -> tuple[str, int]:
 
 
 def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
-    """Return `text` with `port` as the port of the first listener that klog opens."""
+    """Return `text`, a list of listeners, with `port` as the port of the first one that klog opens.
+
+    klog does not open the listeners named in `controllers`.
+    """
     items = text.split(",")
     opened = (
         number
@@ -147,8 +150,8 @@ def check_listeners(listeners: tuple[Listener, ...]) -> None:
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
     """Raise ConfigError for an invalid advertised listener.
 
-    Each must have the name of a listener, no name may occur twice, and no host may stand for all
-    interfaces.
+    Each advertised listener must have the name of one of `listeners`. No name may occur twice, and
+    no host may stand for all interfaces.
     """
     names = [listener.name for listener in listeners]
     seen: set[str] = set()

@@ -79,7 +79,10 @@ class RefusedSetting(NamedTuple):
 
 
 def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
-    """Yield the settings with which the broker must not start; `texts` are all texts by name."""
+    """Yield the settings with which the broker must not start.
+
+    `texts` maps the name of each configured setting to its text.
+    """
     given = {name: text.strip() for name, text in texts.items() if text.strip()}
     for name, reason in REFUSED.items():
         if name in given:
@@ -135,7 +138,8 @@ def _is_own_controller(text: str, given: Mapping[str, str]) -> bool:
 
 
 def _is_same_host(host: str, listener_host: str) -> bool:
-    """Return whether `host` means the host of the listener, without a name look-up."""
+    """Return whether `host` and `listener_host` mean the same host. No name is looked up, so only
+    the broker's own host name and the loopback names and addresses are recognized."""
     loopback = {"localhost", "127.0.0.1", "::1"}
     if listener_host in ALL_INTERFACES:
         return host in loopback or host == host_name().lower()

@@ -37,7 +37,10 @@ _LISTENER = "listener.name."
 
 
 def row_of(name: str) -> Setting | None:
-    """Return the row of a setting, including settings without effect; None for an unknown name."""
+    """Return the declaration of a setting; None for an unknown name.
+
+    The declaration of a setting without effect in klog is made by this function.
+    """
     if name in SETTINGS:
         return SETTINGS[name]
     reason = reason_without_effect(name)
@@ -62,7 +65,8 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
         raise UnknownSetting(unknown_name(name))
     if row is None or not row.dynamic:
         raise ConfigError(
-            f"{name} cannot be changed while the broker runs: change its file and start it again"
+            f"{name} cannot be changed while the broker runs: change the broker's configuration"
+            " file and restart the broker"
         )
     if all_brokers and _is_for_one(name):
         raise ConfigError(f"{name} can be changed for one broker, not for all: name the broker")
@@ -92,7 +96,10 @@ class EffectiveSettings(NamedTuple):
 def effective_settings(
     start: BrokerConfig, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
 ) -> EffectiveSettings:
-    """Return the settings of the broker's start, changed by all valid texts of the two mappings."""
+    """Return the broker's settings: `start`, changed by the valid changes of the two mappings.
+
+    `all_brokers` and `this_broker` map the name of each changed setting to its new text.
+    """
     problems: list[str] = []
     usable: list[_Text] = []
     for each in _texts(all_brokers, this_broker):
@@ -133,11 +140,11 @@ def _apply_changes(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
 
 
 def _one_by_one(start: BrokerConfig, left: list[_Text]) -> tuple[BrokerConfig, list[str]]:
-    """Apply as many of the texts as fit together; return the settings, and the other texts'
-    problems.
+    """Apply the changes `left` one after the other, each only if the settings stay valid.
 
-    A text may be valid only together with another text. So each refused text is tried again, until
-    a round applies no further text.
+    Returns the settings, and a sentence for each change that was not applied. A change may be valid
+    only after another one. So the refused changes are tried again in rounds, until a round applies
+    none.
     """
     config, taken = _apply_changes(start, []), list[_Text]()
     while True:

@@ -488,5 +488,5 @@ def reason_without_effect(name: str) -> str | None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether the value of this name, with or without a prefix, must not be shown."""
+    """Return whether the setting `name`, which may have a prefix, has a value not to be shown."""
     return name in SECRET_NAMES or any(name.endswith("." + secret) for secret in SECRET_NAMES)

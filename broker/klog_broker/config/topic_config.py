@@ -68,7 +68,11 @@ class TopicConfig(Mapping[str, Any]):
 
     @property
     def overrides(self) -> dict[str, str]:
-        """The topic's own settings that are in use: their texts by name."""
+        """The texts of the topic's own settings by name.
+
+        Unknown settings are omitted. Invalid settings are omitted or replaced
+        (`_SAFE_REPLACEMENTS`).
+        """
         return dict(self._overrides)
 
     @property
@@ -81,11 +85,15 @@ class TopicConfig(Mapping[str, Any]):
         )
 
     def own_value(self, name: str) -> Value:
-        """Return the value set under exactly this name, or its default, as in DescribeConfigs."""
+        """Return the value of `name` for DescribeConfigs: the topic's own value or the default.
+
+        For a timestamp limit, ``topic[name]`` may differ: it may be the value of another setting.
+        """
         return self._own[name] if name in self._own else self.default_of(name)
 
     def default_of(self, name: str) -> Value:
-        """Return the value for topics without `name`: the broker's setting or the row's default."""
+        """Return the default of the topic setting `name`: the value of the broker's setting that
+        the row names in `broker_name`, or else the row's `default`."""
         return _default(self._broker, TOPIC_SETTINGS[name])
 
     def check_together(self) -> None:
@@ -103,7 +111,8 @@ class TopicConfig(Mapping[str, Any]):
             raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
 
     def _shown(self, name: str) -> str:
-        """Return ``name=value``, and the broker's setting if the value comes from there."""
+        """Return ``name=value``, followed by the name of the broker's setting if the value is the
+        broker's."""
         broker_name = "" if name in self._own else TOPIC_SETTINGS[name].broker_name
         return f"{name}={self[name]}" + (f" (the broker's {broker_name})" if broker_name else "")
 
@@ -127,7 +136,8 @@ def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
         return TopicConfig(broker, overrides)
     except ConfigError:
         problems = []
-        # There may be very many unknown names: searching similar known names would take too long.
+        # Do not suggest a known name that is similar to an unknown one, because there may be very
+        # many unknown names, and the search takes long.
         unknown = [name for name in overrides if name not in TOPIC_SETTINGS]
         if unknown:
             shown = ", ".join(name[:_SHOWN] for name in unknown[:_NAMED])
@@ -152,7 +162,8 @@ def topic_setting(broker: BrokerConfig, overrides: Mapping[str, str], name: str)
     """Return one setting of a topic, for callers that need the setting of thousands of partitions.
 
     Faster than ``stored_topic_config``, because no other setting is parsed. An invalid text counts
-    as not set. Do not call for a timestamp limit, whose value depends on another setting.
+    as not set. Do not call for message.timestamp.before.max.ms and message.timestamp.after.max.ms,
+    because their values depend on another setting.
     """
     row = TOPIC_SETTINGS[name]
     text = overrides.get(name)

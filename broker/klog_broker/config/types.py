@@ -50,7 +50,8 @@ Value = bool | int | float | str | tuple[str, ...] | Password | None
 class SettingType(IntEnum):
     """The types of settings, with their numbers in DescribeConfigs responses.
 
-    A setting that is not declared in a row, since it has no effect in klog, is UNKNOWN or PASSWORD.
+    A setting of Kafka that klog does not declare, because it has no effect, has type UNKNOWN, or
+    PASSWORD if its value is a secret.
     """
 
     UNKNOWN = 0
@@ -108,7 +109,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Bounds of a text that must be in `allowed`, or of a list whose items must be."""
+    """Bounds of a text, or of each item of a list: the text or item must be in `allowed`."""
 
     allowed: tuple[str, ...]
 
@@ -125,8 +126,10 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Checked:
-    """Bounds that a function checks: `check` has the contract of `problem`; `form` describes valid
-    values."""
+    """Bounds that the function `check` checks: it returns the rule that a value breaks, or None.
+
+    `form` describes valid values.
+    """
 
     form: str
     check: Callable[[Value], str | None]
@@ -222,7 +225,8 @@ def _parse_double(name: str, text: str) -> float:
         value = parse_double(text)
     except ValueError:
         value = math.nan
-    # Kafka accepts NaN for the cleanable ratio, and then its cleaner never cleans. klog refuses it.
+    # klog refuses NaN. Kafka accepts NaN for min.cleanable.dirty.ratio, and then its log cleaner
+    # never cleans.
     if math.isnan(value):
         raise ConfigError(f"{name}={text} is refused: it must be a number")
     return value

@@ -33,10 +33,11 @@ class RegisteredBroker:
 class Leadership:
     """A partition's leader and ISR as they were last read or written: the `state` znode.
 
-    The partition epoch is the znode's version. The controller that wrote the state knew all broker
-    registrations up to the transaction `as_of_zxid`: the znode's mzxid if this controller read the
-    state, `newest_registration` if this controller wrote the state. (The mzxid of its own write is
-    unsuitable: a broker may have registered before that write, unknown to this controller.)
+    The partition epoch is the znode's version. `as_of_zxid` is the id of a ZooKeeper transaction:
+    the controller that wrote the state knew all broker registrations up to this transaction. If
+    this controller read the state, `as_of_zxid` is the znode's mzxid. If this controller wrote the
+    state, `as_of_zxid` is `ControllerContext.newest_registration` at that time, because a broker
+    may have registered before the write, unknown to this controller.
     """
 
     state: LeaderAndIsr
@@ -75,7 +76,7 @@ class ControllerContext:
         self._partitions_on: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
 
-    # --- brokers -------------------------------------------------------------------------------
+    # --- registered brokers --------------------------------------------------------------------
 
     @property
     def brokers(self) -> Mapping[BrokerId, RegisteredBroker]:
@@ -96,8 +97,9 @@ class ControllerContext:
     def newest_registration(self) -> int:
         """The highest broker epoch ever passed to `put_broker`; -1 before the first call.
 
-        If the caller always reads all registrations together, the context knows every registration
-        up to this zxid.
+        A broker epoch is the zxid of the transaction that registered the broker. If the caller
+        always reads all registrations together, the context knows every registration up to the
+        returned zxid.
         """
         return self._newest_registration
 
@@ -137,11 +139,12 @@ class ControllerContext:
 
     @property
     def has_failed_replicas(self) -> bool:
-        """Whether any replica has failed."""
+        """Whether any registered broker has reported that it cannot use one of its logs."""
         return bool(self._failed)
 
     def failed_brokers(self, partition: TopicPartition) -> frozenset[BrokerId]:
-        """The registered brokers that reported, in their present epoch, an unusable log."""
+        """The registered brokers that cannot use their logs of this partition, as they reported in
+        their present broker epochs."""
         return self._failed.get(partition, _NONE)
 
     def failed_replicas(self) -> dict[TopicPartition, frozenset[BrokerId]]:
@@ -183,12 +186,12 @@ class ControllerContext:
     def put_topic(self, name: str, topic_id: TopicId) -> None:
         """Add a topic without partitions; `assign` adds them."""
         if name in self._topics:
-            raise InvariantViolation(f"topic {name} is known already")
+            raise InvariantViolation(f"topic {name} is in the context already")
         self._topics[name] = _Topic(topic_id)
         self._names[topic_id] = name
 
     def remove_topic(self, name: str) -> None:
-        """Remove a topic and everything about its partitions."""
+        """Remove a topic, its partitions with their leaders and ISRs, and its replicas' states."""
         for partition in self.partitions_of(name):
             self.remove_partition(partition)
         del self._names[self._topics.pop(name).topic_id]
@@ -261,7 +264,7 @@ class ControllerContext:
     def queue_deletion(self, topic: str) -> None:
         """Mark a topic as to be deleted."""
         if topic not in self._topics:
-            raise InvariantViolation(f"topic {topic} is to be deleted, but is not known")
+            raise InvariantViolation(f"topic {topic} is to be deleted, but is not in the context")
         self._to_be_deleted[topic] = None
 
     # --- leaders and ISRs of partitions --------------------------------------------------------
@@ -292,9 +295,9 @@ class ControllerContext:
     def bounced(self, partition: TopicPartition) -> frozenset[BrokerId]:
         """The ISR members whose broker registered after the partition's state was written.
 
-        Precisely: the controller that wrote the state did not know these registrations. Such a
-        replica may have lost records since it joined the ISR, because an unclean stop of the
-        broker's machine loses unflushed data.
+        Precisely: the controller that wrote the state did not know the broker's present
+        registration. The replica on such a broker may have lost records since it joined the ISR,
+        because an unclean stop of the broker's machine loses unflushed data.
         """
         known = self._leaderships.get(partition)
         if known is None:
@@ -313,7 +316,7 @@ class ControllerContext:
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def set_initial_state(self, partition: TopicPartition) -> PartitionState:
-        """Set and return the state that a new controller gives a partition
+        """Set and return the state of a partition that was just read from ZooKeeper
         (partition_states.FOUND)."""
         known = self._leaderships.get(partition)
         if known is None:
@@ -354,7 +357,8 @@ class ControllerContext:
     def set_initial_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId
     ) -> ReplicaState:
-        """Set and return the state that a new controller gives a replica (replica_states.FOUND)."""
+        """Set and return the state of a replica whose partition was just read from ZooKeeper
+        (replica_states.FOUND)."""
         is_online = broker_id in self._online
         state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
         self._replica_states[partition, broker_id] = state

@@ -77,7 +77,7 @@ def elect_for_shutdown(
 ) -> LeaderAndIsr | None:
     """Replace a leader whose broker is shutting down; None if no other in-sync replica can lead.
 
-    Brokers that are shutting down leave the ISR. Here, `live` includes these brokers.
+    Brokers that are shutting down leave the ISR. `live` includes the brokers in `shutting_down`.
     """
     in_sync = tuple(broker for broker in state.in_sync if broker not in shutting_down)
     leader = _first(assignment, lambda broker: broker in live and broker in in_sync)
@@ -87,8 +87,8 @@ def elect_for_shutdown(
 def without_replica(state: LeaderAndIsr, gone: BrokerId) -> LeaderAndIsr | None:
     """Remove an offline replica from the ISR and from leadership; None if nothing changes.
 
-    The last replica stays in the ISR, because only that replica may lead again. A partition whose
-    leader is removed has no leader afterwards.
+    The only member of the ISR stays in the ISR, because no other replica may be elected without
+    the loss of records. If the replica was the leader, the partition has no leader afterwards.
     """
     if gone not in state.in_sync and gone != state.leader:
         return None
@@ -111,9 +111,9 @@ def after_bounce(
 ) -> LeaderAndIsr | None:
     """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
-    The last ISR member stays. If all members have bounced, the leader stays, because its log was
-    the longest. A bounced leader is elected again only if it is the last member, or by an unclean
-    election.
+    One member always stays in the ISR. If all members have bounced, the leader is this member,
+    because its log was the longest. A bounced leader is elected again only if it is the only member
+    that stays, or by an unclean election.
     """
     remaining = _without_bounced(assignment, state, bounced)
     if remaining == state.in_sync and state.leader not in bounced:

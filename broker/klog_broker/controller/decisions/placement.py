@@ -1,10 +1,10 @@
 """Assigns the replicas of new partitions to brokers: Kafka's rules, with and without racks. Pure.
 
-The leaders of consecutive partitions are consecutive brokers, beginning at a start that the caller
-chooses at random. The followers stand at a distance from the leader that grows by one with each
-round of the brokers, so that the partitions of one leader have their followers on different
-brokers. If every broker has a rack, the list of brokers alternates between the racks, and the
-replicas of a partition are in as many racks as possible.
+The leaders of consecutive partitions are consecutive brokers of a list, beginning at a start that
+the caller chooses. The followers stand in the list behind the leader, at a distance that grows
+whenever each broker leads one partition more. So the partitions of one leader have their followers
+on different brokers. If every broker has a rack, the list of brokers alternates between the racks,
+and the replicas of a partition are in as many racks as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ def place_replicas(
     """The replicas of `partitions` partitions, the first of which has number `first_partition`.
 
     `racks` maps each broker to its rack; racks are ignored unless every broker has one. `start` is
-    the index of partition 0's leader in the list of brokers. `shift` is the distance of its
-    followers from the leader; 0 means the next broker. The number of brokers must be at least the
-    replication factor.
+    the index of partition 0's leader in the list of brokers. `shift` is how far the first followers
+    of the first partitions stand from their leaders: 0 means that they are the next brokers in the
+    list. The number of brokers must be at least the replication factor.
     """
     named = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(named) < len(racks):
         named = {}
     brokers = _taken_in_turn(named) if named else sorted(racks)
     count = len(brokers)
-    # The assignments repeat after `count * rounds` partitions.
+    # Compute at most `count * rounds` assignments, and repeat them for all further partitions.
     rounds = max(1, count - 1)
     begun = (first_partition - 1) // count if first_partition else 0
     rows = []
@@ -49,10 +49,11 @@ def place_replicas(
 
 
 def start_of_more(racks: Mapping[BrokerId, str | None], first_leader: BrokerId) -> int:
-    """The `start` and `shift` of `place_replicas` for partitions that are added to a topic.
+    """The number that is both `start` and `shift` of `place_replicas` for partitions to be added.
 
     `first_leader` is the preferred leader of the topic's partition 0. The new partitions continue
-    the topic's pattern only if the topic was created with a shift equal to its start.
+    the placement of the present ones only if the topic was created with equal `start` and `shift`:
+    the shift of a topic is not stored.
     """
     brokers = sorted(racks)
     return next((place for place, broker in enumerate(brokers) if broker >= first_leader), 0)

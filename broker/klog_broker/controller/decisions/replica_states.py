@@ -1,6 +1,6 @@
 """The states that a controller keeps for each replica, and every permitted step between states.
 
-docs/controller.md is generated from this table. The steps are Kafka's.
+docs/controller.md is generated from the tables STEPS and FOUND. The steps are Kafka's.
 """
 
 from enum import Enum
