@@ -69,11 +69,11 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
             " file and restart the broker"
         )
     if all_brokers and _is_for_one(name):
-        raise ConfigError(f"{name} can be changed for one broker, not for all: name the broker")
+        raise ConfigError(f"{name} can be changed only for one broker: name this broker")
     if row.is_secret:
         # A stored secret could be read in the metadata file, and in the output of tools that print
         # the file.
-        raise ConfigError(f"{name} is a secret without a use here, and klog does not store it")
+        raise ConfigError(f"{name} is a secret that klog does not use, so klog does not store it")
     if row.effect and start["strict.configs"]:
         raise WithoutEffect(f"{name} has no effect here. {row.effect} {STRICT}")
     row.parse(text)

@@ -1,4 +1,6 @@
-"""Coordinators of consumer groups and of transactions; each state topic partition is one shard.
+"""Coordinators of consumer groups and of transactions.
+
+Each partition of their state topics (__consumer_offsets, __transaction_state) is one shard.
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
 Start reading at shard.py (decide, append, apply), then runtime.py, then group/coordinator.py and

@@ -1,8 +1,9 @@
-"""Sends the coordinators' requests to other brokers.
+"""Sends the requests for transactions that a broker sends to other brokers.
 
-Each broker has one connection, a queue, and at most one request in flight, which combines all
-queued parts. Failed parts are not retried here: the caller looks the partition's leader up again
-and sends the part to the new leader.
+A request consists of parts, each for one transaction. Each broker has one connection, a queue of
+parts, and at most one request in flight, which combines all parts that were queued. Failed parts
+are not retried here: the caller looks up the leader of the part's partition again, and sends the
+part to that leader.
 """
 
 import logging
@@ -25,7 +26,7 @@ R = TypeVar("R", bound=Response)
 
 REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
-markers to be replicated, and then reports which partitions of a request were not replicated."""
+the replication of markers, and then reports the partitions whose markers were not replicated."""
 MOST_PARTITIONS = 5_000
 """Largest number of partitions in a request; only a single larger part may exceed the limit.
 
@@ -56,20 +57,20 @@ class RequestPart(NamedTuple, Generic[Q]):
 
 
 class BatchedApi(Protocol, Generic[Q, R]):
-    """Combines parts into a request, and reads their results from the response."""
+    """Combines parts into a request, and reads the results of the parts from the response."""
 
     @property
     def reply_class(self) -> type[R]: ...
 
     @property
     def versions(self) -> tuple[int, int | None]:
-        """The lowest and the highest version to use; None for the highest that both brokers
-        know."""
+        """The lowest and the highest version of the API to use; None means the highest version
+        that both brokers know."""
 
     def build(self, contents: list[Q]) -> Request: ...
 
     def read(self, reply: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """Return the partitions' codes by key, or the error of the whole request."""
+        """Return the partitions' codes by the part's key, or the error of the whole request."""
 
 
 class _Link(Generic[Q]):
@@ -86,7 +87,7 @@ class _Link(Generic[Q]):
 
 
 class BrokerRequestSender(Generic[Q, R]):
-    """Sends the parts of one API to the brokers of a cluster. Loop thread only.
+    """Sends requests of one API, made of parts, to other brokers, in the event loop's thread only.
 
     ``listener`` is the name of the inter-broker listener.
     """
@@ -128,7 +129,7 @@ class BrokerRequestSender(Generic[Q, R]):
     def close_stale_connections(self) -> None:
         """Close the connections of brokers that left the new metadata image or changed address.
 
-        Their parts fail at once, because other brokers may lead the partitions by now.
+        The parts for these brokers fail, because other brokers may lead the partitions by now.
         """
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
@@ -138,13 +139,13 @@ class BrokerRequestSender(Generic[Q, R]):
                 )
 
     def close(self) -> None:
-        """Close all connections and open no more; all waiting parts fail now."""
+        """Close all connections and open no more; all parts without a result fail."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
             self._close_link(link, "this broker shuts down")
 
-    # --- connections, requests and responses -----------------------------------------------------
+    # --- connections to brokers, requests and responses ------------------------------------------
     def _address(self, broker_id: BrokerId) -> tuple[str, int] | None:
         broker = self._image().brokers.get(broker_id)
         endpoint = broker and broker.endpoint(self._listener)
@@ -159,7 +160,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Send in the append phase, when all parts of this turn are queued."""
+        """Send a request in the append phase of the event loop's turn, because all parts that this
+        turn makes are queued by then."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))
@@ -224,7 +226,7 @@ def known_code(number: int) -> ErrorCode:
 
 
 def _batch(waiting: deque[RequestPart[Q]]) -> list[RequestPart[Q]]:
-    """Take the next request's parts out of the queue; parts of a key stay in order."""
+    """Take the next request's parts out of the queue; parts with the same key stay in order."""
     taken: list[RequestPart[Q]] = []
     left: list[RequestPart[Q]] = []
     keys: set[Hashable] = set()

@@ -186,8 +186,8 @@ def _fault(
     if broker_id != state.leader:
         return ErrorCode.INVALID_REQUEST
     if _wanted(known, asked) == state:
-        # The state is written already, and the first response was lost. A repeated request names
-        # an old partition epoch, so this check must come before the check of that epoch.
+        # The requested state is already written: the first response was lost. A repeated request
+        # names an old partition epoch, so this check must come before the check of that epoch.
         return ErrorCode.NONE
     if asked.partition_epoch != known.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION

@@ -1,8 +1,9 @@
-"""Sends everything again to a broker whose queued requests were dropped (`request_queues.py`).
+"""Sends all metadata and roles again to a broker whose queued requests were dropped.
 
-The broker gets the same requests as after a registration. The other brokers get nothing, because
-the states of the broker's replicas did not change. StopReplica requests with deletions are sent
-again: a dropped request may or may not have arrived, and deleting an absent replica succeeds.
+`request_queues.py` drops the requests if a broker does not answer for a long time. The broker gets
+the same requests as after a registration. The other brokers get nothing, because the states of the
+broker's replicas did not change. StopReplica requests with deletions are sent again: a dropped
+request may or may not have arrived, and deleting an absent replica succeeds.
 """
 
 from klog_broker.controller.decisions.replica_states import ReplicaState

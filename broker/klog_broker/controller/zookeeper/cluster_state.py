@@ -27,7 +27,7 @@ UpdateMetadata and StopReplica entry for each of these partitions."""
 
 
 class ControllerState:
-    """The state of a controller from one reading of all of ZooKeeper to the next."""
+    """The state of a controller, in use until the controller reads all of ZooKeeper again."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class ControllerState:
         """Whether no partition is unsettled and no broker waits for full metadata."""
         return not self.unsettled and not self.awaiting_full_metadata
 
-    # --- brokers -------------------------------------------------------------------------------
+    # --- registered brokers --------------------------------------------------------------------
 
     def update_brokers(
         self, version: int, read: dict[BrokerId, RegisteredBroker]
     ) -> Iterator[None]:
         """Replace the registered brokers by those that were just read.
 
-        Marks the affected partitions as unsettled, and collects UpdateMetadata for all brokers if a
-        registration changed. Yields once for each partition that it handles.
+        Marks the affected partitions as unsettled. If a registration changed, adds UpdateMetadata
+        for all brokers to the batch of requests. Yields once for each partition that it handles.
         """
         context = self.context
         self.registrations_version = version
@@ -143,7 +143,8 @@ class ControllerState:
         replicas: tuple[BrokerId, ...],
         leadership: Leadership | None,
     ) -> None:
-        """Add a partition that was just read, mark it as unsettled, and notify its replicas.
+        """Add a partition that was just read, and mark it as unsettled, so that its replicas get
+        LeaderAndIsr.
 
         `leadership` is None if the partition has no state znode.
         """
@@ -194,13 +195,15 @@ class ControllerState:
         return notified
 
     def take_publishable(self) -> list[TopicPartition]:
-        """Remove from `unpublished` the partitions of all topics that are settled as a whole.
-        Returns these partitions: the next UpdateMetadata request names all of them."""
+        """Remove from `unpublished` the partitions of all topics without unsettled partitions.
+
+        Returns the removed partitions: the next UpdateMetadata request names all of them.
+        """
         topics = self._publishable if self.unsettled else self.unpublished
         taken: list[TopicPartition] = []
         for topic in list(topics):
-            # A topic that became unsettled again is named in a later UpdateMetadata request; a
-            # topic that was removed is not.
+            # Skip a topic that has unsettled partitions again, because a later UpdateMetadata
+            # request names its partitions, and a topic that was removed meanwhile.
             if topic in self.unpublished and topic not in self._unsettled_of:
                 taken += self.unpublished.pop(topic)
         self._publishable.clear()
@@ -221,7 +224,7 @@ class ControllerState:
         self.unpublished.pop(name, None)
         self.context.remove_topic(name)
 
-    # --- replicas ------------------------------------------------------------------------------
+    # --- states of replicas --------------------------------------------------------------------
 
     def mark_replica_offline(self, partition: TopicPartition, broker_id: BrokerId) -> None:
         """Mark a replica as offline, because its broker or its log failed or its broker stops."""

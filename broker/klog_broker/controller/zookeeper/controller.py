@@ -331,8 +331,8 @@ class Controller:
                 was_known = work.controller_state.context.topic_id(name) is not None
                 yield from topic_events.take_topic(work, name, self._new_topic_id)
                 if not was_known:
-                    # The topic could not be read before; its deletion may have waited for this
-                    # reading.
+                    # The topic could not be read before. If its deletion was requested, the
+                    # deletion can begin only now.
                     yield from deletions.take_deletions(work, self._new_topic_id)
             case ZnodeChange(Subject.DELETIONS):
                 yield from deletions.take_deletions(work, self._new_topic_id)
@@ -390,8 +390,8 @@ class Controller:
                 if work.controller_state.is_settled and not is_wanted:
                     return
         except GeneratorExit:
-            # This conversation was dropped, so the outcome of its last write is unknown, and the
-            # state must not be used again.
+            # This sequence of ZooKeeper requests was broken off (the connection was lost, for
+            # example), so the outcome of its last write is unknown. Never use the state again.
             self._discard_state(work)
             raise
         except ControllerMoved:
@@ -406,8 +406,9 @@ class Controller:
     def _do_next_work(self, work: EventContext) -> Steps[None]:
         """Take in changed registrations, settle partitions, then do one more piece of work.
 
-        The next piece of work is another change in ZooKeeper; else an event; else sending
-        everything again to a broker whose requests were dropped.
+        The piece of work is a change of topics or deletions that ZooKeeper reported. If there is no
+        such change, it is a queued event. If there is no event either, a broker whose requests were
+        dropped gets all metadata and roles again.
         """
         if _BROKERS in self._changes:
             del self._changes[_BROKERS]
@@ -436,7 +437,8 @@ class Controller:
         self._events.keep_requests()
         self._work = work
         _log.info(
-            "broker_id=%d has read %d brokers and %d topics controller_epoch=%d",
+            "broker_id=%d is the controller and has read %d brokers and %d topics from ZooKeeper"
+            " controller_epoch=%d",
             self._broker_id,
             len(controller_state.context.brokers),
             len(controller_state.context.topics),

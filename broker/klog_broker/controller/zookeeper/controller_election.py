@@ -76,15 +76,16 @@ class Election:
     def __init__(self, loop: Loop, broker_id: BrokerId, now_ms: Callable[[], int]) -> None:
         """`now_ms` returns the wall-clock time for the timestamp in /controller."""
         self.on_elected: list[Callable[[FencedWrites], None]] = []
-        """Called with the new epoch's fenced writes when this broker becomes the controller."""
+        """Called when this broker becomes the controller. The argument writes to ZooKeeper
+        until another controller is elected."""
         self.on_resigned: list[Callable[[], None]] = []
-        """Called when this broker stops being the controller, before it reads which one is next."""
+        """Called when this broker stops being the controller, before `on_controller` is called."""
         self.on_controller: list[Callable[[BrokerId], None]] = []
         """Called with the controller's id whenever it changes; NO_BROKER means that there is no
         controller, or that this broker does not know the controller."""
         self.state = ElectionState.AWAY
         self.writes: FencedWrites | None = None
-        """The controller's fenced writes; None while this broker is not the controller."""
+        """Writes to ZooKeeper as the controller; None while this broker is not the controller."""
         self._loop = loop
         self._broker_id = broker_id
         self._now_ms = now_ms
@@ -96,9 +97,10 @@ class Election:
         self._watches = 0
 
     def connected(self, session: Session) -> None:
-        """Use a new connection: read which broker is the controller.
+        """Use a new connection: read the znode /controller, which names the controller.
 
-        The controller reads the znode /controller, too, which may have been deleted meanwhile.
+        Even the controller reads the znode, because it may have been deleted while there was no
+        connection.
         """
         self._session = session
         self._read_controller()
@@ -144,11 +146,12 @@ class Election:
                 self._failed(CONTROLLER, failure)
                 return
             if self.state is ElectionState.CONTROLLER:
-                # Read the new znode again, to set the watch.
+                # This broker has just created /controller. Read the znode, to set a watch on it.
                 continue
 
     def _epoch(self, session: Session) -> Steps[ControllerEpoch | None]:
-        """Read the present controller epoch, and create its znode if missing; None on failure."""
+        """Read the present controller epoch, and create its znode if missing. Returns None if this
+        fails."""
         while True:
             node = yield from get(session, CONTROLLER_EPOCH)
             if isinstance(node, Node):
@@ -254,11 +257,11 @@ class Election:
                 callback(broker_id)
 
     def _failed(self, path: str, error: Exception) -> None:
-        _log.error("znode=%s failed, so the election is tried again: %s", path, error)
+        _log.error("the election is tried again, because of znode=%s: %s", path, error)
         self._retry = self._loop.call_later(RETRY_MS, self._read_controller)
 
     def _watch(self) -> Callable[[], None]:
-        """Return a callback for a watch. Only the newest callback has an effect."""
+        """Return a callback for a watch on /controller. Only the newest callback has an effect."""
         self._watches += 1
         number = self._watches
 

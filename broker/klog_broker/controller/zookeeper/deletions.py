@@ -161,7 +161,7 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
 
 
 def _delete_request_znode(work: EventContext, topic: str) -> Steps[None]:
-    """Delete a deletion request whose topic does not exist. (An unreadable topic exists.)"""
+    """Delete a topic's deletion request if the topic has no znode, not even an unreadable one."""
     stat = yield from exists(work.session, topic_path(topic))
     if stat is None:
         yield from _delete(work, [delete_topic_path(topic)])
@@ -213,7 +213,7 @@ def _children(work: EventContext, parents: list[str]) -> Steps[list[str]]:
             found += [f"{parent}/{name}" for name in response.names]
         elif isinstance(response, NoAuth):
             work.reader.log_unusable_znode(parent, b"", str(response))
-            raise WriteDenied(f"the children of {parent} may not be read")
+            raise WriteDenied(f"the access list of {parent} forbids reading its children")
         elif not isinstance(response, NoNode):
             raise ControllerStateOutdated(f"the children of {parent} cannot be read: {response}")
     return found

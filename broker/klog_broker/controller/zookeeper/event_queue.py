@@ -1,6 +1,7 @@
-"""The queue of a controller's events: requests from brokers, and consequences of their responses.
+"""The queue of a controller's events: requests from brokers, and work that the controller adds.
 
-An interrupted event is carried out again before all later events. A request that finds unexpected
+The controller adds, for example, what follows from a broker's response to a controller request. An
+interrupted event is carried out again before all later events. A request that finds unexpected
 data in ZooKeeper each time is given up after some attempts, because it would block the queue.
 """
 

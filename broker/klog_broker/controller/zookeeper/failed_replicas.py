@@ -27,7 +27,8 @@ _HAS_ITS_ROLE = (
 
 
 def may_change_replicas(work: EventContext, response: LeaderAndIsrResponse) -> bool:
-    """Whether a response reports a failed replica, or may report that a replica works again."""
+    """Whether a response reports a failed replica, or may report that a replica that has failed
+    before works again."""
     return response.error_code == ErrorCode.NONE and (
         work.controller_state.context.has_failed_replicas
         or any(
@@ -41,7 +42,7 @@ def may_change_replicas(work: EventContext, response: LeaderAndIsrResponse) -> b
 def take_response(
     work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
 ) -> Steps[None]:
-    """Mark replicas as failed or working by a LeaderAndIsr response; elect leaders if needed."""
+    """Mark replicas as failed or working, as a LeaderAndIsr response says; elect new leaders."""
     context, broker_id = work.controller_state.context, broker_request.broker_id
     broker = context.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_request.broker_epoch:

@@ -2,7 +2,7 @@
 
 A batch collects the changes of one event, and makes at most one request of each kind for a broker,
 in Kafka's order: LeaderAndIsr for brokers with a replica, UpdateMetadata for all brokers, then
-StopReplica. The requests describe the controller context at the time of `requests`. Each request
+StopReplica. The requests describe the controller context when `requests` is called. Each request
 carries the controller epoch, and the epoch of the broker that is to get it.
 """
 
@@ -74,10 +74,10 @@ class RequestBatch:
     """Collects changes, and makes the requests that report the changes to brokers.
 
     `listener` is the name of the inter-broker listener. `unreadable` has the names of topics whose
-    znodes exist and cannot be read. `unpublished` has partitions, by topic, that no UpdateMetadata
-    request names before `collect`. `awaiting_full_metadata` has the brokers that wait for the full
-    UpdateMetadata request: until then, an UpdateMetadata request to these brokers names a topic
-    only with all of its partitions.
+    znodes exist and cannot be read. `unpublished` has new partitions, by topic, that
+    `add_update_metadata` omits. `awaiting_full_metadata` has the brokers that wait for the full
+    UpdateMetadata request: any other UpdateMetadata request to these brokers names a topic only
+    with all of its partitions.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RequestBatch:
     def add_leader_and_isr(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
     ) -> None:
-        """Send LeaderAndIsr to these replicas of a partition, and UpdateMetadata to all brokers.
+        """Add LeaderAndIsr for these replicas of a partition, and UpdateMetadata for all brokers.
 
         `is_new` means that the partition has just got its first leader.
         """
@@ -123,16 +123,16 @@ class RequestBatch:
     def add_leader_and_isr_for(
         self, partition: TopicPartition, broker_id: BrokerId, *, is_new: bool = False
     ) -> None:
-        """Send LeaderAndIsr for a partition to one broker, without UpdateMetadata to all."""
+        """Add LeaderAndIsr for one replica of a partition, and no UpdateMetadata."""
         if not self._is_led(partition):
-            raise InvariantViolation(f"partition {partition} never had a leader to send to brokers")
+            raise InvariantViolation(f"no LeaderAndIsr: partition {partition} never had a leader")
         states = self._led.setdefault(broker_id, {})
         states[partition] = is_new or states.get(partition, False)
 
     def add_stop_replica(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, deletes: bool
     ) -> None:
-        """Send StopReplica for a partition to these brokers; `deletes` also deletes the log."""
+        """Add StopReplica of a partition for these brokers; with `deletes`, they delete the log."""
         for broker_id in brokers:
             states = self._stopped.setdefault(broker_id, {})
             states[partition] = deletes or states.get(partition, False)
@@ -140,10 +140,11 @@ class RequestBatch:
     def add_update_metadata(
         self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Send UpdateMetadata with the registered brokers and these partitions to `brokers`.
+        """Add UpdateMetadata with all registered brokers and these partitions, for `brokers`.
 
-        All UpdateMetadata requests of a batch have the same content, so other recipients get these
-        partitions, too. Partitions that never had a leader are omitted.
+        All UpdateMetadata requests of a batch have the same content, so brokers from other calls
+        get these partitions, too. Partitions that never had a leader or are in `unpublished` are
+        omitted.
         """
         self._update_recipients.update(dict.fromkeys(brokers))
         self._changed.update(
@@ -151,7 +152,7 @@ class RequestBatch:
         )
 
     def collect(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
-        """Send UpdateMetadata with these partitions to all brokers, even without a leader.
+        """Add UpdateMetadata with these partitions, even those without a leader, for all brokers.
 
         Yields once for each partition. The partitions must not change until `requests` is called.
         """
@@ -178,21 +179,24 @@ class RequestBatch:
             everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
 
     def add_full_metadata(self, broker_id: BrokerId, everything: FullMetadata) -> None:
-        """Send a broker the full UpdateMetadata request: it replaces all that the broker knows.
+        """Add the full UpdateMetadata request for a broker: it replaces all metadata of the broker.
 
         `everything` was filled by `collect_all` from the present context. The batch must contain no
         other partitions. Kafka's brokers handle the request as an ordinary update, because they
-        check the type only in requests of KRaft controllers.
+        look at the type (`FULL`) only in requests of KRaft controllers.
         """
         self._everything = everything
         self._update_recipients[broker_id] = None
 
     def requests(self) -> list[BrokerRequest]:
-        """Make the requests, in the order in which each broker must get them; ends the batch."""
+        """Make the requests, in the order in which each broker must get them.
+
+        Call once, after all other methods.
+        """
         brokers = self._context.brokers
         requests: list[tuple[BrokerId, ControllerRequest, int]] = []
         for broker_id, states in self._led.items():
-            # The topic may have been removed from ZooKeeper by hand since.
+            # Omit partitions whose topic was removed from ZooKeeper by hand after they were added.
             there = {each: states[each] for each in states if self._is_led(each)}
             if there:
                 requests.append((broker_id, self._leader_and_isr(there), len(there)))
@@ -210,7 +214,7 @@ class RequestBatch:
                 made.append(BrokerRequest(broker_id, broker.epoch, request, 1 + size))
         return made
 
-    # --- LeaderAndIsr --------------------------------------------------------------------------
+    # --- LeaderAndIsr requests -----------------------------------------------------------------
 
     def _is_led(self, partition: TopicPartition) -> bool:
         return self._context.leadership(partition) is not None
@@ -263,10 +267,11 @@ class RequestBatch:
                 )
         return found
 
-    # --- UpdateMetadata ------------------------------------------------------------------------
+    # --- UpdateMetadata requests ---------------------------------------------------------------
 
     def _update_metadata(self) -> list[tuple[BrokerId, ControllerRequest, int]]:
-        """One UpdateMetadata request and its size for each recipient; they share their contents."""
+        """One UpdateMetadata request and its size for each recipient; the requests share the lists
+        of topics and brokers."""
         topics = self._topic_states()
         size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
         live = [_broker_state(each.registration) for each in self._context.brokers.values()]
@@ -276,7 +281,7 @@ class RequestBatch:
         for broker_id in self._update_recipients:
             is_new = broker_id in self._awaiting_full_metadata and not is_full
             if is_new and topics and not entire:
-                continue  # The full UpdateMetadata request follows.
+                continue  # The broker gets these topics with the full UpdateMetadata request.
             request = UpdateMetadataRequest(
                 type=FULL if is_full else 0,
                 controller_id=self._controller_id,
@@ -300,8 +305,8 @@ class RequestBatch:
     def _put_whole(
         self, topics: dict[str, UpdateMetadataTopicState], partition: TopicPartition
     ) -> None:
-        """Add a partition, even without a leader: clients would count too few partitions without
-        it."""
+        """Add a partition to `topics`, even one without a leader, because clients count a topic's
+        partitions in the metadata."""
         state = self._partition_state(partition) or self._leaderless_state(partition)
         self._put(topics, partition, state)
 
@@ -341,10 +346,11 @@ class RequestBatch:
         )
 
     def _leaderless_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
-        """The state of a partition without a leader; its epochs are lower than in any later state.
+        """The state of a partition without a leader; its leader epoch and partition epoch are -1,
+        and so lower than in any later state.
 
-        A partition with an unreadable state znode is described like this, too, even if brokers got
-        its real state before.
+        A partition with an unreadable state znode gets this state, too, even if brokers got its
+        real state before.
         """
         is_deleted = self._context.is_to_be_deleted(partition.topic)
         return UpdateMetadataPartitionState(
@@ -357,7 +363,7 @@ class RequestBatch:
             offline_replicas=_numbers(self._context.assignment(partition)),
         )
 
-    # --- StopReplica ---------------------------------------------------------------------------
+    # --- StopReplica requests ------------------------------------------------------------------
 
     def _stop_replica(self, states: dict[TopicPartition, bool]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}

@@ -20,8 +20,8 @@ _PATIENCE_MS = 2_000
 
 
 class BrokerConnections:
-    """Connections to brokers, for the event loop's thread only. `send` is a RequestSender's
-    Send."""
+    """The controller's connections to brokers, for the event loop's thread only. A RequestSender
+    sends its requests with the method `send`."""
 
     def __init__(
         self,

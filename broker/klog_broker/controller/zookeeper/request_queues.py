@@ -8,7 +8,7 @@ makes new requests from the present state.
 A broker may stay registered for a long time without answering (it hangs, or only ZooKeeper reaches
 it) while topics come and go. If its queue becomes too large, all requests are dropped except the
 first, which may be in flight, and new requests are dropped, too. Once the broker answers the first
-request, it is *behind*, and the controller sends it everything again.
+request, it is *behind*, and the controller sends it all metadata and roles again.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class _Queue:
     is_sent: bool = False
     """Whether the first request of the queue is in flight."""
     size: int = 0
-    """The sum of the requests' sizes."""
+    """The sum of `BrokerRequest.size` of all requests in the queue."""
     is_dropped: bool = False
     """Whether requests were dropped; then new requests are dropped, too."""
 
@@ -58,25 +58,29 @@ class RequestQueues:
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped; until `resume`."""
+        """The brokers that answer again after their requests were dropped, and for which `resume`
+        was not called yet."""
         return tuple(self._behind)
 
     def resume(self, broker_id: BrokerId) -> None:
-        """Queue new requests again for a broker that is behind."""
+        """Queue new requests again for a broker in `behind`; the broker leaves `behind`."""
         del self._behind[broker_id]
         self._queues[broker_id].is_dropped = False
 
     def accepts_requests(self, broker_id: BrokerId) -> bool:
-        """Whether new requests for a broker are queued; `put` may still drop them by their size."""
+        """Whether `put` queues new requests for a broker.
+
+        `put` drops even these if they make the queue too large.
+        """
         queue = self._queues.get(broker_id)
         return queue is not None and not queue.is_dropped
 
     def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> list[BrokerId]:
         """Append requests to their brokers' queues; return the brokers that have none in flight.
 
-        A queue whose size exceeds `at_most` is dropped except for its first request; the limit must
-        exceed the size of all requests that send everything to a broker. Requests for other broker
-        epochs are ignored.
+        A queue whose size exceeds `at_most` is dropped except for its first request. `at_most` must
+        exceed the size of all requests with which a broker gets all metadata and roles again.
+        Requests for another broker epoch than the queue's are ignored.
         """
         ready: dict[BrokerId, None] = {}
         for broker_request in broker_requests:

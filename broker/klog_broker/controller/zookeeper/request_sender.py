@@ -18,8 +18,8 @@ _log = logging.getLogger("klog.controller")
 RETRY_MS = 100
 
 LARGE_REQUEST = 1_000
-"""At most one request of this size or more is sent in an event-loop turn, because encoding it takes
-a good part of the turn."""
+"""At most one request that names this many partitions and brokers, or more, is sent in an
+event-loop turn, because encoding it takes a good part of the turn."""
 
 BrokerResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
@@ -52,7 +52,7 @@ class RequestSender:
         self._queues = RequestQueues()
         self._broker_epochs: dict[BrokerId, _BrokerEpoch] = {}
         self._large_turn = -1
-        """The event-loop turn that last sent a large request."""
+        """The number of the event-loop turn (`Loop.turn`) that last sent a large request."""
 
     def add_broker(self, registration: BrokerRegistration, broker_epoch: int) -> None:
         """Add or update a registered broker; a new epoch drops the requests queued before."""
@@ -81,11 +81,12 @@ class RequestSender:
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped; until `resume`."""
+        """The brokers that answer again after their requests were dropped, and for which `resume`
+        was not called yet."""
         return self._queues.behind
 
     def resume(self, broker_id: BrokerId) -> None:
-        """Queue new requests again for a broker that is behind."""
+        """Queue new requests again for a broker in `behind`; the broker leaves `behind`."""
         self._queues.resume(broker_id)
 
     def accepts_requests(self, broker_id: BrokerId) -> bool:
@@ -95,8 +96,8 @@ class RequestSender:
     def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> None:
         """Queue requests, and send to each broker that has no request in flight.
 
-        If the queue of a broker exceeds `at_most`, the queue is dropped, and the broker will be
-        behind (RequestQueues).
+        If the size of a broker's queue exceeds `at_most`, the queue is dropped except for its first
+        request. The broker will be in `behind` as soon as it answers this request.
         """
         were = [each for each in self._broker_epochs if self._queues.accepts_requests(each)]
         for broker_id in self._queues.put(broker_requests, at_most):
@@ -104,8 +105,9 @@ class RequestSender:
         for broker_id in were:
             if not self._queues.accepts_requests(broker_id):
                 _log.warning(
-                    "broker_id=%d does not answer: its queue exceeded %d partitions and was"
-                    " dropped; the broker gets all metadata again as soon as it answers",
+                    "broker_id=%d does not answer: its queued requests named more than %d"
+                    " partitions and brokers, and were dropped; the broker gets all metadata again"
+                    " as soon as it answers",
                     broker_id,
                     at_most,
                 )
@@ -127,7 +129,8 @@ class RequestSender:
             return
 
         def answered(response: BrokerResponse | None) -> None:
-            # The broker may have been removed and added since, even with the same epoch.
+            # Ignore the response if the broker was removed after the request was sent, even if it
+            # was added again with the same epoch.
             if self._broker_epochs.get(broker_id) is not current_epoch:
                 return
             if response is None:

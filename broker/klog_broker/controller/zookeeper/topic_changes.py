@@ -108,8 +108,8 @@ class ControllerTopicChanges:
             self._loop.call_soon(lambda: done([]))
 
     def _create(self, new: NewTopic, done: Outcome, timeout_ms: int) -> None:
-        # The controller does not check for colliding names, and the metadata image does not show
-        # topics that are being created.
+        # Check here whether the name collides with that of a topic being created: the controller
+        # does not check for colliding names, and the metadata image does not show such a topic yet.
         plain = plain_name(new.name)
         other = self._making.get(plain)
         if other is not None:
@@ -183,8 +183,8 @@ class ControllerTopicChanges:
         outcome: ElectionErrors | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
         def is_shown(image: MetadataImage) -> bool:
-            # UpdateMetadata requests name the partitions in this order, so the check of an image
-            # stops at the first partition that the image does not show yet.
+            # UpdateMetadata requests name the partitions in the order of `unseen`, so the check of
+            # an image stops at the first partition whose leader the image does not show yet.
             while unseen and _is_elected(image, unseen[0], unclean=unclean):
                 unseen.popleft()
             return not unseen
@@ -255,7 +255,7 @@ def _with_leaders(topic: Topic | None, partitions: int) -> Topic | None:
 def _is_elected(image: MetadataImage, partition: TopicPartition, *, unclean: bool) -> bool:
     state = image.partition(*partition)
     if state is None or state.leader == NO_BROKER:
-        return False  # A partition that no UpdateMetadata request has named has no replicas either.
+        return False  # `replicas` is empty if no UpdateMetadata request has named the partition.
     return unclean or state.leader == state.replicas[0]
 
 

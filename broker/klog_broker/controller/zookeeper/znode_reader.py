@@ -70,7 +70,8 @@ class Subject(Enum):
 class ZnodeChange(NamedTuple):
     """A change that a watch reported.
 
-    `topic` is the topic whose assignment changed; "" means the list of topics.
+    `topic` is the topic whose assignment changed; "" for all other changes, including a change of
+    the list of topics.
     """
 
     subject: Subject
@@ -108,7 +109,7 @@ class ReadStates(NamedTuple):
 
 
 class Reader:
-    """Reads znodes over one connection. A watch is set only once until it is called."""
+    """Reads znodes over one connection, and sets watches, except for watches that are still set."""
 
     def __init__(
         self,
@@ -278,10 +279,10 @@ class Reader:
         return ask if change is None else self._watching(path, change, ask)
 
     def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
-        """Return `ask` as a request that also sets a watch, unless `key` has one already.
+        """Return `ask` as a request that also sets a watch, unless the watch `key` is set already.
 
-        A failed request sets no watch, so the next request asks for one again. This also works if
-        the conversation of the failed request was dropped before the response came.
+        A failed request sets no watch, so the next request sets the watch. This also works if the
+        response comes after the controller has broken off its sequence of requests.
         """
 
         def changed() -> None:

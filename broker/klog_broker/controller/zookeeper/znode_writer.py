@@ -127,25 +127,26 @@ class Writer:
             raise answer
         if isinstance(answer, RequestRefused):
             raise WriteRefused(str(answer))
-        raise ControllerStateOutdated(f"a write was not done: {answer}")
+        raise ControllerStateOutdated(f"a write to ZooKeeper failed: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
-        """Carry out all of these operations; only the controller may write their znodes.
+        """Carry out all of these operations, or none, on znodes that only the controller writes.
 
-        :raises WriteDenied: if an access list forbids one of them; nothing was written
-        :raises ControllerStateOutdated: if another operation fails; nothing was written
+        :raises WriteDenied: if an access list forbids an operation; nothing was written
+        :raises ControllerStateOutdated: if an operation fails otherwise; nothing was written, and
+            the controller does not know the present data of the znode
         """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)
         if isinstance(answer, MultiFailed):
-            raise ControllerStateOutdated(f"a write was refused: {answer}")
+            raise ControllerStateOutdated(f"ZooKeeper refused a write: {answer}")
         return answer
 
     def check_allowed(self, operations: list[Operation], answer: object) -> None:
-        """Raise WriteDenied if `answer`, from `try_write`, says that an access list forbids a
-        write."""
+        """Raise WriteDenied if `answer`, the result of `try_write`, says that an access list
+        forbids one of the operations."""
         if (path := self._denied(operations, answer)) is not None:
-            raise WriteDenied(f"{path} may not be written")
+            raise WriteDenied(f"{path} may not be written (forbidden by an access list)")
 
     def settle(self, controller_state: ControllerState) -> Steps[None]:
         """Settle all unsettled partitions: write their next states, and send requests to brokers.
@@ -180,7 +181,7 @@ class Writer:
         yield from self.send_full_metadata(controller_state)
 
     def _publish(self, controller_state: ControllerState) -> Steps[None]:
-        """Send the new partitions of all topics that are settled as a whole.
+        """Send brokers the new partitions of all topics without unsettled partitions.
 
         One UpdateMetadata request names all of them, so that no broker shows clients a part of a
         topic.
@@ -230,7 +231,8 @@ class Writer:
     ) -> Steps[str | None]:
         """Write these states in one multi. Returns None if all were written.
 
-        If an access list forbids a write, nothing was written, and the path is returned.
+        If an access list forbids one of the writes, nothing was written, and the path of the
+        forbidden znode is returned.
         """
         operations: list[Operation] = [Check(BROKER_IDS, controller_state.registrations_version)]
         operations += yield from self._parents(controller_state, changes)
@@ -242,7 +244,7 @@ class Writer:
         answer = yield from self.try_write(operations)
         if isinstance(answer, MultiFailed):
             if answer.index == 0 and isinstance(answer.error, BadVersion):
-                raise BrokersChanged("a broker has registered, and its epoch is to be read first")
+                raise BrokersChanged("a broker has registered: read its epoch before any write")
             if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
                 return path
             raise ControllerStateOutdated(f"partition states were not written: {answer}")
