@@ -627,7 +627,7 @@ _STRICTNESS = (
     ),
 )
 
-#: The sections of the printed documentation in their order: each title with its rows.
+#: The sections of docs/configuration.md in their order: each title with the rows below it.
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Network": _NETWORK,
     "Identity and directories": _IDENTITY,

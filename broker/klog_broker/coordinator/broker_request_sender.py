@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Response)
 
 REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
-the replication of markers, and then reports the partitions whose markers were not replicated."""
+the replication of transaction markers, and then reports the partitions without replicated ones."""
 MOST_PARTITIONS = 5_000
 """Largest number of partitions in a request; only a single larger part may exceed the limit.
 

@@ -22,8 +22,8 @@ brokers, which take about 20 MB."""
 
 FULL_UPDATE_FACTOR = 4
 """The limit of a broker's queue is MIN_QUEUE_SIZE plus this factor times the number of partitions
-that ever had a leader: sending everything to a broker takes at most one LeaderAndIsr,
-UpdateMetadata and StopReplica entry for each of these partitions."""
+that ever had a leader. So the limit is not exceeded by sending a broker all metadata and roles,
+which takes one LeaderAndIsr, UpdateMetadata and StopReplica entry at most for each partition."""
 
 
 class ControllerState:
@@ -80,7 +80,7 @@ class ControllerState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no partition is unsettled and no broker waits for full metadata."""
+        """Whether no partition is unsettled, and no broker waits for the full UpdateMetadata."""
         return not self.unsettled and not self.awaiting_full_metadata
 
     # --- registered brokers --------------------------------------------------------------------
@@ -262,8 +262,8 @@ class ControllerState:
     def resume_requests(self, broker_id: BrokerId) -> None:
         """Queue new requests again for a broker whose requests were dropped.
 
-        The broker then waits for full metadata. The dropped StopReplica requests are forgotten,
-        because they never get a response.
+        The broker then waits for the full UpdateMetadata request. The dropped StopReplica requests
+        are forgotten, because they never get a response.
         """
         self._stops.pop(broker_id, None)
         self.sender.resume(broker_id)

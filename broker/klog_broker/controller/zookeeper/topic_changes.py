@@ -84,7 +84,7 @@ class ControllerTopicChanges:
         self._making: dict[str, str] = {}
 
     def image_changed(self) -> None:
-        """Answer the requests that waited for the present metadata image."""
+        """Answer the clients' requests whose changes the new metadata image shows."""
         self._waits.changed()
 
     def create_topics(
