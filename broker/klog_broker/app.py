@@ -93,13 +93,15 @@ class BrokerServer:
     """A broker. Clock, disk, network and so on can be replaced; the defaults are this machine's.
 
     Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. One
-    process can run any number of brokers. ``load_kernel`` loads the kernel for pipelined Produce at
-    the first pipelined turn; without it the generic handler serves all requests. With
-    ``compile_kernel`` the kernel is loaded earlier (produce/quiet_loading.py). ``load_cleaner`` is
-    called before the first log is compacted (compaction/loading.py). ``adopt`` adds topics for
-    partition folders that the metadata lacks; without it, a standalone broker refuses such folders.
-    ``accept_missing`` creates empty logs for partitions whose data is missing; without it, a
-    standalone broker does not start. ``authorizer`` decides what each client may do.
+    process can run any number of brokers. ``load_kernel`` loads the produce kernel, compiled code
+    that checks many Produce requests at once. The broker calls it when clients send many or large
+    Produce requests (produce/turn_plans.py); without it, Python code checks all requests. With
+    ``compile_kernel`` the kernel is compiled and loaded earlier (produce/quiet_loading.py).
+    ``load_cleaner`` is called before the first log is compacted (compaction/loading.py). ``adopt``
+    adds topics to the metadata for partition folders whose topic is not in the metadata; without
+    it, a standalone broker refuses such folders. ``accept_missing`` creates empty logs for
+    partitions whose data is missing; without it, a standalone broker does not start. ``authorizer``
+    decides what each client may do.
     """
 
     def __init__(
@@ -128,8 +130,8 @@ class BrokerServer:
         self.metrics_port: int | None = None
         """The port of metrics.listener; None until the broker has opened it."""
         self.plans: TurnPlans | None = None
-        """The plans for pipelined Produce; None until the broker has started, or without
-        ``load_kernel``."""
+        """Collects the Produce requests of each event-loop turn for the produce kernel; None until
+        the broker has started, or without ``load_kernel``."""
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
@@ -139,7 +141,8 @@ class BrokerServer:
         self._helpers = self._workers.helpers
         self._is_wanted = True
         self.cluster_lifecycle: ClusterLifecycle = NoCluster(config, open_store)
-        """The broker's part in its cluster; `start` replaces it if the broker joins a cluster."""
+        """How the broker takes part in a cluster; `start` replaces this object if the broker joins
+        a cluster."""
         self._open_session = open_session
         self._is_serving = False
         self._is_stopping = False
@@ -160,7 +163,7 @@ class BrokerServer:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings in force: those of the start, with all later changes."""
+        """The settings in force: the settings at start-up, with all later changes applied."""
         return self._settings.config
 
     @property
@@ -199,24 +202,26 @@ class BrokerServer:
             if refusal is None:
                 raise
             if self._started is not None:
-                # Close the logs cleanly after a CannotStart, such as a port in use. Any other error
-                # may come from the disk or from the state in memory.
+                # After a CannotStart, such as a port in use, close the logs cleanly. Any other
+                # error may come from the disk or from wrong state in memory: then leave the logs as
+                # after a kill.
                 self.close(cleanly=refusal is error)
             else:
                 self._release()
             if self._exit_code is ExitCode.DISKS_LOST and refusal.exit_code is ExitCode.OK:
-                # The start was stopped because the broker lost its disks: report the lost disks
-                # instead.
+                # The broker lost its disks during the start-up, and stopped for this reason: report
+                # the lost disks, not the stop.
                 refusal = self._refused_disks()
             if refusal is error:
                 raise
             raise refusal from error
 
     def when_ready(self, then: Callable[[], None]) -> None:
-        """Call ``then`` once the started broker knows all topics.
+        """Call ``then`` once the started broker knows the partitions of all topics.
 
-        A standalone broker calls ``then`` immediately, a broker in a cluster in an event-loop turn.
-        A broker in a cluster that must stop earlier does not call ``then``.
+        A standalone broker calls ``then`` immediately. A broker in a cluster calls ``then`` when
+        the controller has sent all partitions, or after a time limit; if the broker must stop
+        earlier, it does not call ``then``.
         """
         self.cluster_lifecycle.when_ready(self.services.known_topics, then)
 
@@ -287,7 +292,7 @@ class BrokerServer:
         return _Started(services, server)
 
     def _begin(self, started: _Started, metadata: AdoptingStore) -> None:
-        """Give partitions their roles, open the listeners, and serve."""
+        """Give partitions their roles (leader or follower), open the listeners, and serve."""
         services, server = started
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
@@ -340,7 +345,8 @@ class BrokerServer:
         )
 
     def _lead(self, metadata: AdoptingStore) -> None:
-        """Make the metadata store give every partition its role, before listeners are open."""
+        """Make the metadata store give every partition its role (leader or follower), before
+        listeners are open."""
 
         def on_image(image: MetadataImage, names: Sequence[str]) -> None:
             self._settings.image_changed(image)
@@ -446,7 +452,8 @@ class BrokerServer:
                 raise refused_address(listener, error) from error
             self.ports[listener.name] = port
         endpoints = tuple(
-            # With port 0 the system chose a free port, whose number is advertised.
+            # If port 0 is configured, the operating system has chosen a free port; advertise its
+            # number.
             each._replace(port=each.port or self.ports[each.name])
             for each in self.config.advertised_listeners
         )
@@ -521,8 +528,8 @@ class BrokerServer:
                 self._cleaner.stop()
             stopping = Shutdown(self.server, self.services, self._end_loop)
             if self._exit_code is ExitCode.OK:
-                # The broker serves while it leaves, so that followers can fetch missing records
-                # before they become leaders.
+                # The broker keeps serving while it leaves the cluster (controlled shutdown), so
+                # that followers can fetch the records that they lack before they become leaders.
                 self.cluster_lifecycle.leave(stopping.start)
             else:
                 stopping.start()
@@ -550,7 +557,8 @@ class BrokerServer:
             self.plans.close()
         self._workers.close()
         if cleanly:
-            # Take the results that the helpers have posted, so that no flush is done twice.
+            # Handle the results that the helper threads have posted to the loop, so that the logs
+            # know which flushes are done, and do not repeat them.
             self.loop.run_turn(0)
             if self._cleaner is not None:
                 self._cleaner.close()
@@ -591,7 +599,7 @@ class BrokerServer:
         elif self.config.joins_cluster:
             # The controller would keep this broker as the leader of partitions that it can neither
             # read nor write.
-            _log.critical("a data directory is offline, and in a cluster the broker then stops")
+            _log.critical("a data directory is offline, the broker stops (it is in a cluster)")
             self._disks_lost("a data directory went offline")
 
     def _refused_disks(self) -> CannotStart:

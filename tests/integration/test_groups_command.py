@@ -133,8 +133,8 @@ def test_the_members_of_a_group_and_what_they_read(
     result = klog(broker, "reset-offsets", group, "--all-topics", "--to-earliest")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(
-        f"klog: the offsets of group {group} cannot be reset while it has members: it is Stable"
-        " and has 1; stop its consumers first"
+        f"klog: the offsets of group {group} cannot be reset while it has members: its state"
+        " is Stable, its member count 1; stop its consumers first"
     )
     member.close()
 

@@ -124,7 +124,7 @@ def test_every_strategy(
 
 def test_where_there_is_no_offset_yet(broker: BrokerProcess, group: str, topic: str) -> None:
     result = reset(broker, group, "--topic", topic, "--shift-by", "1", "--execute")
-    expected = f"klog: --shift-by needs present offsets, but there are none in {topic}-2\n"
+    expected = f"klog: --shift-by needs committed offsets, but there are none in {topic}-2\n"
     assert (result.exit_code, result.stderr) == (1, expected)
     result = reset(broker, group, "--topic", topic, "--to-current", "--execute")
     assert f"klog: {topic}-2: there is no offset yet; using the end, 0\n" in result.stderr

@@ -1,4 +1,5 @@
-"""The APIs that a broker serves: one file for each, and the families that bind them to services.
+"""The APIs that a broker serves: one file for each API, and families.py, which gives each API its
+services.
 
 Start reading at families.py; each API's file ends with its ``API``. unsupported_apis.py has the
 APIs that are not served, with reasons. May import: every package below api in the layers of

@@ -1,4 +1,5 @@
-"""Finds the broker whose settings a client describes or alters, or the error."""
+"""Finds the broker whose settings a client describes or alters; raises BrokerError for other
+brokers."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""Checks which topics and settings a client may alter, for both APIs that alter settings."""
+"""Checks which topics and settings a client may alter, for AlterConfigs and
+IncrementalAlterConfigs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ def without_settings(resource_type: int) -> str:
 def check_may_alter(
     services: SettingsServices, context: RequestContext, resource_type: int, name: str
 ) -> None:
-    """Raise BrokerError unless the client may alter the settings of the topic, or of brokers."""
+    """Raise BrokerError unless the client may alter the settings of the topic ``name``, or, for
+    every other resource type, of the cluster."""
     if resource_type == ResourceType.TOPIC:
         check_topic(services, context, AclOperation.ALTER_CONFIGS, name)
     elif not is_allowed(
@@ -69,8 +71,8 @@ def check_setting_names(settings: Sequence[str]) -> None:
 
 
 def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
-    """Raise BrokerError unless a topic can have this type and name, and :func:`check_setting_names`
-    accepts ``settings``."""
+    """Raise BrokerError unless the resource type is topic, ``name`` is a legal topic name, and
+    :func:`check_setting_names` accepts ``settings``."""
     if resource_type != ResourceType.TOPIC:
         raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
     check_setting_names(settings)

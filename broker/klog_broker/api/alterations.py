@@ -34,8 +34,9 @@ _Resource = TypeVar(
     incremental_alter_configs.AlterConfigsResource,
 )
 
-# Costs in elements (runtime/event_loop/slices.py): checking a topic's settings; checking a
-# broker's settings, which are many more; requesting a change and answering.
+# Costs in elements of about 5 us (runtime/event_loop/slices.py). _CHECKED: to check the changes of
+# a topic. _BROKER_CHECKED: to check the changes of a broker, which has many more settings. _CHANGE:
+# to request one change from the metadata store and to answer.
 _CHECKED = 20
 _BROKER_CHECKED = 100
 _CHANGE = 20

@@ -1,4 +1,5 @@
-"""Serves an OffsetCommit that differs from the connection's last one only in offsets and epochs."""
+"""Serves an OffsetCommit that differs from the connection's last one only in committed offsets and
+leader epochs."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
-"""A request with more partitions is decoded each time, and answered in slices."""
+"""The most partitions of a cached OffsetCommit. The handler of OffsetCommit decodes a request with
+more partitions, and answers it over several event-loop turns."""
 
 # OffsetCommit version 1 is not cached, because it has a timestamp for each commit.
 _FIRST_VERSION = 2
@@ -71,8 +73,9 @@ class _CommitPlace:
 class _CachedOffsetCommit:
     """Serves OffsetCommits of one member for the same partitions with the same metadata.
 
-    Until a request is answered, this object is also the request's PackableCommits
-    (coordinator/group/commits.py), because a connection has one OffsetCommit at a time.
+    This object also implements PackableCommits (coordinator/group/commits.py) for the request in
+    progress: it encodes the request's records and stores its offsets. One object is enough, because
+    a connection has one OffsetCommit in progress at a time.
     """
 
     __slots__ = (
@@ -144,7 +147,8 @@ class _CachedOffsetCommit:
         if (
             found[2::stride] != self._fixed
             or found[0] != self._head
-            # The last request is still unanswered; the network layer normally holds back the next.
+            # The last request is not answered yet, and this object can serve only one at a time.
+            # Normally the network layer delays the next request until then.
             or self._slot is not None
         ):
             return False
@@ -166,9 +170,9 @@ class _CachedOffsetCommit:
         return True
 
     def _find_shard(self) -> GroupShard | None:
-        """Return the group's shard; None if no shard serves the group now, or if a partition is
-        unknown: then the handler serves the request, and answers with the error. Partitions and
-        shard are looked up once per metadata image."""
+        """Return the group's coordinator shard. Return None if no shard serves the group now, or if
+        a partition is unknown: then the handler of OffsetCommit serves the request, and answers
+        with the error. Partitions and shard are looked up once per metadata image."""
         image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
@@ -226,8 +230,9 @@ class _CachedOffsetCommit:
 def cache_request(
     services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _CachedOffsetCommit | None:
-    """Return the cached request, or None for rare requests: a retention time, a repeated partition
-    or topic, a topic without partitions, an unknown topic, or too much metadata."""
+    """Return an object that serves the connection's next, similar OffsetCommits without decoding
+    them. Return None for rare requests: with a retention time, a repeated partition or topic, a
+    topic without partitions, an unknown topic, too many partitions, or too much metadata."""
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
     names, topic_ids = _names(services, request, context)

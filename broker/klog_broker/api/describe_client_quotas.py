@@ -17,14 +17,16 @@ from pyspark_klog.protocol.apis.describe_client_quotas import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# How many compared entities cost one element (runtime/event_loop/slices.py).
+# How many entities can be compared with the filter at the cost of one element of about 5 us
+# (runtime/event_loop/slices.py).
 _LOOKED_AT = 5
 
 
 def handle(
     services: SettingsServices, request: DescribeClientQuotasRequest, _: RequestContext
 ) -> ResponseSteps:
-    """A filter without components matches all entities, or no entity if the filter is strict."""
+    """Return the quotas of the entities that match the request's filter. A filter without
+    components matches all entities, or no entity if the filter is strict."""
     try:
         wanted = checked_filter(
             ((each.entity_type, each.match_type, each.match) for each in request.components),

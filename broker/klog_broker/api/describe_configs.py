@@ -40,8 +40,8 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Costs in elements (runtime/event_loop/slices.py): finding and describing all settings of a topic
-# or broker.
+# Costs of finding and describing all settings of a topic or broker, in elements of about 5 us
+# (runtime/event_loop/slices.py).
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
 _DescribedSettings = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
@@ -94,8 +94,8 @@ def _with_settings(
 def _answer(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Describe each resource independently of the others. A list of names that is null or, as in
-    Kafka, empty selects all settings.
+    """Describe each resource independently of the others. If the list of setting names of a
+    resource is null or, as in Kafka, empty, all settings of the resource are described.
 
     A resource that the request names twice is described once, since the description is much longer
     than the name.
@@ -123,8 +123,9 @@ def _configs(
     context: RequestContext,
     answered: _DescribedSettings,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """Yield costs in elements, and return the described settings of one resource. ``answered``
-    caches them for later topics with the same overrides (most topics have none)."""
+    """Yield costs in elements of about 5 us (runtime/event_loop/slices.py), and return the
+    described settings of one resource. ``answered`` caches the described settings for later topics
+    with the same overrides (most topics have none)."""
     yield 1
     keys = asked.configuration_keys or None
     if asked.resource_type not in _SETTINGS:

@@ -27,8 +27,9 @@ NOT_FOUND_SINCE = 6
 def handle(
     services: GroupServices, request: DescribeGroupsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Describe each group once, since a description can be much longer than a name. A group that
-    does not exist is Dead; from version 6 on it also has an error (KIP-1043)."""
+    """Describe each group once even if the request names the group several times, since a
+    description can be much longer than a name. A group that does not exist is Dead; from version 6
+    on it also has an error (KIP-1043)."""
     groups = []
     for group_id in dict.fromkeys(request.groups):
         yield 1

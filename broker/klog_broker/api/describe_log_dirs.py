@@ -25,7 +25,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _FIRST_VERSION_WITH_VOLUMES = 4
 
-# The sizes of this many segments are summed for one element (runtime/event_loop/slices.py).
+# How many segments' sizes can be summed at the cost of one element of about 5 us
+# (runtime/event_loop/slices.py).
 _SEGMENTS_AN_ELEMENT = 20
 
 _Usages = Mapping[LogDirectory, DiskUsage | None]
@@ -68,8 +69,8 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 def _describe(
     request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
 ) -> ResponseSteps:
-    """A partition that is created or deleted between two steps may or may not be in the
-    response."""
+    """Yield costs in elements, and return the response. The response is made over several
+    event-loop turns: a partition that is created or deleted meanwhile may or may not be in it."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}
     topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
     for log in _wanted(request, services):
@@ -92,7 +93,7 @@ def _describe(
         topics[key].partitions.append(row)
     for directory, result in results.items():
         if directory.is_offline and result.error_code == ErrorCode.NONE:
-            # The directory went offline between two steps.
+            # The directory went offline while this response was made.
             results[directory] = _result(directory, None)
     return DescribeLogDirsResponse(results=list(results.values()))
 

@@ -33,7 +33,8 @@ MAX_PARTITIONS = 2000
 
 _PARTITIONS_A_STEP = 50
 _NAMES_A_STEP = 1000
-# Cost in elements (runtime/event_loop/slices.py) of comparing and sorting _NAMES_A_STEP names.
+# Cost of comparing and sorting _NAMES_A_STEP names, in elements of about 5 us
+# (runtime/event_loop/slices.py).
 _NAMES = 100
 
 

@@ -21,7 +21,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: TransactionServices, request: DescribeTransactionsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Describe each id once, since its partitions can be many."""
+    """Describe each transactional id once even if the request names the id several times, since a
+    transaction can have many partitions."""
     states = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         error, known = _transaction(services, context, transactional_id)

@@ -51,9 +51,9 @@ class Elections(Protocol):
         unclean: bool,
         timeout_ms: int,
     ) -> None:
-        """Elect leaders of the partitions, or of all partitions. ``done`` gets the outcomes when
-        the metadata image shows the leaders or after the timeout, or one error for all
-        partitions."""
+        """Elect leaders of ``partitions`` (None: of all partitions). ``done`` gets the error code
+        of each partition, NONE for success, once the metadata image shows the new leaders or after
+        the timeout. If no election was possible, ``done`` gets one error for all partitions."""
 
 
 class ElectionServices(NamedTuple):
@@ -66,8 +66,9 @@ class ElectionServices(NamedTuple):
 def handle(
     services: TopicsServices, request: ElectLeadersRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer for a standalone broker. A null list of topics selects all partitions: as in Kafka the
-    response then has every topic, but only the partitions without the right leader."""
+    """Answer for a standalone broker. A null list of topics selects all partitions. The response to
+    such a request has every topic, but no partition whose result would be ELECTION_NOT_NEEDED, as
+    in Kafka."""
     response = ElectLeadersResponse()
     asked = request.topic_partitions
     if asked is not None and not asked:
@@ -145,8 +146,9 @@ def _told(
         else:
             partitions = _partitions(asked)
         if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
-            # A request for all partitions, none of which this broker knows yet: without the error
-            # the client would take the election for done.
+            # The request is for all partitions, but this broker knows no partition yet, so no
+            # result can carry the error. Without the top-level error the client would take the
+            # election for done.
             return ElectLeadersResponse(error_code=elected)
         elected = dict.fromkeys(partitions, elected)
     found: dict[str, ReplicaElectionResult] = {}

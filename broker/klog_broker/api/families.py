@@ -1,7 +1,7 @@
 """The families of APIs: which APIs a broker serves, and with which services.
 
-The broker binds each family to its services once, at start-up. ApiVersions lists the APIs of all
-bound families.
+A family is a group of APIs whose handlers use the same services. The broker binds each family to
+its services once, at start-up. ApiVersions lists the APIs of all bound families.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ into the page cache first. For clients before version 4 the records are converte
 are sent (down_conversion.py).
 
 The *scope* of a fetch is the set of partitions that it reads: the partitions in the request, or the
-partitions of its session that may have news (scopes.py).
+partitions of its fetch session that may have changed (scopes.py).
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class _DelayedFetch(DelayedOperation):
         self.go_on(self._read())
 
     def go_on(self, cold: list[ReadPartition]) -> None:
-        """Continue after the first read: if partitions are cold, let helper threads read their
-        pages; otherwise answer if there are enough bytes, or wait."""
+        """Continue after the first read. ``cold`` are the partitions whose look-up would have
+        blocked on the disk: helper threads read their pages first. Without such partitions, answer
+        if there are enough bytes; otherwise wait in the purgatory."""
         context = self._context
         if cold:
             self._warm(cold)
@@ -120,8 +121,9 @@ class _DelayedFetch(DelayedOperation):
         self._finish()
 
     def _finish(self) -> None:
-        """End the wait: read once more, and a second time if some partitions were cold, then
-        answer."""
+        """End the wait in the purgatory: read the partitions once more, then answer. If a look-up
+        would block on the disk, helper threads read the pages first, and the partitions are read
+        again."""
         cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
@@ -129,13 +131,14 @@ class _DelayedFetch(DelayedOperation):
             self._answer()
 
     def _read(self) -> list[ReadPartition]:
-        """Read the scope's partitions. Return the cold partitions, which have to be read again."""
+        """Read the scope's partitions. Return the cold partitions: their look-ups would block on
+        the disk, so helper threads must read the pages before the partitions are read again."""
         self._scope.renew()
         return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
-        """Let helper threads read the cold pages into the page cache, then read all partitions
-        again."""
+        """Let helper threads read the pages of the ``cold`` partitions from the disk into the page
+        cache, then read all partitions of the scope again."""
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
@@ -150,8 +153,9 @@ class _DelayedFetch(DelayedOperation):
 
         for each in cold:
             assert each.cold is not None
-            # The next read of the partition may block: its pages were read just before, and if they
-            # have left the cache since, another helper would not keep them there either.
+            # The read after the helper's may block on the disk: if the pages leave the page cache
+            # so soon after the helper has read them, a second helper could not keep them there
+            # either.
             each.may_block = True
             self._services.requests.count("cold-look-ups")
             self._services.helpers.submit(each.cold, done)

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44): sets or deletes single settings, or changes items of lists.
 
 When the response is sent, a topic's logs already follow the new settings. A broker's new settings
-are in effect too, but logs that inherit them follow in slices.
+are in effect too, but the logs of topics that inherit them get them over the next event-loop turns.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,9 +58,9 @@ def handle(
 def _planned(
     services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
 ) -> Alter:
-    """Return a function that stores the changes, which are valid for the present settings. The
-    store checks the changes again before it writes, since other clients may alter settings in
-    between."""
+    """Check the changes against the present settings, and return a function that stores them. The
+    metadata store checks the changes again before it writes them, since other clients may have
+    altered the settings since this check."""
     names = [each.name for each in asked.configs]
     if asked.resource_type == ResourceType.BROKER:
         check_setting_names(names)
@@ -90,8 +90,8 @@ def _changed(
     services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return a topic's overrides after the changes; ``configs`` are the overrides before.
-    BrokerError if an override is invalid, unless the override had no effect before and does not
-    change."""
+    BrokerError if an override is invalid. An invalid override that was stored before, and is
+    ignored since then, is accepted as long as the changes keep its value."""
 
     def items_of(name: str) -> tuple[str, ...]:
         list_setting(name, TOPIC_SETTINGS)

@@ -21,7 +21,7 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Clients know PRODUCER_FENCED from this version on (KIP-588).
+# The first version of InitProducerId whose clients know PRODUCER_FENCED (KIP-588).
 _FENCED_SINCE = 4
 
 

@@ -15,8 +15,8 @@ SKIPS_ASSIGNMENT_SINCE = 9
 
 
 def handle(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> None:
-    """Answer when all members have joined; later requests of the connection wait until then. The
-    reason for a join (version 8) is ignored."""
+    """Answer when all members of the group have joined, or the rebalance timeout has passed. Later
+    requests of the connection wait until then. The reason for a join (version 8) is ignored."""
     joiner = Joiner(
         client_id=context.client_id,
         client_host=f"/{context.client_address}",
@@ -25,7 +25,8 @@ def handle(services: GroupServices, request: JoinGroupRequest, context: RequestC
     )
 
     def send(response: JoinGroupResponse) -> None:
-        # A refused member has no protocol, and versions before 7 cannot carry null.
+        # The response to a refused member has no protocol name: null, or an empty name in versions
+        # before 7, which cannot carry null.
         has_null = context.api_version >= NULLABLE_PROTOCOL_SINCE
         response.protocol_name = response.protocol_name or (None if has_null else "")
         context.reply.send(response)

@@ -1,8 +1,8 @@
-"""LeaderAndIsr: the controller assigns roles to replicas on this broker.
+"""LeaderAndIsr: the controller makes replicas on this broker leaders or followers.
 
-A role assignment is refused with STALE_CONTROLLER_EPOCH if the replica already has a role in that
-or a newer leader epoch, as in Kafka. The request's type (full or incremental) has no effect, since
-with ZooKeeper a log that no request names stays on disk without a role.
+A role is refused with STALE_CONTROLLER_EPOCH if the replica is already leader or follower in the
+same or a newer leader epoch, as in Kafka. The request's type (full or incremental) has no effect:
+in a cluster with ZooKeeper, a log that a full request does not name stays on disk.
 """
 
 from collections.abc import Iterator
@@ -42,9 +42,10 @@ def handle(
 ) -> None:
     """Answer when all replicas have their roles.
 
-    The logs of new topics are created with the topics' settings, so the settings are read first. If
-    the request will be refused, no settings are read: on a listener that is open to clients,
-    anybody could name more and more new topics.
+    The logs of new topics are created with the topics' settings, so the settings are read from
+    ZooKeeper first. If the request will be refused because of its epochs, no settings are read:
+    otherwise any client of an open listener could make this broker read and remember any number of
+    topic names.
     """
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.controller_requests
@@ -81,7 +82,8 @@ class _RoleAssignments:
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def role_changes(self) -> Iterator[RoleAssignment]:
-        """Yield the role assignments. A partition with a fault gets an error instead."""
+        """Yield the role assignments. A partition whose state in the request is invalid or stale
+        gets an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -138,7 +140,8 @@ class _RoleAssignments:
 
 
 def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
-    """Return whether the topic has an id, as since Kafka 2.8, and a legal name."""
+    """Return whether the topic has a legal name and an id (controllers send topic ids since Kafka
+    2.8)."""
     return topic.topic_id != NO_TOPIC_ID and is_legal_topic_name(topic.topic_name)
 
 

@@ -31,14 +31,15 @@ class InvalidPattern(KlogError):
 
 
 class _State(NamedTuple):
-    """A state that consumes one character in ``ranges`` (None: no character) and leads to the
-    states ``following``."""
+    """A state of the automaton: consumes one character in ``ranges`` (None: no character) and leads
+    to the states ``following``."""
 
     ranges: Ranges | None
     following: list[int]
 
 
-# A function that adds states which lead to the given state, and returns the first of them.
+# A part of an expression as a function: adds the states that match the part and then lead to the
+# given state. Returns the state in which the part begins.
 _Part = Callable[["LinearPattern", int], int]
 
 
@@ -47,7 +48,7 @@ class LinearPattern:
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_PATTERN_LENGTH:
-            raise InvalidPattern(f"longer than {MAX_PATTERN_LENGTH} characters")
+            raise InvalidPattern(f"the pattern is longer than {MAX_PATTERN_LENGTH} characters")
         self._states: list[_State] = []
         self._times = 0
         part = _Parser(text).all()
@@ -56,7 +57,7 @@ class LinearPattern:
 
     def state(self, ranges: Ranges | None, *following: int) -> int:
         if len(self._states) == MAX_STATES:
-            raise InvalidPattern(f"it has more than {MAX_STATES} states")
+            raise InvalidPattern(f"the pattern needs more than {MAX_STATES} states")
         self._states.append(_State(ranges, list(following)))
         return len(self._states) - 1
 
@@ -65,15 +66,15 @@ class LinearPattern:
         also costs time."""
         self._times += 1
         if self._times > MAX_STATES:
-            raise InvalidPattern(f"it repeats more than {MAX_STATES} parts")
+            raise InvalidPattern(f"the pattern repeats more than {MAX_STATES} parts")
 
     def add_alternative(self, state: int, following: int) -> None:
         """Add an alternative to a state that consumes no character."""
         self._states[state].following.append(following)
 
     def matches(self, text: str) -> Generator[int, None, bool]:
-        """Return whether the pattern matches ``text``; yield costs in elements
-        (runtime/event_loop/slices.py)."""
+        """Return whether the pattern matches ``text``; yield the cost of each character in elements
+        of about 5 us (runtime/event_loop/slices.py)."""
         states, reached = self._states, self._reached([self._start])
         for character in map(ord, text):
             yield 1 + len(reached) // _STEPS_AN_ELEMENT
@@ -165,7 +166,7 @@ class _Parser:
     def all(self) -> _Part:
         part = self._choice()
         if self._at < len(self._text):
-            raise InvalidPattern(f"it has a {self._text[self._at]!r} too many")
+            raise InvalidPattern(f"the pattern has a {self._text[self._at]!r} too many")
         return part
 
     def _next(self) -> str:
@@ -175,7 +176,7 @@ class _Parser:
     def _take(self, what: str = "") -> str:
         taken = self._next()
         if not taken or (what and taken != what):
-            raise InvalidPattern(f"{what or 'something'!r} is missing")
+            raise InvalidPattern(f"{what or 'something'!r} is missing in the pattern")
         self._at += 1
         return taken
 
@@ -207,7 +208,7 @@ class _Parser:
         if taken == "$" and self._at == len(self._text):
             return _in_order([])
         if taken in _SPECIAL and taken not in "]}":
-            raise InvalidPattern(f"a {taken!r} is not allowed there")
+            raise InvalidPattern(f"a {taken!r} is not allowed at its position in the pattern")
         return _one(((ord(taken), ord(taken)),))
 
     def _group(self) -> _Part:
@@ -216,7 +217,7 @@ class _Parser:
             self._take(":")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise InvalidPattern(f"it has more than {MAX_DEPTH} nested groups")
+            raise InvalidPattern(f"the pattern has more than {MAX_DEPTH} nested groups")
         part = self._choice()
         self._depth -= 1
         self._take(")")
@@ -282,7 +283,7 @@ class _Parser:
             most = None if self._next() == "}" else self._number()
         self._take("}")
         if most is not None and most < least:
-            raise InvalidPattern("the upper bound of a count is less than the lower")
+            raise InvalidPattern("the upper bound of a repetition {m,n} is below the lower bound")
         return least, most
 
     def _number(self) -> int:
@@ -290,5 +291,5 @@ class _Parser:
         while self._next().isdecimal():
             digits += self._take()
         if not digits or int(digits) > MAX_STATES:
-            raise InvalidPattern("a count is missing, or too large")
+            raise InvalidPattern("a bound of a repetition {m,n} is missing or too large")
         return int(digits)

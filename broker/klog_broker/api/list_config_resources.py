@@ -25,8 +25,8 @@ _KNOWN = frozenset((ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIE
 def handle(
     services: SettingsServices, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Return the resources of the requested types; no types select all. BrokerError
-    UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
+    """Return the resources of the requested types; an empty list of types selects all types.
+    BrokerError UNSUPPORTED_VERSION, as in Kafka, for an unknown type."""
     response = ListConfigResourcesResponse()
     if context.api_version == 0:
         return response

@@ -40,8 +40,8 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
-# Cost in elements (runtime/event_loop/slices.py) of finding an offset by timestamp: the look-up
-# searches the index and reads records.
+# Cost of finding an offset by timestamp, in elements of about 5 us (runtime/event_loop/slices.py):
+# the look-up searches the index and reads records.
 _LOOK_UP = 20
 
 # The first version of ListOffsets that has each special timestamp.
@@ -56,8 +56,8 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One ListOffsets request. A look-up that would block on the disk runs in a helper thread
-    first."""
+    """One ListOffsets request. If a look-up would block on the disk, a helper thread does the
+    blocking part, and the request continues after that."""
 
     def __init__(
         self, services: LogServices, request: ListOffsetsRequest, context: RequestContext
@@ -77,8 +77,9 @@ class _ListOffsets:
         )
 
     def run(self) -> ResponseSteps:
-        """Return the steps to the response. If a look-up goes to a helper thread, the steps end
-        with None, and ``run`` is called again after the look-up to continue."""
+        """Yield costs in elements, and return the response. If a look-up needs a helper thread,
+        return None instead; ``run`` is called again after the helper has finished, and continues
+        with the same partition."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row

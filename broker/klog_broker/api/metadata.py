@@ -40,7 +40,8 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Cost in elements (runtime/event_loop/slices.py) of checking a topic to create, with its settings.
+# Cost of checking a topic to create, with its settings, in elements of about 5 us
+# (runtime/event_loop/slices.py).
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
@@ -164,7 +165,8 @@ def _create(
             continue
         partitions_left -= len(new.assignment)
         if partitions_left < 0:
-            # The remaining topics stay unknown, and are created when the client retries.
+            # One request creates at most MAX_PARTITIONS_PER_REQUEST partitions. The response calls
+            # the remaining topics unknown; the client retries, and its next request creates them.
             break
         planned.append(new)
 
@@ -175,7 +177,8 @@ def _create(
             if isinstance(result, BrokerError)
         }
         refused.update(creation_errors(codes))
-        # Kafka answers with these codes while its controller creates a topic; the client retries.
+        # The response has an error although the topic was created, because Kafka answers with the
+        # same error while its controller creates a topic. The client retries.
         if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -213,8 +216,8 @@ def _describe(
     context: RequestContext,
     refused: dict[str, ErrorCode],
 ) -> ResponseSteps:
-    """Return the response. A topic that is created or deleted between two steps may or may not be
-    in the response."""
+    """Yield costs in elements, and return the response. The response is made over several
+    event-loop turns: a topic that is created or deleted meanwhile may or may not be in it."""
     image = services.metadata.image
     seen = SeenPartitions(
         services,

@@ -28,14 +28,16 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """How many partitions of one request are appended in one event-loop turn, as one batch."""
 
-# Cost in elements of one commit, which is created, encoded, appended and applied.
+# Cost of one partition's commit, which is created, encoded, appended and applied, in elements of
+# about 5 us (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 
 def handle(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when the records are below the high watermark; each partition has its own result."""
+    """Answer when the records of all commits are below the high watermark of the group's partition
+    of __consumer_offsets. Each partition in the request has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     expire_ms = -1
     if request.retention_time_ms >= 0:
@@ -113,7 +115,8 @@ def handle_in_cluster(
 def cache_request_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> CachedRequest | None:
-    """Return the cached request of ``cache_request``, which returns None for version 0."""
+    """Return the result of ``cache_request``, which is None for version 0 (its offsets are in
+    ZooKeeper)."""
     return cache_request(both.groups, frame, request, context)
 
 

@@ -35,7 +35,8 @@ TOPIC_IDS_SINCE = 10
 
 _NO_ID = UUID(int=0)
 
-# The partition rows of versions up to 7, and from 8 on; both have the same fields.
+# The class of a partition in the response: of versions up to 7, or from 8 on. Both have the same
+# fields.
 R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -77,7 +78,7 @@ def handle_in_cluster(
     return handle(both.groups, request, context)
 
 
-# --- several groups ------------------------------------------------------------------------------
+# --- requests of several groups (version 8 and later) --------------------------------------------
 class _RequestedTopic(NamedTuple):
     name: str | None
     """The topic's name, or None if there is no topic with this id."""
@@ -161,7 +162,7 @@ def _committed(
     return services.groups.committed(group_id)
 
 
-# --- partitions ----------------------------------------------------------------------------------
+# --- the committed offsets of partitions ---------------------------------------------------------
 def _offsets(
     committed: VisibleOffsets,
     asked: "_RequestedTopic",
@@ -170,7 +171,7 @@ def _offsets(
     context: RequestContext,
     services: GroupServices,
 ) -> Iterator[tuple[int, OffsetAndMetadata | None, ErrorCode]]:
-    """Yield each partition's number, its offset (None without one), and its error.
+    """Yield each partition's number, its committed offset (None without one), and its error.
 
     A deleted topic's offset does not belong to the present topic of the same name, whose id is
     ``topic_id``. Kafka 4.3 hides the offset only from clients that give the topic's id. A
@@ -216,7 +217,7 @@ def _partition(
     )
 
 
-# --- requests of one group -----------------------------------------------------------------------
+# --- requests of one group (up to version 7) -----------------------------------------------------
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
     """Return the requested partitions by topic, merged if a topic is named twice; None for all
     partitions with a committed offset."""

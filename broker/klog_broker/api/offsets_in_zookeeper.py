@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 _IN_ZOOKEEPER = 0
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-# Cost in elements (runtime/event_loop/slices.py) of one commit.
+# Cost of one partition's commit, in elements of about 5 us (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 

@@ -50,8 +50,8 @@ def handle(
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(services, request, context)
-    # The number is one higher than that of the appends until all partitions are checked, so that no
-    # response is sent before.
+    # Until all partitions are checked, open_appends is one higher than the number of open appends,
+    # so that no response is sent before the last check.
     pending.open_appends = 1
     unverified: list[Unverified] = []
     for topic in request.topic_data:

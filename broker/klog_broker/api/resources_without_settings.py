@@ -25,8 +25,8 @@ _LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 def describe_other(
     services: SettingsServices, resource_type: int, name: str
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the settings of a resource that is neither a topic nor a broker. BrokerError for an
-    illegal name or an unknown type, as in Kafka."""
+    """Return the described settings of a logger, client metrics or group: none, except a logger's
+    level. BrokerError for an illegal name or an unknown type, as in Kafka."""
     if resource_type not in (BROKER_LOGGER, CLIENT_METRICS, GROUP):
         raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
     if not name:

@@ -135,4 +135,4 @@ class AllServices(
     TransactionServices,
     Protocol,
 ):
-    """The services of all families."""
+    """The services of all families of APIs: everything that the handlers of a broker use."""

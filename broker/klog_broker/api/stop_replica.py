@@ -60,7 +60,8 @@ class _ReplicaStops:
                 if hosted is not None and isinstance(hosted.role, Offline):
                     self._errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
                     continue
-                # The request has no topic id, so it means the present replica of that name.
+                # The request has no topic id, so it stops the present replica of the partition,
+                # whatever the id of its topic is.
                 topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
                 yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
 
@@ -88,8 +89,8 @@ class _ReplicaStops:
 
 
 def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
-    """Return the leader epoch of a stop; a negative epoch means any, as the topic is being
-    deleted."""
+    """Return the leader epoch in the partition's state. A negative epoch means that the replica is
+    stopped in any epoch, because its topic is being deleted."""
     return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
 
 

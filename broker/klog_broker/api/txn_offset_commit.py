@@ -34,7 +34,8 @@ LOADING_SINCE = 2
 TOPIC_IDS_SINCE = 6
 MISSING_GROUP_SINCE = 6
 
-# Cost in elements of one commit, which is created, encoded, appended and applied.
+# Cost of one partition's commit, which is created, encoded, appended and applied, in elements of
+# about 5 us (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 _Results = dict[TopicPartition, ErrorCode]
@@ -43,7 +44,8 @@ _Results = dict[TopicPartition, ErrorCode]
 def handle(
     services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when the records are below the high watermark; each partition has its own result."""
+    """Answer when the records of all commits are below the high watermark of the group's partition
+    of __consumer_offsets. Each partition in the request has its own result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
@@ -120,8 +122,10 @@ class _VerificationCheck:
 
     If another broker is the transaction coordinator, the transaction can end while this broker
     waits for the answer. Offsets appended after the transaction's marker would open a transaction
-    that nobody ends, so as for Produce the log checks a guard. If this broker is the coordinator,
-    no guard is needed: the coordinator answers with the state at the time of the append.
+    that nobody ends. So, as for Produce, the log creates a verification guard before the
+    coordinator is asked, and the commit is refused if a marker has ended the verification since. If
+    this broker is the coordinator, no guard is needed: the coordinator answers with the state at
+    the time of the append.
     """
 
     def __init__(
@@ -132,8 +136,8 @@ class _VerificationCheck:
         context: RequestContext,
     ) -> None:
         self.is_verified = False
-        """Whether the transaction is already open in the group's partition, so that no coordinator
-        is asked."""
+        """Whether the transaction is already open in the group's partition of __consumer_offsets,
+        so that the transaction coordinator need not be asked."""
         self._producer = (request.producer_id, request.producer_epoch)
         self._guarded: tuple[PartitionLog, VerificationGuard] | None = None
         if (
@@ -155,7 +159,8 @@ class _VerificationCheck:
             self._guarded = log, guard
 
     def still_holds(self) -> bool:
-        """Return whether the transaction is still open, as the coordinator has answered."""
+        """Return whether the coordinator's confirmation still holds: no marker has ended the
+        transaction in this log since the verification began."""
         if self._guarded is None:
             return True
         log, guard = self._guarded

@@ -43,7 +43,7 @@ def handle(
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
             return UpdateFeaturesResponse(error_code=error.code, error_message=client_text(error))
-        # Only versions 0 and 1 have results.
+        # Only responses of versions 0 and 1 have a result for each feature.
         response.results.append(UpdatableFeatureResult(feature=each.feature, error_message=None))
     return response
 

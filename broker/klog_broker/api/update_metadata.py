@@ -55,7 +55,7 @@ def _steps(
     unreadable = set()
     for topic in request.topic_states:
         if not is_legal_topic_name(topic.topic_name):
-            continue  # skip: other topics' settings would wait behind unreadable ones
+            continue  # skip: its settings are unreadable; other topics' would wait for them
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
             updates.append((yield from _topic_update(topic)))
@@ -72,7 +72,8 @@ def _steps(
 
 
 def _topic_update(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
-    """Return the update of one topic, read in steps of a few partitions."""
+    """Yield costs in elements, and return the update of one topic. Yields after every few
+    partitions, so that other requests are served in between."""
     states = {}
     is_deleted = False
     for count, each in enumerate(topic.partition_states, 1):

@@ -63,8 +63,9 @@ defaults, and --set overrides both; docs/configuration.md lists all settings.
     show_default=True,
     help="Write log lines of this level and above to stderr.",
 )
-# For a process that starts its own broker (pyspark_klog.testing): when that process ends, for
-# whatever reason, its end of the pipe is closed, and the broker stops.
+# For a process that starts its own broker with a pipe as the broker's stdin (pyspark_klog.testing):
+# when that process ends, for whatever reason, its end of the pipe is closed, stdin ends, and the
+# broker stops.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def command(
     port: int | None,

@@ -79,7 +79,8 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the texts of COMMANDS: `klog --help` must not import the commands' modules."""
+        """Write the help lines of COMMANDS, so that `klog --help` does not import the modules of
+        all commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 

@@ -16,11 +16,12 @@ fish: klog completion fish > ~/.config/fish/completions/klog.fish
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the completion script; the help text is _HELP."""
-    # Imported late, because commands.py imports this module only when the command is called.
+    # Imported late: commands.py imports this module when the command is called, so an import at the
+    # top would be circular.
     from klog_broker.cli.commands import command as klog
 
     kind = get_completion_class(shell)
     assert kind is not None
-    # The `source` of bash's class is not used: it runs bash to find its version, and fails without
-    # bash.
+    # Call `source` of the base class: the `source` of click's class for bash runs bash to find its
+    # version, and fails if bash is not installed.
     click.echo(ShellComplete.source(kind(klog, {}, "klog", "_KLOG_COMPLETE")))

@@ -155,7 +155,8 @@ def _settings_of(file: Path) -> dict[str, Value]:
 
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:
-    """Print a line for each changed name, or for scripts an object ``{what: names}``."""
+    """Print one line, ``what name``, for each changed name. With ``as_json`` print an object
+    ``{what: names}`` instead."""
     if as_json:
         print_json({what.replace(" ", "_"): list(names)})
         return

@@ -33,8 +33,8 @@ def exit_with(error: KlogError) -> NoReturn:
 
 
 def exit_unreadable(error: OSError) -> NoReturn:
-    """Report the file that cannot be read, and exit. An error of stdout is raised again for
-    click."""
+    """Report the file that cannot be read, and exit. An error without a file name comes from
+    writing to stdout; it is raised again, because click handles such errors."""
     if error.filename is None:
         raise error
     name = str(error.filename).encode(errors="backslashreplace").decode()

@@ -34,7 +34,7 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    # stdout is not redirected: a command's output may be piped.
+    # rich must not redirect stdout, because the command's output may go into a pipe.
     bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
     with bar:
         task = bar.add_task(what, total=total)

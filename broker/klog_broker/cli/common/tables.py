@@ -86,7 +86,8 @@ def _text(cell: Cell) -> str:
 
 
 def shown(text: str) -> str:
-    """Return text from elsewhere, such as a client's name, without terminal control characters."""
+    """Return text that klog has not written, such as a client's name, with its control characters
+    escaped, so that the terminal does not interpret them."""
     if text.isprintable():
         return text
     return "".join(

@@ -101,8 +101,8 @@ def describe(
 ) -> None:
     """Show each group's committed offsets, lag and members.
 
-    For a group of an exactly-once sink, show its rows. The lag is `-` if there is no committed
-    offset, or the partition has no leader.
+    For a group that stores the progress of an exactly-once sink, show the sink's progress rows. The
+    lag is `-` if there is no committed offset, or the partition has no leader.
     """
     if all_groups == bool(group_ids):
         raise click.UsageError("expected GROUP..., or --all-groups")

@@ -64,7 +64,7 @@ def plan(
         missing = [str(each) for each in wanted if each not in committed]
         if missing:
             named = ", ".join(missing)
-            raise KlogError(f"--shift-by needs present offsets, but there are none in {named}")
+            raise KlogError(f"--shift-by needs committed offsets, but there are none in {named}")
         shifted = {each: committed[each] + strategy.shift_by for each in wanted}
         return within_log(client, shifted)
     ends = _ends(client, [each for each in wanted if each not in committed], LATEST)
@@ -75,8 +75,8 @@ def plan(
 
 
 def within_log(client: BlockingClient, offsets: Offsets) -> OffsetPlan:
-    """Return these offsets, with an offset outside of a partition's log moved to the nearer end of
-    the log."""
+    """Return ``offsets`` as the new offsets. An offset outside of its partition's log is moved to
+    the nearer end of the log, with a warning."""
     first, end = _ends(client, offsets, EARLIEST), _ends(client, offsets, LATEST)
     made = OffsetPlan({}, [])
     for partition, offset in sorted(offsets.items()):
@@ -151,10 +151,12 @@ def time_of_duration(text: str) -> int:
 
 
 def read_csv(file: Path, group_ids: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Read a file that `klog groups reset-offsets --export` or Kafka's tool has written.
+    """Read a CSV file that `klog groups reset-offsets --export` or kafka-consumer-groups has
+    written.
 
-    Its rows have topic, partition and offset; for several groups the group comes first.
-    :raises SettingError: with the file and the line of a fault
+    The columns are topic, partition and offset; if there are several groups, the group comes first.
+    :raises SettingError: if the file cannot be read, or a row is invalid; with the file and the
+    line
     """
     found: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     try:
@@ -179,6 +181,7 @@ def _take(found: dict[str, dict[TopicPartition, int]], row: list[str], where: st
         columns = "topic,partition,offset"
         columns += " with the group first" if len(found) > 1 else ""
         raise SettingError(f"{where}: {','.join(row)}: expected {columns}") from None
-    # Rows of other groups are not used: the file may be meant for several calls of the command.
+    # Skip rows of groups that this call of the command does not reset: the file may be used for
+    # several calls, one for each group.
     if group_id in found:
         found[group_id][at[0]] = at[1]

@@ -165,9 +165,9 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
     except BrokerError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return  # the group is created with its first offsets
+        return  # no such group yet: the commit of its first offsets creates it
     if not group.is_idle:
-        raise _busy(group_id, f"it is {group.state} and has {len(group.members)}")
+        raise _busy(group_id, f"its state is {group.state}, its member count {len(group.members)}")
 
 
 def _busy(group_id: str, why: str) -> KlogError:

@@ -10,8 +10,8 @@ from pyspark_klog.client.admin.sink_progress import SinkGroup
 
 
 def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
-    """Print the progress rows of one sink's groups, and the marks of each run's first
-    micro-batch."""
+    """Print the progress rows of one sink's groups, and their run marks. A run mark says that a run
+    of the streaming query has passed its first micro-batch."""
     for mark in (mark for group in groups for mark in group.marks.values()):
         time = shown_time(mark.time_ms)
         click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
@@ -27,7 +27,8 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
 
 
 def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
-    """Return the progress rows and the marks of one sink's groups, for scripts."""
+    """Return the progress rows and the run marks of one sink's groups, for the output with
+    --json."""
     marks = [
         {
             "topic": partition.topic,
