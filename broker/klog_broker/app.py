@@ -240,7 +240,8 @@ class BrokerServer:
             self._release()
             raise stopped_while_loading() from None
         if self._exit_code is ExitCode.DISKS_LOST:
-            # The broker has not registered or opened a listener yet, so releasing locks is enough.
+            # The broker has not registered or opened a listener yet. To clean up, it is enough to
+            # release the locks of the data directories.
             logs.release_locks()
             self._release()
             raise self._refused_disks()

@@ -23,11 +23,12 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
 ZERO_LEVEL_SINCE = 4
-"""First version with features whose lowest level is 0. Earlier clients cannot read such a feature,
-so as in Kafka their response lists no supported features."""
+"""The first version of ApiVersions that can list a feature whose lowest level is 0. Clients of
+earlier versions cannot read such a feature, so, as in Kafka, their response lists no supported
+features."""
 CHECKS_NODE_SINCE = 5
-"""First version in which clients name the cluster and broker that they expect (KIP-1242), since
-after a restart another broker may have the address."""
+"""The first version of ApiVersions in which clients name the cluster and the broker that they
+expect (KIP-1242): after restarts, another broker may have the address that a client knows."""
 NO_NODE_ID = -1
 _SUPPORTED = [
     SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=VERSION_RAISING)

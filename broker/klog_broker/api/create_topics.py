@@ -136,7 +136,8 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 def _created(
     services: TopicsServices, new: NewTopic, topic_id: UUID, client_text: _DescribedSettings
 ) -> Generator[int, None, CreatableTopicResult]:
-    """Return the result for a created topic, or, without an id, for a topic that could be created.
+    """Return the result for a created topic. With validate_only no topic is created, and the result
+    has no topic id.
 
     ``client_text`` caches the described settings for later topics with the same overrides.
     """

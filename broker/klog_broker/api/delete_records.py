@@ -132,7 +132,8 @@ class _DelayedDeletion(DelayedOperation):
 
 
 def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:
-    """Return the leadership of a partition whose records may be deleted, or raise BrokerError."""
+    """Return this broker's leadership of the partition. BrokerError if this broker is not the
+    leader, or if the partition's records may not be deleted."""
     check_topic(services, context, AclOperation.DELETE, topic)
     if services.metadata.image.partition(topic, index) is None:
         raise BrokerError(why_not_led(services, topic, index))

@@ -35,8 +35,8 @@ _Usages = Mapping[LogDirectory, DiskUsage | None]
 def handle(
     services: LogServices, request: DescribeLogDirsRequest, context: RequestContext
 ) -> ResponseSteps | None:
-    """A null list of topics selects all topics. Partitions without a log on this broker are left
-    out."""
+    """Answer with the logs of the requested partitions; a null list of topics selects all topics.
+    Partitions without a log on this broker are left out."""
     directories = services.logs.directories
     if context.api_version < _FIRST_VERSION_WITH_VOLUMES:
         return _describe(request, services, dict.fromkeys(directories, DiskUsage(-1, -1)))

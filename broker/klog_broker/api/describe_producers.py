@@ -55,7 +55,7 @@ def handle(
 
 def _log_of(services: LogServices, topic: str, index: int) -> PartitionLog:
     """Return the log of this broker's replica, which need not be the leader, as in Kafka.
-    BrokerError if there is none."""
+    BrokerError if this broker has no usable replica."""
     hosted = services.replicas.partition(topic, index)
     if hosted is not None and hosted.log is not None and not hosted.log.is_offline:
         return hosted.log

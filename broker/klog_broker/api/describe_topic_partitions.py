@@ -71,7 +71,8 @@ def _answer(
         found = requested_topic(services, context, AclOperation.DESCRIBE, name)
         is_denied = found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if found.topic is None and not request.topics:
-            # The client may not describe the topic, or the topic was deleted a moment ago.
+            # The request is for all topics, but the client may not describe this one, or the topic
+            # was deleted while the response was made: leave it out.
             continue
         if partitions_left == 0:
             # The next page begins with this topic, even if the topic does not exist.

@@ -45,7 +45,7 @@ _SESSION_ERRORS = (
 
 
 class _DelayedFetch(DelayedOperation):
-    """A fetch from its first read to its response."""
+    """One Fetch request, from the first read of its partitions until its response is sent."""
 
     __slots__ = ("_context", "_reader", "_request", "_scope", "_services")
     is_long_poll = True
@@ -161,8 +161,8 @@ class _DelayedFetch(DelayedOperation):
             self._services.helpers.submit(each.cold, done)
 
     def _answer(self) -> None:
-        """Answer with the records that were read, converted down first for a client of an old
-        version."""
+        """Answer with the records that were read. For a client of an old version, first convert the
+        records down to the record format that it knows."""
         magic = self._reader.converts_to
         converted = [each for each in self._scope.partitions if each.to_convert is not None]
         if magic is None or not converted:

@@ -69,7 +69,7 @@ class LinearPattern:
             raise InvalidPattern(f"the pattern repeats more than {MAX_STATES} parts")
 
     def add_alternative(self, state: int, following: int) -> None:
-        """Add an alternative to a state that consumes no character."""
+        """Let ``state``, which consumes no character, also lead to the state ``following``."""
         self._states[state].following.append(following)
 
     def matches(self, text: str) -> Generator[int, None, bool]:

@@ -46,7 +46,7 @@ def named_partitions(client: BlockingClient, texts: Iterable[str]) -> list[Topic
 
 
 def check_topics(client: BlockingClient, topics: Sequence[str]) -> None:
-    """Request the metadata of topics, so that the client's view has them.
+    """Request the metadata of ``topics``, so that ``client.view`` has their partitions.
 
     :raises TopicMissing: if a topic does not exist
     """
