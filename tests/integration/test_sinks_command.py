@@ -189,7 +189,7 @@ def test_a_sinks_rows_are_deleted_and_nothing_else(
     assert told(broker, "sinks", "delete", sink.query_id) == {"deleted": [other.task(0)]}
     result = klog(broker, "sinks", "describe", sink.query_id)
     assert result.exit_code == 1
-    assert f"no exactly-once sink of query {sink.query_id} fits; there are: " in result.stderr
+    assert f"no exactly-once sink of query {sink.query_id} was found (with --name" in result.stderr
     assert longer.stem in result.stderr
 
 

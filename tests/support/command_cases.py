@@ -285,7 +285,8 @@ def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset:
     wrong = klog(servers, *at, str(offset + 1))
     assert (wrong.exit_code, wrong.stderr) == (
         1,
-        f"klog: no open transaction of {topic}-0 begins at {offset + 1}; there are: {offset}\n",
+        f"klog: no open transaction of {topic}-0 begins at {offset + 1}; open ones begin at: "
+        f"{offset}\n",
     )
     done = klog(servers, *at, str(offset))
     assert done.output == f"aborted {topic}-0 of producer {found['producer_id']}\n"

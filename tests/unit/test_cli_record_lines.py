@@ -94,7 +94,7 @@ class TestFields:
     @pytest.mark.parametrize(
         "line, expected",
         [
-            (b"a:1 k=v", "it has no tab; expected name:value,name:value before one"),
+            (b"a:1 k=v", "it has no tab; expected headers (name:value,name:value) and a tab"),
             (b"a:1\tk", "it has no '=' after a key (--key-separator)"),
             (b"a:1,b\tk=v", "header b'b' has no colon; expected name:value,name:value"),
             (b"\xff:1\tk=v", "a header's name is b'\\xff'; expected UTF-8"),

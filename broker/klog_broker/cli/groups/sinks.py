@@ -1,4 +1,5 @@
-"""`klog sinks`: manages exactly-once sinks of queries, on any broker with Kafka's protocol."""
+"""`klog sinks`: manages the progress of exactly-once sinks of Spark's streaming queries, on any
+broker with Kafka's protocol."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,9 +36,10 @@ def command() -> None:
 @command.command("list")
 @with_client_options
 def list_all(asking: ClientOptions) -> None:
-    """List the sinks: number of tasks with a row, newest micro-batch, and the time of its write.
+    """List the sinks of streaming queries: for each the number of its tasks, the newest
+    micro-batch, and when it was written.
 
-    Batch writes, which leave a mark for a day, are not listed.
+    Batch writes are not listed.
     """
     with asking.client() as client:
         sinks = {sink: groups for sink, groups in _sinks(client).items() if _newest(groups)}
@@ -66,7 +68,8 @@ def describe(
     name: str | None,
     prefix: str | None,
 ) -> None:
-    """Show the rows of a query's sinks: the last write of each task."""
+    """Show the progress rows of a query's sinks: the last micro-batch that each task has
+    written."""
     with asking.client() as client:
         sinks = _of_query(client, query_id, name, prefix)
     if asking.as_json:
@@ -92,8 +95,8 @@ def delete(
     prefix: str | None,
     dry_run: bool,
 ) -> None:
-    """Delete the rows of a query's sinks permanently. The query must be stopped, and must not start
-    again."""
+    """Delete the stored progress of a query's sinks permanently. The query must be stopped, and
+    must not start again."""
     done, refused = [], []
     with asking.client() as client:
         for groups in _of_query(client, query_id, name, prefix).values():
@@ -110,8 +113,8 @@ def delete(
 
 
 def _sinks(client: BlockingClient) -> _Sinks:
-    """Return all sinks with their groups: those of the tasks in order, then the group with the
-    mark."""
+    """Return all sinks, each with its consumer groups: the groups of its tasks, by task number,
+    then the group of its run mark (`RunMark`)."""
     found: _Sinks = defaultdict(list)
     for group in find_sinks(client, list_groups(client)).values():
         found[group.sink].append(group)
@@ -137,7 +140,8 @@ def _of_query(
         there = ", ".join(sink.stem for sink in sinks) or "none"
         raise BrokerError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"no exactly-once sink of query {query_id} fits; there are: {there}",
+            f"no exactly-once sink of query {query_id} was found (with --name and --prefix, if "
+            f"given); all sinks: {there}",
         )
     return found
 

@@ -15,14 +15,15 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 
 _DIFFERENT = 4
-"""How many batches with different payloads are made for each number of records."""
+"""How many batches, each with other payloads, are made for the same number of records; then they
+are sent again in turn."""
 _OVERHEAD_BYTES = 20
 """The most bytes that a record without key and headers takes in addition to its value."""
 
 
 def random_payloads(size_bytes: int, count: int) -> list[bytes]:
-    """Return random values of capital letters, like those of Kafka's tool; they compress to
-    half."""
+    """Return random values of capital letters, like those of kafka-producer-perf-test; they
+    compress to half their size."""
     letters = np.random.default_rng().integers(65, 91, size_bytes * count, dtype=np.uint8).tobytes()
     return [letters[at : at + size_bytes] for at in range(0, size_bytes * count, size_bytes)]
 
@@ -57,12 +58,14 @@ class BatchSource:
         self._codec = codec
         self._level = level
         self._made: dict[int, list[tuple[bytes, int]]] = {}
-        """By number of records: batches, and the bytes of their values."""
+        """By number of records: the batches made so far, each with the total size of its values in
+        bytes."""
         self._next = 0
         self._turn = 0
 
     def next_batch(self, record_count: int, now_ms: int) -> tuple[bytearray, int]:
-        """Return a batch with this timestamp, and the bytes of its values."""
+        """Return a batch of `record_count` records with the timestamp `now_ms`, and the total size
+        of its values in bytes."""
         made = self._made.setdefault(record_count, [])
         if len(made) < _DIFFERENT:
             made.append(self._make(record_count))

@@ -28,11 +28,12 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec
 
 _PAYLOADS = 10_000
-"""The most different random values, which have at most `_PAYLOAD_BYTES` together."""
+"""The number of random values to choose from; fewer if all of them would take more than
+`_PAYLOAD_BYTES`."""
 _PAYLOAD_BYTES = 1 << 24
 _BATCHES_A_SECOND = 100
-"""With a given throughput, batches have so few records that at least this many are sent per second:
-larger batches would delay their records."""
+"""With --throughput, batches are so small that at least this many are sent per second. In larger
+batches, records would wait longer for their batch to be sent."""
 
 
 _NAMES = {
@@ -41,7 +42,7 @@ _NAMES = {
     "mb_per_second": "MB/s",
     **{f"{name}_ms": f"{name.replace('_', '.')} ms" for name in ("avg", "max", *PERCENTILES)},
 }
-"""The names of figures in the table."""
+"""The names of the figures in the printed table."""
 
 
 @click.group("perf", context_settings=HELP)

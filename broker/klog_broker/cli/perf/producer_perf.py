@@ -15,7 +15,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 PrintFigures = Callable[[dict[str, float]], None]
-"""Called with the figures of the last interval."""
+"""Called every PRINT_EVERY_S seconds with the figures of that interval."""
 PRINT_EVERY_S = 5.0
 
 
@@ -38,16 +38,18 @@ class _Meter:
         self._all, self._all_latencies = Flow(self.start_s), Latencies()
         self._while, self._while_latencies = Flow(self.start_s), Latencies()
         self._under_way: dict[TopicPartition, deque[tuple[float, int, int]]] = {}
-        """By partition, in order: the time at which a batch was given to the producer, its records
-        and bytes."""
+        """By partition: the batches that are not acknowledged yet, in the order of sending. Each
+        has the time at which the producer got it, its number of records, and the bytes of their
+        values."""
 
     def given(self, partition: TopicPartition, records: int, size_bytes: int) -> None:
-        """Note that a batch is given to the producer now."""
+        """Record that the producer gets a batch now."""
         queue = self._under_way.setdefault(partition, deque())
         queue.append((monotonic_s(), records, size_bytes))
 
     def written(self, batch: Batch) -> None:
-        """Count a batch, or a part of a split batch, as acknowledged."""
+        """Count a batch as acknowledged. The producer splits a batch that the broker refused as too
+        large; then this is called for each part."""
         now_s = monotonic_s()
         queue = self._under_way[batch.partition]
         left = batch.record_count
@@ -83,7 +85,8 @@ def measure_writing(
     """Write records to all partitions in turn until all are acknowledged, or until Ctrl-C. Return
     the figures.
 
-    :raises KlogError: with the number of acknowledged records
+    :raises KlogError: if records could not be written; the message has the number of acknowledged
+        records
     """
     producer = Producer(client)
     partitions = [TopicPartition(topic, each) for each in range(producer.partition_count(topic))]

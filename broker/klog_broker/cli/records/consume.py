@@ -27,7 +27,8 @@ _TURN_MS = 1_000
 """The longest wait for records, in milliseconds, before the command checks whether to commit or
 stop."""
 _SHORT_TURN_MS = 50
-"""The longest wait if only a leader's response delays the end of the command."""
+"""The longest wait for records, in milliseconds, when ``idle_ms`` have passed without records and
+only a leader's outstanding response is awaited before the command stops."""
 _COMMIT_EVERY_MS = 5_000
 _TROUBLE_REPORT_INTERVAL_MS = 30_000
 
@@ -141,14 +142,15 @@ def command(
         at = start.positions(client, named) if group is None else group.positions(named, start)
         printer = Printer(client, at, form, group, max_messages, idle_ms)
         if idle_ms is None:
-            client.retries.mute()  # The printer reports requests that are retried without end.
+            # The client logs no warnings about retries: the printer reports these failures itself.
+            client.retries.mute()
         is_interrupted = False
         try:
             printer.run()
         except KeyboardInterrupt:
             is_interrupted = True
         except (BrokenPipeError, KlogError):
-            # Report the first error, not an error of this commit.
+            # If this commit fails, too, report only the error that ended the reading.
             with suppress(KlogError):
                 printer.commit()
             raise
@@ -169,8 +171,9 @@ def _fields(text: str) -> tuple[str, ...]:
 class Printer:
     """Prints fetched records, and remembers the position of each partition.
 
-    Without ``idle_ms`` the command waits without end for unavailable brokers, as for records. With
-    ``idle_ms`` it waits for unavailable brokers for ``default.api.timeout.ms``.
+    Without ``idle_ms`` the command never stops by itself: it waits for new records, and for
+    unavailable brokers, without end. With ``idle_ms`` it waits for unavailable brokers for at most
+    ``default.api.timeout.ms``.
     """
 
     def __init__(
@@ -230,8 +233,9 @@ class Printer:
         return self._follower.has_responses_from_all_since(quiet_since_ms)
 
     def _print_next(self, until_ms: int) -> bool:
-        """Print the records that arrive until ``until_ms``. Return whether any records came, even
-        if none of them is visible."""
+        """Print the records that arrive until ``until_ms``. Return whether any batch came, even if
+        it had only records that are not printed (control records and records of aborted
+        transactions)."""
         reached: dict[TopicPartition, int] = {}
         for fetched in self._follower.poll(until_ms):
             for columns in self._reader.read(fetched):
@@ -257,8 +261,9 @@ class Printer:
     def commit(self) -> None:
         """Commit the position after the printed records for the group.
 
-        Positions of partitions without printed records are committed too: otherwise the next run of
-        the command might begin at a newer log end.
+        A position is committed for partitions without printed records, too. Without a committed
+        offset, the next run of the command would begin at the log end of its time (by default), and
+        would miss the records written before.
         """
         if self._group is not None:
             self._group.commit(self._printed)

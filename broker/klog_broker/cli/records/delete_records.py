@@ -58,7 +58,8 @@ def delete(
 ) -> None:
     """Delete the records before an offset, permanently.
 
-    The file is {"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}.
+    The content of --offset-json-file is {"partitions": [{"topic": "t", "partition": 0, "offset":
+    5}], "version": 1}.
     """
     by_options = (topic is not None, bool(partitions), before_offset is not None)
     if offset_json_file is not None and not any(by_options):
@@ -89,7 +90,7 @@ def delete(
 def read_offsets(file: Path) -> dict[TopicPartition, int]:
     """Read a file in the format of kafka-delete-records.
 
-    :raises SettingError: with the file and its fault
+    :raises SettingError: if the file cannot be read, or is not in that format
     """
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))
@@ -110,7 +111,10 @@ def read_offsets(file: Path) -> dict[TopicPartition, int]:
             if partition in found:
                 raise SettingError(f"{file} names {partition} twice")
             if not 0 <= number < 2**31 or not HIGH_WATERMARK <= offset <= _HIGHEST:
-                raise SettingError(f"{file}: {partition} has offset {offset}; expected -1 or more")
+                raise SettingError(
+                    f"{file}: {partition} has offset {offset}; expected a partition from 0 on, and "
+                    "an offset from -1 on"
+                )
             found[partition] = offset
     except (AttributeError, KeyError, TypeError):
         raise SettingError(

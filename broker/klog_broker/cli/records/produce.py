@@ -26,8 +26,8 @@ from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
 from pyspark_klog.errors import KlogError
 
 _WRAPPING = 2
-"""How many times longer than the largest request a line may be, because of base 64 and field
-names."""
+"""A line of input may be this many times as long as max.request.size, because base 64 and the field
+names of JSON make a line longer than its record."""
 
 _HELP = """Write each line of stdin, or of a file, as a record.
 
@@ -131,8 +131,8 @@ def command(
 
 
 def _own_settings(asking: ClientOptions, **given: str | None) -> dict[str, Value]:
-    """Return the settings of this command's options, and max.block.ms, which by default is as long
-    as the command's timeout."""
+    """Return the settings that this command's options set, and max.block.ms, whose default here is
+    default.api.timeout.ms."""
     wait_ms = asking.settings["default.api.timeout.ms"]
     own: dict[str, Value] = {"max.block.ms": asking.settings.get("max.block.ms", wait_ms)}
     return own | {
@@ -145,15 +145,16 @@ def _write(
 ) -> int:
     """Write all lines and wait until they are acknowledged. Return the number of records.
 
-    :raises KlogError: with the number of acknowledged records
+    :raises KlogError: at an invalid line, at Ctrl-C, or if records cannot be written; the message
+        has the number of acknowledged records
     """
     producer = writer.producer
     try:
         for lines in chunks:
             writer.write(form.rows(lines))
             if lines.pauses:
-                # A program that writes line by line expects each record to be written before the
-                # next.
+                # No more input is available now. A program that writes line by line may wait until
+                # its record is written before it writes the next line.
                 producer.flush()
             advance(lines.read_bytes)
         producer.flush()
@@ -178,9 +179,9 @@ def _ended(producer: Producer) -> str:
 
 
 def counted(records: int) -> str:
-    """Return the number of records with a verb."""
+    """Return the number of records with the verb for it: "1 record is" or "2 records are"."""
     return "1 record is" if records == 1 else f"{records} records are"
 
 
 def _nobody(count: int) -> None:
-    """Ignore the progress when no bar is shown."""
+    """Take the place of a progress bar when none is shown."""

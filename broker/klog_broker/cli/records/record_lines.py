@@ -13,19 +13,20 @@ T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]]
 
 CHUNK_BYTES = 1 << 20
-"""How many bytes are read before their records are parsed."""
+"""The most bytes of input that are read before their records are parsed."""
 _LATEST_MS = (2**63 - 1) // 1000
 """The latest timestamp in milliseconds whose microseconds fit into 64 bits."""
 _FIELDS = frozenset(
     ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
 )
 _IGNORED = frozenset(("topic", "offset", "timestamp_type"))
-"""Further fields of `klog consume --json`, ignored so that its lines can be written to another
-topic."""
+"""Further fields in the output of `klog consume --json`; `klog produce --json` ignores them, so
+that it can write this output to another topic."""
 
 
 class BadLine(KlogError):
-    """A line that is not a record, or whose record the topic cannot have."""
+    """A line that is not a record, or whose record cannot be written to the topic, such as a record
+    for a partition that does not exist."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(f"line {line}: {text}")
@@ -47,10 +48,11 @@ class Rows:
     partitions: Sequence[int | None] | None = None
     timestamps_ms: Sequence[int | None] | None = None
     bad_line: BadLine | None = None
-    """The fault of the line after these records; None without a fault."""
+    """The error of the line that follows these records; None if no line is invalid."""
 
     def up_to(self, count: int, bad_line: BadLine) -> "Rows":
-        """Return the first ``count`` records, followed by the fault of the next line."""
+        """Return the first ``count`` records, with ``bad_line`` as the error of the line after
+        them."""
         return Rows(
             self.first_line,
             self.values[:count],
@@ -70,7 +72,8 @@ class Lines:
     lines: list[bytes]
     read_bytes: int
     pauses: bool
-    """Whether no more input is available at present."""
+    """Whether no input is available after these lines now: the stream's writer pauses or has
+    ended."""
 
 
 def read_lines(
@@ -78,7 +81,7 @@ def read_lines(
 ) -> Iterator[Lines]:
     """Yield the lines as they arrive, a chunk at a time; the last line needs no line end.
 
-    :raises BadLine: for a line of more than ``most_bytes``, after the lines before it
+    :raises BadLine: for a line of more than ``most_bytes``, after all earlier lines were yielded
     """
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     first_line = 1
@@ -125,8 +128,8 @@ class LineFormat:
     """The text that stands for null as a key, a value or a header's value."""
 
     def rows(self, lines: Lines) -> Rows:
-        """Return the records of the lines before the first invalid one, which is
-        `Rows.bad_line`."""
+        """Return the records of the lines before the first invalid line; `Rows.bad_line` has the
+        error of the invalid line."""
         if self.as_json:
             return _collect(lines, _of_json)
         if self.has_headers or self.key_separator is not None:
@@ -140,7 +143,9 @@ class LineFormat:
         if self.has_headers:
             text, tab, line = line.partition(b"\t")
             if not tab:
-                raise ValueError("it has no tab; expected name:value,name:value before one")
+                raise ValueError(
+                    "it has no tab; expected headers (name:value,name:value) and a tab"
+                )
             found.headers = self._headers(text)
         if self.key_separator is not None:
             key, separator, line = line.partition(self.key_separator)
@@ -202,7 +207,7 @@ def _unless_empty(column: list[T]) -> list[T] | None:
     return column if any(each is not None for each in column) else None
 
 
-# --- JSON ----------------------------------------------------------------------------------------
+# --- lines in JSON (--json) ----------------------------------------------------------------------
 def _of_json(line: bytes) -> _Record:
     try:
         found = json.loads(line)
@@ -250,7 +255,8 @@ def _is_encodable(text: str) -> bool:
 
 
 def _json_headers(given: object) -> Headers:
-    """Parse a list of {"key", "value"}, or an object of names and values."""
+    """Parse the field "headers": a list of {"key": name, "value": value}, or an object of names and
+    values."""
     if given is None:
         return []
     rows: list[Any] = given if isinstance(given, list) else []
@@ -266,7 +272,7 @@ def _json_headers(given: object) -> Headers:
             raise ValueError("headers: expected objects of key and value, or value_base64")
         name = row.get("key")
         if not isinstance(name, str):
-            raise ValueError("headers: expected a key, which is a text, in each")
+            raise ValueError("headers: expected a text as the key of each header")
         if not _is_encodable(name):
             raise ValueError("a header's name has half a character (a lone surrogate)")
         found.append((name, _bytes_of(row, "value")))

@@ -32,11 +32,11 @@ class RecordFormat:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The fields that have to be read."""
+        """The fields of records that have to be decoded for printing."""
         return FIELDS if self.as_json else self.fields
 
     def lines(self, columns: Columns) -> bytes:
-        """Return a line with its end for each record."""
+        """Return the printed lines of the records, each with its line end."""
         if self.as_json:
             return _json_lines(columns)
         if self.fields == ("value",):
@@ -76,7 +76,7 @@ class RecordFormat:
 
 def _escape_controls(line: bytes) -> bytes:
     text = line.decode(errors="backslashreplace")
-    # A tab separates fields, and only moves the cursor.
+    # Leave tabs unescaped: they separate the fields, and do no harm in a terminal.
     return "\t".join(map(shown, text.split("\t"))).encode()
 
 
@@ -114,7 +114,8 @@ def _header(name: str, value: bytes | None) -> dict[str, object]:
 
 
 def _add_bytes(told: dict[str, object], name: str, data: bytes | None) -> None:
-    """Add the bytes as text if they are UTF-8, otherwise in base 64 under another name."""
+    """Add the bytes under ``name`` as text if they are UTF-8, otherwise under ``name_base64`` in
+    base 64."""
     try:
         told[name] = None if data is None else data.decode()
     except UnicodeDecodeError:

@@ -88,7 +88,8 @@ class RecordReader:
             if rest is not None:
                 yield self._of_arrow(fetched.partition, rest)
         except MalformedTimestamp:
-            # A timestamp of the year 294,247 or later, which only Python's numbers can hold.
+            # Arrow cannot hold timestamps of the year 294,247 or later; Python's integers can. Read
+            # the rest record by record.
             yield from self._one_by_one(fetched._replace(start=next_offset))
 
     def _of_arrow(self, partition: TopicPartition, batch: "RecordBatch") -> Columns:
@@ -150,7 +151,8 @@ class RecordReader:
 
 
 def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]:
-    """Return a function that tells whether the batch at a position is visible to the reader."""
+    """Return a function that tells whether the batch at a position is shown: it is not part of an
+    aborted transaction."""
     if not fetched.aborted:
         return lambda entry, position: True  # noqa: ARG005
     from pyspark_klog.records.aborted_transactions import AbortedFilter

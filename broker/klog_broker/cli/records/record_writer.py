@@ -1,4 +1,5 @@
-"""Writes rows of lines as batches to a producer; many rows with Arrow's kernels."""
+"""Gives the records of `klog produce` to a producer as batches; many records are encoded with
+Arrow's kernels."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -27,8 +28,8 @@ MANY_ROWS = 2_000
 
 
 class RecordWriter:
-    """Writes the rows of one topic. ``partition`` is for rows that name none; if it is None, the
-    key or the partitioner of the settings decides."""
+    """Writes rows (records) to one topic. ``partition`` is the partition of rows that name none; if
+    it is None, the row's key or the setting partitioner.class decides."""
 
     def __init__(self, client: BlockingClient, topic: str, partition: int | None) -> None:
         settings = client.settings
@@ -80,8 +81,8 @@ class RecordWriter:
 
     # --- many rows -------------------------------------------------------------------------------
     def _write_columns(self, rows: Rows, count: int) -> Rows:
-        """Write the rows with Arrow's kernels. Return the rows that could be written, with the
-        fault of the row after them."""
+        """Write the rows with Arrow's kernels. Return the rows that could be written; their
+        `bad_line` has the error of the row after them."""
         while rows.values:
             encoded = self._encoder.encode(
                 *(self.producer, self._topic, self._arrow_rows(rows), count),
@@ -118,7 +119,7 @@ class RecordWriter:
 
     # --- few rows --------------------------------------------------------------------------------
     def _plain_batches(self, rows: Rows, count: int) -> Iterator[_Encoded]:
-        """Yield batches that are built record by record."""
+        """Yield the rows as batches that are built record by record, without Arrow."""
         most_bytes = self._settings.number("max.request.size")
         batch_bytes = min(self._settings.number("batch.size"), most_bytes)
         now_ms = epoch_ms()

@@ -97,8 +97,8 @@ class GroupPositions:
         return {**start.positions(self._client, missing), **self._committed}
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the positions for the group; only those that differ from the committed ones are
-        sent.
+        """Commit the positions for the group; only positions that differ from the committed offsets
+        are sent.
 
         :raises KlogError: if a member has joined the group
         """

@@ -11,7 +11,9 @@ from pyspark_klog.client.admin.quotas import CLIENT_ID, IP, USER
 
 
 class Targets(NamedTuple):
-    """Resources, or the entity of quotas: names by type, None for the default of a type."""
+    """The resources whose settings a command shows or changes, or the entity whose quotas it does.
+    An entity has a name for each of its types (user, client-id, ip); None stands for the default
+    quotas of the type."""
 
     resources: Sequence[Resource]
     entity: Mapping[str, str | None]
@@ -43,14 +45,16 @@ _OPTIONS = (
 
 
 def takes_targets(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select targets to a command; `read_targets` reads the options."""
+    """Add the options that select resources or a quota entity to a command; `read_targets` reads
+    these options."""
     return reduce(lambda decorated, option: option(decorated), _OPTIONS[::-1], command)
 
 
 def read_targets(given: Mapping[str, Any]) -> Targets:
-    """Return the targets that the options name.
+    """Return the resources or the quota entity that the options name.
 
-    :raises UsageError: if resources and quotas are mixed, or a name and the default of its type
+    :raises UsageError: if options for resources and for quotas are given together, or a name and
+        the default of the same type (``--user`` and ``--default-user``)
     """
     resources = [Resource(ResourceType.TOPIC, name) for name in given["topics"]]
     resources += [Resource(ResourceType.BROKER, str(each)) for each in given["brokers"]]

@@ -41,8 +41,8 @@ def command() -> None:
 @command.command("list")
 @with_client_options
 def list_all(asking: ClientOptions) -> None:
-    """List the resources that can have settings (Kafka 4.1 or newer; 3.7 to 4.0: client
-    metrics)."""
+    """List the resources that can have settings. Brokers of Kafka 3.7 to 4.0 list only client
+    metrics; older brokers cannot list resources."""
     with asking.client() as client:
         found = list_config_resources(client)
     if asking.as_json:
@@ -57,10 +57,13 @@ def list_all(asking: ClientOptions) -> None:
 @click.option("--all", "show_all", is_flag=True, help="Show defaults and synonyms, too.")
 @with_client_options
 def describe(asking: ClientOptions, quotas: bool, show_all: bool, **given: Any) -> None:
-    """Show the settings that were set for topics, brokers and others; with --all every setting."""
+    """Show the settings that were set for a topic, broker, group or client metrics, or show quotas.
+    With --all, show defaults and synonyms, too."""
     resources, entity = read_targets(given)
     if quotas == bool(resources or entity):
-        raise click.UsageError("expected --topic, --broker, --user or the like, or --quotas")
+        raise click.UsageError(
+            "expected --quotas, or an option such as --topic, --broker or --user"
+        )
     with asking.client() as client:
         if not resources:
             _print_quotas(asking, describe_quotas(client, entity))
@@ -94,10 +97,10 @@ def alter(
     validate_only: bool,
     **given: Any,
 ) -> None:
-    """Change settings; other settings stay unchanged."""
+    """Change settings or quotas; those that are not named stay unchanged."""
     resources, entity = read_targets(given)
     if not resources and not entity:
-        raise click.UsageError("expected --topic, --broker, --user or the like")
+        raise click.UsageError("expected an option such as --topic, --broker or --user")
     changes = _changes("--set", ConfigOperation.SET, to_set)
     changes += [ConfigChange(name, ConfigOperation.DELETE) for name in delete]
     changes += _changes("--append", ConfigOperation.APPEND, append)
@@ -132,9 +135,9 @@ def _changes(option: str, operation: ConfigOperation, texts: Sequence[str]) -> l
 
 
 def _quota_changes(changes: Sequence[ConfigChange]) -> dict[str, float | None]:
-    """Return the changes of quotas.
+    """Return the new value of each quota by name; None deletes the quota.
 
-    :raises UsageError: for list operations, and for values that are not numbers
+    :raises UsageError: for --append and --subtract, and for values that are not numbers
     """
     wanted: dict[str, float | None] = {}
     for name, operation, value in changes:

@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--internal", is_flag=True, help="List the brokers' internal topics, too.")
 @with_client_options
 def list_topics(asking: ClientOptions, internal: bool) -> None:
-    """List the topics with their partitions and replicas."""
+    """List the topics, each with its number of partitions and its replication factor."""
     with asking.admin() as admin:
         infos = [
             info for info in admin.describe_topics().values() if internal or not info.is_internal
@@ -109,7 +109,8 @@ def create(
 def describe(
     asking: ClientOptions, names: Sequence[str], unavailable: bool, under_replicated: bool
 ) -> None:
-    """Show partitions, leaders and changed settings of topics (default: of all topics)."""
+    """Show the partitions of topics, their leaders, and the settings that were set for these topics
+    (default: all topics)."""
     with asking.admin() as admin:
         infos = list(admin.describe_topics(names or None).values())
         if unavailable or under_replicated:
@@ -145,8 +146,8 @@ def describe(
 )
 @with_client_options
 def alter(asking: ClientOptions, names: Sequence[str], partitions: int) -> None:
-    """Add partitions to topics. Records with the same key may go to other partitions from then
-    on."""
+    """Add partitions to topics. From then on, producers may write records of the same key to
+    another partition than before."""
     with asking.admin() as admin:
         for name in names:
             admin.create_partitions(name, partitions)

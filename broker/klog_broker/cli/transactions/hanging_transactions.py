@@ -31,7 +31,8 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _AT_ONCE = 1_000
-"""How many partitions are requested at once, between two steps of the progress bar."""
+"""For how many partitions the open transactions are requested together; the progress bar moves
+after each such request."""
 
 
 @click.command("find-hanging", context_settings=HELP)
@@ -58,8 +59,8 @@ def find_hanging(
     broker_id: int | None,
     max_transaction_timeout: int,
 ) -> None:
-    """Find transactions that are open in a partition, but unknown to their coordinator (default: in
-    all partitions).
+    """Find hanging transactions: open in a partition, but unknown to their coordinator. Without
+    TOPIC, all partitions are searched.
 
     Readers of committed records wait for the end of such transactions; `abort` ends them.
     """
@@ -116,10 +117,11 @@ def abort(
 ) -> None:
     """Abort a transaction.
 
-    With TRANSACTIONAL_ID, abort the transaction that its coordinator knows; its producer can write
-    no more. With --topic, --partition and --start-offset, abort a hanging transaction; on brokers
-    older than Kafka 3.0 give --producer-id, --producer-epoch and --coordinator-epoch instead of the
-    offset. Abort only hanging transactions this way: see find-hanging.
+    With TRANSACTIONAL_ID, the coordinator aborts the open transaction of this transactional id, and
+    fences its producer, which can write no more. With --topic, --partition and --start-offset,
+    abort a hanging transaction in this partition; on brokers older than Kafka 3.0 give
+    --producer-id, --producer-epoch and --coordinator-epoch instead of --start-offset. Abort only
+    hanging transactions this way: find-hanging lists them.
     """
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     at = (topic, partition)
@@ -162,7 +164,9 @@ def _begun_at(client: BlockingClient, where: TopicPartition, offset: int) -> Act
     open_at = {each.start_offset: each for each in found[where] if each.start_offset >= 0}
     if offset not in open_at:
         there = ", ".join(map(str, sorted(open_at))) or "none"
-        raise KlogError(f"no open transaction of {where} begins at {offset}; there are: {there}")
+        raise KlogError(
+            f"no open transaction of {where} begins at {offset}; open ones begin at: {there}"
+        )
     return open_at[offset]
 
 

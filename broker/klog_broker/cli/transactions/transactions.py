@@ -94,7 +94,7 @@ def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
 @with_client_options
 def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
-    """Show the producer ids that have written to partitions, and their open transactions."""
+    """Show which producer ids have written to partitions, each with its open transaction."""
     with asking.client() as client:
         found, refused = active_producers(client, named_partitions(client, topics))
     if asking.as_json:
