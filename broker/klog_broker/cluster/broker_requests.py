@@ -31,10 +31,11 @@ MAX_ELEMENTS = 500_000
 replicas."""
 
 MAX_PARTITIONS = 100_000
-"""The exclusive bound of partition numbers; a request with a greater number is wrong."""
+"""The exclusive bound of partition numbers. LeaderAndIsr refuses a partition with this number or a
+greater one; UpdateMetadata ignores it."""
 
 ROLE_CHANGES_PER_TURN = 50
-"""The number of replicas that get their roles in one event-loop turn."""
+"""The most replicas that become leader or follower, or are stopped, in one event-loop turn."""
 
 ControllerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
@@ -47,7 +48,8 @@ class ClusterServices(NamedTuple):
     """This broker's controller; it answers NOT_CONTROLLER unless this broker is elected."""
     controller_requests: ControllerRequestQueue
     changes: ControllerTopicChanges
-    """Changes topics and elects leaders for clients, by means of `controller`."""
+    """Carries out clients' requests to change topics and elect leaders, by means of
+    `controller`."""
 
 
 class BetweenBrokersServices(NamedTuple):
@@ -81,7 +83,8 @@ def queue_controller_request(
     context: RequestContext,
     begin: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Queue a controller request. `begin` carries it out, answers, and then calls its argument."""
+    """Queue a controller request. Once its turn comes, `begin` is called with a callback: it
+    carries the request out, answers it, and then calls the callback."""
     response_sink = context.reply
     if request.is_kraft_controller:
         response_sink.close("klog accepts no requests of KRaft controllers")
@@ -105,7 +108,8 @@ def queue_controller_request(
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Whether this is a legal topic name; controllers send only legal names."""
+    """Whether this is a legal topic name. Controllers send only legal names, so a topic with
+    another name is ignored or refused."""
     try:
         check_topic_name(name)
     except InvalidTopicName:
@@ -114,7 +118,7 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 def role_change_error(error: KlogError) -> ErrorCode:
-    """The error code for the failure of a role change."""
+    """The error code in the controller's response for a role change that failed with ``error``."""
     if isinstance(error, InconsistentTopicId):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if isinstance(error, StaleRoleChange):

@@ -42,12 +42,13 @@ class ControllerConnection:
         done: Callable[[R | None], None],
         timeout_ms: int,
     ) -> None:
-        """Send a request once to the present controller. `build` makes it for an API version.
+        """Send a request once to the present controller. `build` makes the request for an API
+        version.
 
         `done` is called once, asynchronously in the loop's thread: with the response, which may be
-        NOT_CONTROLLER, or with None. The result is None if no controller is known or reachable, if
-        the controller changed, or if it did not answer within `timeout_ms`; the request may or may
-        not have been carried out.
+        NOT_CONTROLLER, or with None. The argument is None if no controller is known or reachable,
+        if the controller changed, or if it did not answer within `timeout_ms`; then the controller
+        may or may not have carried the request out.
         """
         self.reconnect_if_moved()
         connection = self._connection
@@ -63,7 +64,7 @@ class ControllerConnection:
     def reconnect_if_moved(self) -> None:
         """Replace the connection if the metadata image names another controller or address.
 
-        Requests that are outstanding on the old connection get None.
+        The callbacks (`done`) of requests that are outstanding on the old connection get None.
         """
         address = None if self._is_closed else self._controller_address()
         if address == self._address:
@@ -73,11 +74,14 @@ class ControllerConnection:
         if address is not None:
             self._connection = self._connect(*address)
         if before is not None:
-            # Close later, so that no callback runs within another caller's `send`.
+            # `send` calls this method, and closing the old connection calls the callbacks of its
+            # outstanding requests. Close it later, so that no callback runs inside a call of
+            # `send`.
             self._call_soon(lambda: before.close("another broker is the controller now"))
 
     def close(self) -> None:
-        """Close the connection. Outstanding requests get None now, later ones asynchronously."""
+        """Close the connection. The callbacks of outstanding requests are called with None now;
+        those of requests that are sent later are called with None asynchronously."""
         self._is_closed = True
         connection, self._connection, self._address = self._connection, None, None
         if connection is not None:

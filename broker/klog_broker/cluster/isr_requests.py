@@ -2,10 +2,10 @@
 
 Each leader decides which ISR it requests, and what follows from a response (leader_replicas.py).
 This module sends the changes of many partitions together, one request at a time. If the outcome of
-a request is unknown, the request is sent again after a pause. A change that the controller rejected
-because it has another state of the partition is requested again at the next check of the followers.
-The next request is sent only after the response to the last one, or when that response can no
-longer come.
+a request is unknown, the request is sent again after a pause. The controller rejects a change if
+its own state of the partition is another one. Such a change is requested again at the next periodic
+check for lagging followers (every replica.lag.time.max.ms / 2). The next request is sent only after
+the response to the last one, or when that response can no longer come.
 """
 
 from collections.abc import Callable
@@ -85,11 +85,13 @@ class IsrRequests:
         self._controller = controller
         self._wanted: dict[Leader, None] = {}
         self._is_busy = False
-        """Whether a request is outstanding, is about to be sent, or waits for the pause to end."""
+        """Whether a request is outstanding, is about to be sent, or will be sent again after a
+        pause because its outcome is unknown."""
         self._live: frozenset[BrokerId] = frozenset()
 
     def start(self) -> None:
-        """Start sending changes, and checking the followers of all leaders periodically."""
+        """Start to send ISR changes, and to check periodically for lagging followers of all
+        partitions that this broker leads."""
         self._services.replicas.on_in_sync_changed.append(self._changed)
         for leader in self._services.replicas.led.values():
             self._changed(leader)
@@ -110,8 +112,8 @@ class IsrRequests:
         self._schedule_check()
 
     def _image_changed(self) -> None:
-        """Check all leaders' followers when a broker has failed: no leader should wait for its
-        replicas."""
+        """When a broker has failed, check the followers of all leaders at once, so that no leader
+        waits for the replicas of the failed broker."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:
@@ -132,9 +134,10 @@ class IsrRequests:
                         purgatory.check(leader.topic_partition)
 
     def _retry_rejected_change(self, leader: Leader) -> None:
-        """Take the partition's state from the metadata image, and request the change again.
+        """Take the partition's state from the metadata image, and request the ISR change again.
 
-        The controller rejected the change, and has sent no LeaderAndIsr request since.
+        The controller rejected the change because of another state, and has not sent that state in
+        a LeaderAndIsr request since.
         """
         topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
         number = leader.topic_partition.partition
@@ -171,7 +174,7 @@ class IsrRequests:
         )
 
     def _next(self) -> _OpenRequest:
-        """The changes for the next request: those that have waited longest."""
+        """The ISR changes for the next AlterPartition request: those that have waited longest."""
         asked: _OpenRequest = {}
         for leader in list(self._wanted):
             if len(asked) == PARTITIONS_AT_ONCE:

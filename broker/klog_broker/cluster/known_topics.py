@@ -15,30 +15,32 @@ from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.message import Request
 
 PATIENCE_MS = 2_000
-"""How long a request waits for the controller to send all topics. After this time, the broker
-answers from the topics that it knows."""
+"""How long a client's request waits until the controller has sent all topics. After this time, the
+broker answers with the topics that it knows."""
 
 
 class KnownTopics(Protocol):
-    """The broker's knowledge of topics that its image does not show."""
+    """Tells whether the broker's metadata image shows all topics, or whether a missing topic may
+    exist."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether every partition that the metadata image does not show is deleted.
+        """Whether the metadata image shows all topics that the controller can read.
 
-        If not, the controller may not have sent such a partition yet.
+        If not, the controller may not have sent a missing topic or partition yet.
         """
 
     @property
     def has_been_complete(self) -> bool:
-        """Whether the metadata image has been complete at some time since the broker started."""
+        """Whether the metadata image has shown all topics (`is_complete`) at any time since the
+        broker started."""
 
     def may_exist(self, topic: str) -> bool:
         """Whether a topic that the image does not show may exist: the controller has not sent all
-        topics yet, or cannot read this topic."""
+        topics yet, or cannot read this topic's znode."""
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
-        """Call ``then`` once: as soon as all topics are known, or after ``patience_ms``."""
+        """Call ``then`` once: as soon as the image shows all topics, or after ``patience_ms``."""
 
 
 class AllTopicsKnown:
@@ -60,7 +62,8 @@ class TopicsFromController:
     def __init__(
         self, requests: ControllerRequestQueue, unreadable: Callable[[], Set[str]], loop: Loop
     ) -> None:
-        """``unreadable`` gives the topics that exist and that the controller cannot read."""
+        """``unreadable`` returns the names of topics that exist, but whose znode the controller
+        cannot read."""
         self._requests = requests
         self._unreadable = unreadable
         self._loop = loop
@@ -96,18 +99,20 @@ class TopicsFromController:
 
 
 class NewTopicSettings(Protocol):
-    """Implemented by the metadata store of a cluster (metadata/zookeeper/store.py)."""
+    """Tells whether the settings of new topics are known. A cluster's metadata store implements it
+    (metadata/zookeeper/store.py), because it reads them after the topics."""
 
     def is_reading_settings_of(self, topic_id: TopicId) -> bool:
-        """Whether the image shows a topic without its settings, because they are still being
-        read."""
+        """Whether the image shows the topic, but the broker is still reading the topic's
+        settings."""
 
     def learn_topics(self, topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
         """Call ``done`` once the settings of these topics are known."""
 
 
 class AllSettingsRead:
-    """The NewTopicSettings of a standalone broker, whose image has topics with their settings."""
+    """The NewTopicSettings of a standalone broker, whose image shows no topic without its
+    settings."""
 
     def is_reading_settings_of(self, _topic_id: TopicId) -> bool:
         return False
@@ -119,7 +124,7 @@ class AllSettingsRead:
 def unknown_topic(known_topics: KnownTopics) -> ErrorCode:
     """The error for a topic that the metadata image does not show.
 
-    If the topic may exist, the error makes clients repeat the request.
+    If the controller has not sent all topics yet, it is LEADER_NOT_AVAILABLE, which clients retry.
     """
     if known_topics.is_complete:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -133,10 +138,10 @@ def once_complete(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> ResponseSteps | None:
-    """Return the result of a handler whose `answer` needs all topics.
+    """Return the result of a handler whose `answer` needs an image that shows all topics.
 
-    The result is None if the response is sent later, once all topics are known; `error_response`
-    then turns a BrokerError into a response.
+    The result is None if the response is sent later: as soon as the image shows all topics, or
+    after PATIENCE_MS. `error_response` then turns a BrokerError into a response.
     """
     if known_topics.is_complete:
         return answer()

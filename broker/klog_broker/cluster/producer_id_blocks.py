@@ -34,7 +34,9 @@ class ProducerIdBlocks:
         self._is_failing = False
 
     def allocate(self, done: Done[ProducerIdBlock]) -> None:
-        """Pass `done` a block of producer ids that no other broker gets, or NoResponse."""
+        """Request a block of producer ids from the controller, and call `done` with it. No other
+        broker gets these ids. If the controller does not answer, or answers with an error, `done`
+        gets NoResponse."""
 
         def build(_version: int) -> AllocateProducerIdsRequest:
             return AllocateProducerIdsRequest(

@@ -1,4 +1,4 @@
-"""Hands out producer ids from durable blocks."""
+"""Hands out producer ids from blocks that the metadata store allocates durably."""
 
 from collections import deque
 from collections.abc import Callable
@@ -21,10 +21,12 @@ class ProducerIds:
     """
 
     def __init__(self, metadata: MetadataStore, *, prefetches: bool = False) -> None:
-        """``prefetches`` requests the next block before the present one is used up, because the
-        block comes from another broker."""
+        """With ``prefetches`` the next block is requested before the present one is used up: in a
+        cluster the controller, often another broker, allocates blocks, and its response takes
+        time."""
         self.unavailable = (
-            # The controller may soon send a block. Kafka answers with the same error.
+            # The controller may soon send a block, so the client should retry. Kafka uses the same
+            # error.
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if prefetches else ErrorCode.KAFKA_STORAGE_ERROR
         )
         """The error for a client if no producer id is available."""
@@ -38,7 +40,7 @@ class ProducerIds:
         self._is_allocating = False
 
     def next_id(self, on_id: OnProducerId) -> None:
-        """Call ``on_id`` with a new producer id, now or once a new block is durable.
+        """Call ``on_id`` with a new producer id, now or once a new block is allocated.
 
         ``on_id`` gets None if the metadata store cannot allocate a block.
         """
@@ -49,7 +51,7 @@ class ProducerIds:
         self._allocate()
 
     def fetch_first(self) -> None:
-        """Request the first block before a producer needs an id.
+        """Request the first block of ids before a producer needs an id.
 
         If the request fails, the next call of `next_id` repeats it.
         """

@@ -1,6 +1,7 @@
 """The queue of the controller's requests to this broker, which are carried out one by one.
 
-Requests of a deposed controller, or for another epoch of this broker, are rejected.
+Requests of an earlier controller, and requests with another broker epoch than this broker's, are
+rejected.
 """
 
 from collections import deque
@@ -21,9 +22,10 @@ class QueuedRequest(NamedTuple):
     controller_epoch: int
     broker_epoch: int
     connection_number: int
-    """The number of the connection; later connections to this broker have greater numbers."""
+    """The number of the connection on which the request came; a later connection has a greater
+    number."""
     begin: Callable[[Callable[[], None]], None]
-    """Carries the request out, and calls its argument once the request is answered."""
+    """Carries the request out, and calls the callback that it gets once the request is answered."""
     refuse: Callable[[ErrorCode], None]
     close: Callable[[str], None]
     """Closes the connection, so that the controller sends the request again."""
@@ -41,7 +43,8 @@ class ControllerRequestQueue:
         self.controller_epoch = 0
         """The highest controller epoch of all accepted requests."""
         self.on_full_metadata: list[Callable[[], None]] = []
-        """Called once at the next full UpdateMetadata request, then removed."""
+        """Callbacks that are called once, after the next full UpdateMetadata request (of type FULL,
+        with all topics), and then removed."""
         self._broker_epoch = broker_epoch
         self._full_metadata_in = _NEVER
         self._connection_number = -1
@@ -58,12 +61,14 @@ class ControllerRequestQueue:
         return 0 <= self._broker_epoch() < broker_epoch
 
     def put(self, request: QueuedRequest) -> None:
-        """Carry a request out after all earlier ones, or reject it when its turn comes."""
+        """Carry a request out after all earlier ones. If its epochs are outdated by then, reject
+        it."""
         self._waiting.append(request)
         self._begin_waiting()
 
     def note_full_metadata(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Record that a full UpdateMetadata request with these epochs was carried out."""
+        """Record that a full UpdateMetadata request (of type FULL, with all topics) with these
+        epochs was carried out."""
         self._full_metadata_in = (controller_epoch, broker_epoch)
         waiting, self.on_full_metadata = self.on_full_metadata, []
         for each in waiting:
@@ -71,20 +76,21 @@ class ControllerRequestQueue:
 
     @property
     def has_had_full_metadata(self) -> bool:
-        """Whether this broker has ever received a full UpdateMetadata request."""
+        """Whether this broker has carried out a full UpdateMetadata request since it started."""
         return self._full_metadata_in != _NEVER
 
     @property
     def has_full_metadata(self) -> bool:
-        """Whether the newest controller has sent full UpdateMetadata in this broker epoch.
+        """Whether the newest controller has sent a full UpdateMetadata request in this broker
+        epoch.
 
-        If so, a partition that the metadata image does not show is deleted.
+        If so, the metadata image shows all topics that the controller can read.
         """
         return self._full_metadata_in == (self.controller_epoch, self._broker_epoch())
 
     def _begin_waiting(self) -> None:
         if self._is_going_on:
-            return  # `begin` answered immediately: the while loop that called it continues.
+            return  # called by a `begin` that answered at once: the loop below, its caller, goes on
         self._is_going_on = True
         try:
             while self._waiting and not self._is_busy:
@@ -104,7 +110,8 @@ class ControllerRequestQueue:
             request.controller_epoch == self.controller_epoch
             and request.connection_number < self._connection_number
         ):
-            # The controller sent this request before it gave up the request's connection.
+            # The controller has since replaced the connection of this request by a later one, on
+            # which it repeats each request that got no response.
             request.close("the controller has sent requests by a later connection")
         else:
             self.controller_epoch = request.controller_epoch

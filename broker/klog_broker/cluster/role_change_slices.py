@@ -1,4 +1,5 @@
-"""Carries out the role changes of one controller request over several turns, and answers it."""
+"""Carries out the role changes of one controller request over several event-loop turns, and then
+answers the request."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,8 +18,8 @@ class RoleChangeRequest(Protocol):
     """A controller request that changes the roles of replicas."""
 
     def role_changes(self) -> Iterator[RoleChange]:
-        """Yield the role changes. Each is made only when it is needed, because it may depend on the
-        role that its replica has at that time."""
+        """Yield the role changes lazily: each is computed just before it is carried out, because it
+        may depend on the role that the replica has then."""
 
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Record that the role change of a partition failed."""
@@ -28,7 +29,8 @@ class RoleChangeRequest(Protocol):
 
 
 class SlicedRoleChanges:
-    """Carries out one request in slices; calls `done` once the request is answered."""
+    """Carries out one request, ROLE_CHANGES_PER_TURN role changes in each event-loop turn; calls
+    `done` once the request is answered."""
 
     def __init__(
         self,
@@ -45,13 +47,15 @@ class SlicedRoleChanges:
         self._is_without_descriptors = False
 
     def apply_next(self) -> None:
-        """Carry out the next role changes, or answer the request after the last one."""
+        """Carry out the next ROLE_CHANGES_PER_TURN role changes. After the last one, answer the
+        request."""
         role_changes = list(islice(self._left, ROLE_CHANGES_PER_TURN))
         if role_changes:
             self._services.replicas.apply(role_changes, self._applied)
             return
         if self._is_without_descriptors:
-            # Make the controller send the request again, by giving no response.
+            # Close the connection without a response, so that the controller sends the request
+            # again.
             self._context.reply.close("no file descriptor is left for the log of a replica")
         else:
             self._context.reply.send(self._request.response())

@@ -41,7 +41,8 @@ class ControllerServices(Protocol):
 
     @property
     def other_controller(self) -> Callable[[], TopicRequests | None]:
-        """The requests to the controller; None while this broker is the controller."""
+        """Returns the object that sends topic requests to the controller; None while this broker is
+        the controller itself."""
 
 
 def answer_at_controller(
@@ -51,11 +52,11 @@ def answer_at_controller(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> Response | ResponseSteps | None:
-    """Return the result of a handler that only the controller may carry out by `answer`.
+    """Return the result of a handler for a request that only the controller answers, with `answer`.
 
     Another broker answers NOT_CONTROLLER, and the client retries with the controller. A controller
-    that has just started waits until it knows all topics, because clients do not retry after
-    UNKNOWN_TOPIC_OR_PARTITION.
+    that has just started waits until it knows all topics: before, it would have to answer
+    UNKNOWN_TOPIC_OR_PARTITION for topics that exist, and clients do not retry after that error.
     """
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
@@ -86,12 +87,13 @@ class TopicRequests:
     def create(self, names: Sequence[str], done: Callable[[Refused], None]) -> None:
         """Request the creation of topics with this broker's default settings.
 
-        ``done`` is called once, asynchronously, with an error for each topic.
+        ``done`` is called once, asynchronously, with the error for each topic that the client gets
+        now.
         """
         partitions_left = MAX_PARTITIONS_PER_REQUEST
         topics: list[CreatableTopic] = []
         for name in names:
-            # Do not request a topic twice while its first request is outstanding.
+            # Do not request the creation of a topic while an earlier request for it is outstanding.
             topic = _topic(self._config(), name)
             if name not in self._creating and topic.num_partitions <= partitions_left:
                 partitions_left -= topic.num_partitions
@@ -120,8 +122,8 @@ class TopicRequests:
 def creation_errors(codes: Mapping[str, ErrorCode]) -> Refused:
     """The errors for a client whose request created topics automatically, by topic name.
 
-    `codes` has the errors of the creation. A topic that exists now, or soon, becomes
-    LEADER_NOT_AVAILABLE, because it may not have leaders yet.
+    `codes` has the errors of the creation. For a topic that exists now, or soon will, the client
+    gets LEADER_NOT_AVAILABLE, which it retries: the topic may not have leaders yet.
     """
     return {name: _CLIENT_ERRORS.get(code, code) for name, code in codes.items()}
 
