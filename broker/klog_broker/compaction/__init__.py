@@ -1,11 +1,13 @@
 """Log compaction: keeps the last record of each key, like Apache Kafka's log cleaner.
 
-Each round cleans one log. candidates.py chooses the log and the offsets that may be cleaned.
+Each round cleans one log. candidates.py computes the offsets of a log that may be cleaned.
 key_map.py collects the last offset of each key in the dirty part. grouping.py chooses neighbouring
 segments that become one. filtering.py writes each batch again, without superseded records.
 cleaned_transactions.py finds the batches of aborted transactions, and old_formats.py handles
-formats v0 and v1. kernel.py has the loops.
-key_map.py, filtering.py, old_formats.py and kernel.py import numba, so import them in a helper
-thread only, when there is something to clean.
+formats v0 and v1. kernel.py has the loops that numba compiles.
+
+key_map.py, filtering.py, old_formats.py and kernel.py import numba, which takes long to load.
+Import them in a helper thread only, once a log is to be cleaned.
+
 May import: log, config, runtime, pyspark_klog.{records,storage}.
 """

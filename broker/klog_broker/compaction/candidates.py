@@ -1,9 +1,11 @@
 """Decides how much of a log may be cleaned, by the rules of Kafka's LogCleanerManager.
 
 Records before the first dirty offset were cleaned in earlier rounds. A round may clean up to the
-first uncleanable offset: the active segment, undecided transactions and young segments stay
-unchanged. So do unflushed records (Kafka cleans these, too): if a flushed record went in favour of
-an unflushed one, a power cut could take both.
+first uncleanable offset: the active segment, open transactions and segments younger than
+min.compaction.lag.ms stay unchanged.
+
+Unflushed records, which Kafka cleans, stay unchanged as well: if a round deleted a flushed record
+in favour of an unflushed one with the same key, a power cut could lose both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +53,8 @@ class Extent(NamedTuple):
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether the log has enough dirty bytes, or overdue ones."""
+        """Whether a round should clean the log: the dirty ratio is above min.cleanable.dirty.ratio,
+        or dirty records are overdue (`is_overdue`)."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio

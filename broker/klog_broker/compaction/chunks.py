@@ -1,4 +1,5 @@
-"""Reads a segment in chunks of whole batches, each checked, with a table of their headers."""
+"""Reads a segment in chunks of whole batches. Each batch is checked, its CRC too, and a table has
+the header fields of the batches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ from klog_broker.runtime.disk.files import File
 from pyspark_klog.records.kernels import scan, status
 from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES, Buffer
 
-# Chunks of four times this size double the latency of small requests during a cleaning. A quarter
-# of this size does not shorten the latency, and slows the cleaning down.
+# While a log is cleaned, chunks of four times this size double the latency of clients' small
+# requests. Chunks of a quarter of this size do not shorten the latency, and slow the cleaning down.
 CHUNK_BYTES = 1 << 20
 _TABLE_ROWS = 16_384
 
@@ -35,9 +36,9 @@ class SegmentChunk(NamedTuple):
 
 
 def chunks_of(file: File, size_bytes: int, path: Path) -> Iterator[SegmentChunk]:
-    """Yield the batches of a log file of ``size_bytes`` in chunks. Blocks. OSError.
+    """Yield the batches of a log file of ``size_bytes`` in chunks. Blocks; raises OSError.
 
-    Raises DamagedLog at bytes that are no good batch.
+    Raises DamagedLog at bytes that are not a valid batch.
     """
     position = 0
     wanted = CHUNK_BYTES

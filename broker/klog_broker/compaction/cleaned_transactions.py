@@ -1,7 +1,7 @@
 """Follows transactions during a pass over a log (KIP-98; Kafka's CleanedTransactionMetadata).
 
-Batches of aborted transactions are removed at once. A marker may go only if a whole round found no
-batch of its transaction, and then only after its delete horizon.
+Batches of aborted transactions are removed at once. A marker is removed only if a whole round found
+no batch of its transaction, and then only after the marker's delete horizon.
 """
 
 from collections import deque
@@ -19,7 +19,8 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
         self._aborted = deque(sorted(aborted, key=lambda entry: entry.first_offset))
-        # The current aborted transaction of a producer id, and whether a batch of it was seen.
+        # By producer id: the aborted transaction that the pass is in, and whether the pass has met
+        # a batch of this transaction.
         self._aborting: dict[int, tuple[AbortedEntry, bool]] = {}
         self._committing: set[int] = set()
         self._kept: list[AbortedEntry] = []
@@ -33,7 +34,8 @@ class CleanedTransactions:
         return kept
 
     def is_void(self, producer_id: int, last_offset: int) -> bool:
-        """Note a transactional batch; returns whether its transaction was aborted."""
+        """Record that the pass has met this batch of a transaction; returns whether the transaction
+        was aborted."""
         self._begin_up_to(last_offset)
         found = self._aborting.get(producer_id)
         if found is None:
@@ -45,7 +47,8 @@ class CleanedTransactions:
     def is_last_trace(
         self, producer_id: int, offset: int, control_type: ControlType | None
     ) -> bool:
-        """Note a marker; returns whether no batch of its transaction is left.
+        """Record that the pass has met a marker; returns whether the log has no batch of its
+        transaction any more.
 
         ``control_type`` is None for a control batch whose record an earlier round has removed.
         """

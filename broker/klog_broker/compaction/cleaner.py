@@ -1,7 +1,8 @@
 """The log cleaner: picks the dirtiest log, has helper threads clean it, and starts over.
 
 log.cleaner.threads limits how many rounds run at once. If a round fails, its log is set aside and
-reported, and is not tried again until the next start. After a full disk the log is tried again.
+reported: it is not cleaned again until the broker restarts. After errors that may pass, such as a
+full disk, the log is cleaned again later.
 """
 
 import errno
@@ -39,7 +40,7 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Timers(Protocol):
-    """The part of the loop that the cleaner needs."""
+    """The methods of the event loop that the cleaner calls."""
 
     def call_soon(self, callback: Callable[[], None]) -> object: ...
 
@@ -65,8 +66,8 @@ class Cleaner:
         prepare: Callable[[], bool] = lambda: True,
     ) -> None:
         self.set_aside: dict[TopicPartition, str] = {}
-        """Logs that are not cleaned again until the next start, each with the error that stopped
-        its cleaning."""
+        """Logs that are not cleaned again until the broker restarts, each with the error that
+        stopped its cleaning."""
         self.counts = CleanerCounts()
         self._logs = logs
         self._helpers = helpers
@@ -91,7 +92,8 @@ class Cleaner:
     def take_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Paused rounds continue at once.
 
-        A log that is being cleaned keeps its map of keys.
+        New sizes and load factors of the map of keys hold for later rounds; running rounds keep
+        their maps.
         """
         self._settings = settings
         self._throttle = Throttle(settings.max_bytes_per_second)
@@ -102,11 +104,12 @@ class Cleaner:
             self._look_for_logs()
 
     def stop(self) -> None:
-        """Start no further round; running rounds are given up at their next step."""
+        """Start no further round. Running rounds are given up before their next step."""
         self._is_stopped = True
 
     def close(self) -> None:
-        """Remove all unfinished segments, after the helper threads have ended. Blocks."""
+        """Remove the unfinished segments of all rounds. Blocks. Call it after the helper threads
+        have ended."""
         for running in self._running.values():
             if running.round is not None:
                 with suppress(OSError):
@@ -139,7 +142,8 @@ class Cleaner:
             not log.config.compact
             or log.is_offline
             or log.is_being_cut
-            # During the swap, old and new segments both take disk space.
+            # Begin no round on a nearly full disk: a round needs space for the new segment before
+            # the old segments are deleted.
             or log.log_directory.space.refuses_clients
             or log.topic_partition in self._running
             or log.topic_partition in self.set_aside
@@ -175,7 +179,7 @@ class Cleaner:
 
         self._timers.call_later(self._settings.backoff_ms, look)
 
-    # --- one cleaning round ----------------------------------------------------------------------
+    # --- the steps of a cleaning round -----------------------------------------------------------
     def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
         log.cleaning.begin_round()
         running = _Running(log, self._clock.monotonic_ms())
@@ -291,8 +295,8 @@ class Cleaner:
         self._look_for_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
-        """Apply retention to a log whose cleanup.policy has delete, before the next cleaning round
-        of the log blocks retention."""
+        """Apply retention to a log whose cleanup.policy has delete, because retention is not
+        applied during a round, and the log's next round may begin soon."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())
@@ -325,7 +329,8 @@ class Cleaner:
         )
 
     def _give_up(self, running: "_Running", error: BaseException | None) -> None:
-        """Remove the unfinished segment of a round, and look for logs again later."""
+        """End a round early: remove its unfinished segment, and look for logs to clean again
+        later."""
         log = running.log
         cleaning = running.round
 
@@ -333,8 +338,8 @@ class Cleaner:
             log.cleaning.end_round()
             self._running.pop(log.topic_partition, None)
             self._apply_retention(log)
-            # Log no warning if the log was deleted or went offline during the round, which closes
-            # its files.
+            # Log no warning if the round failed because the log was deleted or went offline: then
+            # the files that the round reads are closed.
             is_news = not log.is_offline and log.topic_partition not in self.set_aside
             if error is not None and is_news:
                 _log.warning(

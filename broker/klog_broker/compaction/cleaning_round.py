@@ -1,8 +1,8 @@
-"""One round over one log: maps the keys of the dirty part, then rewrites the segments.
+"""One cleaning round over one log: maps the keys of the dirty part, then rewrites the segments.
 
-The round runs step by step in helper threads. Between two steps the loop's thread throttles, swaps
-segments, or gives the round up. The round reads only closed segments below the last stable offset,
-which do not change meanwhile.
+The round runs step by step in helper threads. Between two steps the loop's thread may pause the
+round to limit its I/O, swap the new segment into the log, or give the round up. The round reads
+only closed segments below the last stable offset, which do not change meanwhile.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -30,7 +30,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class MapTooSmall(KlogError):
-    """The keys of a single batch do not fit into the map."""
+    """The keys of the first dirty batch do not all fit into the map of keys, so the round cannot
+    clean anything."""
 
 
 class SourceSegment(NamedTuple):
@@ -39,7 +40,7 @@ class SourceSegment(NamedTuple):
     segment: Segment
     size_bytes: int
     end_offset: int
-    """The next segment's base offset."""
+    """The base offset of the segment that follows in the log."""
 
 
 class StepDone(NamedTuple):
@@ -105,10 +106,12 @@ class CleaningRound:
         self._writing: CleanedSegment | None = None
 
     def drop(self) -> None:
-        """Give the round up at any step: remove the segment that it was writing. Blocks. OSError.
+        """Give the round up at any step: remove the segment that it was writing. Blocks; raises
+        OSError.
 
-        The end of the generator does not remove the segment, because generators also end when a
-        broker dies, and by then its files belong to the next broker.
+        The generator of `steps` must not remove the segment when it is closed: Python also closes
+        it when it collects the objects of a broker that has crashed, and by then the next broker in
+        the same process (in tests) may use the files.
         """
         if self._writing is not None:
             self._writing.remove()
@@ -117,7 +120,7 @@ class CleaningRound:
     def steps(self) -> Generator[Step, None, None]:
         """Run the round. Raises OSError, DamagedLog, RecordsError, MapTooSmall.
 
-        After an error, segments that were swapped in before stay in the log.
+        After an error, the new segments that are in the log already stay there.
         """
         self._aborted = self._job.aborted()
         end_offset = yield from self._map_keys()
@@ -130,9 +133,10 @@ class CleaningRound:
         yield from self._rewrite(end_offset)
         yield Finished(end_offset)
 
-    # --- mapping the keys ------------------------------------------------------------------------
+    # --- mapping the keys of dirty records -------------------------------------------------------
     def _map_keys(self) -> Generator[Step, None, int]:
-        """Map the keys of the dirty records; returns the end offset of the mapped part."""
+        """Put the keys of the dirty records into the map; returns the end offset of the part whose
+        keys are all in the map."""
         first_dirty = self._job.extent.first_dirty_offset
         verdicts = Verdicts(self._transactions_from(first_dirty), {}, self._job.now_ms)
         end_offset = first_dirty
@@ -147,7 +151,8 @@ class CleaningRound:
                     self.tally.is_map_full = True
                     return max(end_offset, self._map.latest_offset + 1)
                 yield StepDone(chunk.size_bytes)
-            # Records between the last batch and the next segment were removed in earlier rounds.
+            # The map covers the offsets up to the next segment, not only up to the last batch:
+            # earlier rounds have removed the records in between.
             end_offset = source.end_offset
         return end_offset
 
@@ -235,10 +240,12 @@ class CleaningRound:
         return groups
 
     def _old_tombstones_horizon_ms(self) -> int:
-        """Segments last modified at or before this time lose their v0 and v1 tombstones.
+        """Return a time: v0 and v1 tombstones in segments last modified at or before it are
+        removed.
 
-        Formats v0 and v1 cannot store a delete horizon. Their tombstones go once the segment is
-        older, by delete.retention.ms, than the newest segment that was clean before this round.
+        Formats v0 and v1 cannot store a delete horizon. Their tombstones are removed once their
+        segment is older, by delete.retention.ms, than the newest segment that was clean before this
+        round.
         """
         job = self._job
         clean = [

@@ -1,9 +1,11 @@
 """Makes arrays for the kernels from a scanned chunk, and decompresses its batches run by run.
 
-Kernels cannot read compressed batches. A run of consecutive compressed batches is decompressed into
-one buffer, as if the batches had never been compressed, so that one kernel call handles many
-batches. Each batch costs one call of its codec's library, with a size limit. If that call does not
-read the section as one whole stream, ``decompress`` reads it, and decides whether it is valid.
+Kernels cannot read compressed batches. A run is a sequence of consecutive compressed batches that
+are decompressed into one buffer, as if they had never been compressed, so that one kernel call
+handles many batches. The section of a batch is the bytes of its records, without its header. Each
+section costs one call of its codec's library, with a size limit. If that call does not read the
+section as one whole stream, ``decompress`` (pyspark_klog.records.compression) reads it, and decides
+whether it is valid.
 """
 
 from typing import Any, NamedTuple
@@ -32,31 +34,33 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# A run ends after the batch that reaches this size, so that it stays in the processor's cache.
+# A run (batches decompressed into one buffer) ends after the batch that reaches this size, so that
+# the run stays in the processor's cache.
 _RUN_BYTES = 512 * 1024
 _RUN_BUFFER_BYTES = 2 * _RUN_BYTES
-# A larger buffer is not reused for the next run.
+# A run's buffer that has grown beyond this size is not reused for the next run.
 _MOST_KEPT_BYTES = 4 << 20
-# Uncompressed batches of at most this size, such as transaction markers, are copied into the run
-# (the buffer of decompressed batches) beside the batches around them.
+# An uncompressed batch of at most this size, such as a transaction marker, is copied into a run's
+# buffer of decompressed batches. A larger one ends the run.
 _SMALL_BYTES = 512
-# The output limit of the first try to decompress a section: _GUESS_FACTOR times the size of the
-# last decompressed section, but at least _FIRST_GUESS_BYTES.
+# The output limit of the first try to decompress a batch's records: _GUESS_FACTOR times the size of
+# the last decompressed ones, but at least _FIRST_GUESS_BYTES.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
-# Larger sections are not compressed in one lz4 call, because the library reserves memory for the
-# worst case of each input.
+# Records of a batch that take more bytes are not compressed in one lz4 call, because the library
+# reserves output memory for the worst case of each call's input.
 _MOST_AT_ONCE_BYTES = 256 * 1024
 _GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 32 KiB
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_DEFAULT_LEVEL = 3
 
-# How a row of the table (a batch) becomes part of a run.
+# The part of a batch that a run has: only the header, the decompressed batch, a copy of the
+# uncompressed batch, or nothing, because the run ends before the batch.
 _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
 class TableChunk(NamedTuple):
-    """Bytes of a log, and the rows of a scan's table for the first batches in the bytes."""
+    """Bytes of a log, and the table that kernels.scan made of their first batches."""
 
     data: Bytes
     table: Numbers  # a row of TABLE_COLUMNS for each batch
@@ -76,7 +80,8 @@ class TableChunk(NamedTuple):
 
 
 def as_chunk(data: Buffer | Bytes, table: Numbers, row_count: int) -> TableChunk:
-    """Return the bytes with the first ``row_count`` rows of their flat table."""
+    """Return a TableChunk of the bytes, with the first ``row_count`` rows of ``table``, a flat
+    array of TABLE_COLUMNS numbers for each batch."""
     view: Any = np.frombuffer(data, np.uint8).view()
     view.flags.writeable = False
     return TableChunk(view, table[: row_count * TABLE_COLUMNS])
@@ -89,22 +94,23 @@ def records_error(status: int, chunk: TableChunk, row: int, record: int) -> Reco
 
 
 class Codecs:
-    """Decompresses and compresses sections of records with reused codec objects.
+    """Decompresses and compresses the records of batches (sections) with reused codec objects.
 
-    For one thread at a time. ``max_bytes`` limits the decompressed size of a section.
+    For one thread at a time. ``max_bytes`` limits the decompressed size of a batch's records.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.run_buffer: Any = np.empty(0, np.uint8)
-        """The buffer of a run, reused for the next one."""
+        """The buffer for the decompressed batches of a run, reused for the next run."""
         self._guess_bytes = _FIRST_GUESS_BYTES
         self._lz4: Any = None
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
         self._zstd_compressor: zstandard.ZstdCompressor | None = None
 
     def inflate(self, codec: Codec, section: memoryview) -> Buffer:
-        """Decompress a section, with the results and errors of ``decompress``."""
+        """Decompress the records of a batch. Results and errors are those of
+        records.compression.decompress."""
         limit_bytes = min(self._guess_bytes, self.max_bytes)
         found: Buffer | None = None
         if codec == Codec.LZ4:
@@ -130,7 +136,7 @@ class Codecs:
             used_bytes, is_whole = 0, False
         if is_whole and used_bytes == len(section):
             return found
-        self._lz4 = None  # the context may be in the middle of a frame
+        self._lz4 = None  # drop the context, which may be in the middle of a frame
         return None
 
     def _inflate_zstd(self, section: memoryview, limit_bytes: int) -> Buffer | None:
@@ -150,7 +156,8 @@ class Codecs:
             return None
 
     def compress(self, codec: Codec, section: memoryview) -> bytes:
-        """Compress a section at the codec's default level, with the results of ``compress``."""
+        """Compress the records of a batch at the codec's default level. The result is that of
+        records.compression.compress."""
         if codec == Codec.ZSTD:
             if self._zstd_compressor is None:
                 self._zstd_compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL)
@@ -171,7 +178,8 @@ class Codecs:
 def _inflate_gzip(section: memoryview, limit_bytes: int) -> Buffer | None:
     inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
     try:
-        # Allow one byte more than the limit, or the end of the stream might go unnoticed.
+        # Allow one byte more than the limit: with exactly the limit, zlib might not report the end
+        # of a stream of that size.
         found = inflater.decompress(section, limit_bytes + 1)
     except zlib_ng.error:  # type: ignore[misc]  # stubs: an instance
         return None
@@ -180,10 +188,11 @@ def _inflate_gzip(section: memoryview, limit_bytes: int) -> Buffer | None:
 
 
 class Runs:
-    """The compressed rows of a chunk, inflated run by run, in order.
+    """The compressed batches (rows) of a chunk, decompressed run by run, in order.
 
     ``is_needed`` flags the rows whose records a kernel is to read. Other rows are in a run with
-    their header only. Rows of older formats are in no run.
+    their header only. A run ends before a row of an older format, and before a needed row of more
+    than _SMALL_BYTES that is not compressed.
     """
 
     def __init__(self, chunk: TableChunk, is_needed: Flags, codecs: Codecs) -> None:
@@ -201,9 +210,11 @@ class Runs:
         self._attributes: list[int] = attributes.tolist()
 
     def inflated(self, first: int) -> TableChunk:
-        """Return the run of rows from ``first``, which is compressed; valid until the next call.
+        """Return the run of batches that begins with row ``first``, which is compressed; valid
+        until the next call.
 
-        Headers stay unchanged; the rows of the table fit the decompressed batches. Raises as
+        The run's bytes have the batches' headers unchanged, followed by decompressed records. The
+        run's table has the positions and sizes of the batches in these bytes. Raises as
         ``decompress`` does if ``first`` is damaged. The run ends before a later damaged row.
         """
         buffer = memoryview(self._run_buffer())
@@ -243,7 +254,7 @@ class Runs:
         return as_chunk(self._codecs.run_buffer[:end], _as_plain(table, sizes), len(sizes))
 
     def entry(self, row: int) -> memoryview:
-        """Return the bytes of a row, unchanged from the chunk."""
+        """Return the bytes of the batch in this row as the chunk has them, still compressed."""
         position = self._positions[row]
         return self._chunk.data.data[position : position + self._sizes[row]]
 

@@ -34,7 +34,8 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import Record
 
-# The buffer size for changed batches of a run before they are compressed; grows if needed.
+# The first size of the buffer for the changed batches of a run (batches that were decompressed
+# together) until they are compressed again; the buffer grows if needed.
 _PLAIN_BYTES = 1 << 20
 _NO_NUMBERS = np.empty(0, np.int64)
 
@@ -42,10 +43,12 @@ __all__ = ["DROP_RECORDS", "KEEP_RECORDS", "RETAIN_EMPTY", "SET_HORIZON", "Chunk
 
 
 class Output:
-    """A buffer that is filled from the front; a full one is put aside for a new one."""
+    """A growing sequence of buffers for filtered batches: each is filled from its front, and a new
+    one begins when the present one has no space left."""
 
     def __init__(self, size_bytes: int) -> None:
-        # np.empty does not touch the memory, so unused parts cost nothing.
+        # np.empty does not touch the memory, so parts of the buffer that are never written cost
+        # nothing.
         self.buffer: Any = np.empty(size_bytes, np.uint8)
         self.end = 0
         self._full: list[memoryview] = []
@@ -81,11 +84,12 @@ class Output:
 class ChunkFilter:
     """Filters chunks by a map of keys and a verdict on each batch, as Kafka's Cleaner does.
 
-    The verdict 0 makes the filter look up each record. Other verdicts are bits. KEEP_RECORDS and
-    DROP_RECORDS apply to all records. RETAIN_EMPTY keeps the header if no record stays. SET_HORIZON
-    gives the batch a delete horizon if it has none and records stay. A batch with verdict 0 gets a
-    horizon, too, if a tombstone stays. Batches of v0 and v1 have no horizon: their tombstones stay
-    if ``keep_old_tombstones``. ``max_decompressed_bytes`` limits the size of a decompressed batch.
+    The verdict 0 makes the filter look up the key of each record in the map. Other verdicts are
+    bits. KEEP_RECORDS and DROP_RECORDS apply to all records of the batch. RETAIN_EMPTY keeps the
+    batch's header if no record stays. SET_HORIZON gives the batch a delete horizon if it has none
+    and records stay. A batch with verdict 0 gets a horizon, too, if a tombstone stays. Batches of
+    v0 and v1 have no horizon: their tombstones stay if ``keep_old_tombstones``.
+    ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
     def __init__(
@@ -105,7 +109,8 @@ class ChunkFilter:
         settings[kernel.SETTING_HASH_HIGH] = key_map.hash_key[1]
         settings[kernel.SETTING_LATEST_OFFSET] = key_map.latest_offset
         settings[kernel.SETTING_NOW_MS] = now_ms
-        # Cap the sum: with the largest delete.retention.ms, tombstones are kept for ever.
+        # With the largest delete.retention.ms, tombstones are kept for ever. Cap the horizon, which
+        # would not fit into 64 bits.
         settings[kernel.SETTING_HORIZON_MS] = min(now_ms + delete_retention_ms, at.INT64_MAX)
         self._settings = settings
         self._latest_offset = key_map.latest_offset
@@ -121,11 +126,12 @@ class ChunkFilter:
     def filter_chunk(
         self, data: Buffer | Bytes, table: Numbers, row_count: int, verdicts: Bytes
     ) -> list[memoryview]:
-        """Return the filtered bytes of the first ``row_count`` rows of ``table``, in order.
+        """Return the filtered bytes of the first ``row_count`` batches of ``data``, in order.
 
-        ``table`` is a scan's flat table of ``data``, and ``verdicts`` has a verdict for each row.
-        The map of keys must not change while the filter is in use. Raises subclasses of
-        RecordsError for damaged rows; then the filter cannot be used any more.
+        ``table`` is the flat table that kernels.scan made of ``data``, with a row for each batch;
+        ``verdicts`` has a verdict for each row. The map of keys must not change while the filter is
+        in use. Raises subclasses of RecordsError for damaged batches; then the filter cannot be
+        used any more.
         """
         chunk = as_chunk(data, table, row_count)
         marks = self._marks_for(chunk)
@@ -169,7 +175,8 @@ class ChunkFilter:
         out: Bytes,
         out_end: int,
     ) -> int:
-        """Filter the rows from ``first`` on, as far as the kernel gets; returns its status."""
+        """Filter the rows from ``first`` on, until the kernel stops at a row that it cannot filter;
+        returns the kernel's status. ``_state`` has the row where it stopped."""
         state = self._state
         state.fill(0)
         state[kernel.STATE_OUT_END] = out_end
@@ -196,11 +203,12 @@ class ChunkFilter:
         return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: TableChunk) -> Numbers:
-        """Return an array with space for one mark (kernel.filter_rows) for each record of the
-        largest batch."""
+        """Return an array with space for one mark of kernel.filter_rows for each record of the
+        batch with the most records."""
         if not len(chunk.table):
             return self._marks
-        # The kernel refuses a record count that does not fit the batch's size before using it.
+        # A damaged batch may count more records than fit into it. The kernel refuses such a batch
+        # before it writes marks, so the array need not have space for this count.
         most = len(chunk.data) // at.MIN_RECORD_BYTES
         most = min(most, max(int(chunk.column(RECORD_COUNT).max()), 0))
         if most > len(self._marks):
@@ -208,7 +216,8 @@ class ChunkFilter:
         return self._marks
 
     def _filter_run(self, runs: Runs, first: int, verdicts: Bytes, output: Output) -> int:
-        """Filter a run of compressed rows from ``first`` on; returns the number of rows."""
+        """Decompress and filter the run of compressed batches that begins with row ``first``;
+        returns the number of rows in the run."""
         run = runs.inflated(first)
         rows = run.row_count
         marks = self._marks_for(run)
@@ -229,9 +238,10 @@ class ChunkFilter:
         return rows
 
     def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
-        """Append filtered rows from ``row`` on, whose filtered sizes are ``sizes``.
+        """Append the filtered batches of the rows from ``row`` on to ``output``.
 
-        Changed batches are compressed again, unchanged ones are copied.
+        ``sizes`` has the size of each filtered batch in ``_plain``, or UNCHANGED. Changed batches
+        are compressed again, unchanged ones are copied from the chunk.
         """
         plain = memoryview(self._plain)
         parts: list[Buffer] = []
@@ -272,7 +282,7 @@ class ChunkFilter:
         return kept
 
     def _is_kept(self, record: Record) -> bool:
-        """Whether a record of an old format stays."""
+        """Whether a record of format v0 or v1 stays."""
         if record.offset > self._latest_offset:
             return True
         if record.key is None or (record.value is None and not self._keep_old_tombstones):
@@ -289,7 +299,7 @@ def _no_record(_: Record) -> bool:
 
 
 def _is_needed(chunk: TableChunk, verdicts: Bytes) -> Flags:
-    """Flags the rows whose records the kernel must read."""
+    """Return a flag for each row: whether the kernel must read the records of this batch."""
     has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
     verdicts = verdicts[: chunk.row_count]
     sets_horizon = (verdicts & SET_HORIZON != 0) & ~has_horizon

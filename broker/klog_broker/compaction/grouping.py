@@ -11,7 +11,7 @@ class GroupedSegment(NamedTuple):
 
     base_offset: int
     end_offset: int
-    """The next segment's base offset."""
+    """The base offset of the segment that follows in the log."""
     size_bytes: int
     offset_index_bytes: int
     time_index_bytes: int
@@ -25,8 +25,9 @@ def group_sizes(
 ) -> list[int]:
     """Return how many segments each group has, in order.
 
-    The files of a group stay below the limits even if no record is dropped, and the group's offsets
-    fit into one index. A segment that is too large already is a group of its own.
+    The log file and the indexes of a group's new segment stay within ``max_bytes`` and
+    ``max_index_bytes`` even if no record is removed, and the group's offsets fit into one index. A
+    segment that exceeds a limit by itself is a group of its own.
     """
     sizes: list[int] = []
     first: GroupedSegment | None = None

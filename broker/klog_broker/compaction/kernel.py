@@ -4,9 +4,9 @@ The map identifies a key by a hash of 128 bits (SipHash-2-4) under a secret rand
 with the same hash would lose data, so no producer may be able to make such a pair. The slots lie in
 one array of int64, SLOT_WORDS for each, and are probed one after the other.
 
-The two walks, add_rows and filter_rows, go through the rows of a scan's table. Each walk reads and
-hashes some records ahead, and prefetches their slots before it looks them up, because a large map
-fits into no cache of the processor.
+The kernels add_rows and filter_rows go through the batches of a chunk; the table of kernels.scan
+has a row for each batch. Both read and hash some records ahead, and prefetch their slots before
+they look them up, because a large map fits into no cache of the processor.
 """
 
 from pyspark_klog.records.kernels.crc import crc32c
@@ -71,25 +71,25 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- a slot of the map ---------------------------------------------------------------------------
+# --- the layout of a slot of the map of keys, in int64 words -------------------------------------
 SLOT_HASH = 0  # two words
-SLOT_OFFSET = 2  # the offset plus one: 0 is an empty slot
+SLOT_OFFSET = 2  # the key's last offset plus one; 0 marks an empty slot
 SLOT_WORDS = 3
 
-# --- the verdict on a row: bits; without KEEP_RECORDS and DROP_RECORDS each record is looked up --
+# --- the verdict on a batch, in bits; with neither KEEP_ nor DROP_RECORDS each key is looked up ---
 KEEP_RECORDS = 1
 DROP_RECORDS = 2
-RETAIN_EMPTY = 4  # if no record is left, the header stays
+RETAIN_EMPTY = 4  # if no record is left, the batch's header stays
 SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has none
 
-# --- results of a walk, in ``state`` -------------------------------------------------------------
-STATE_ROW = 0  # the row that the status is about, where the next call continues
-STATE_RECORD = 1  # the number of the record in that row
-STATE_LATEST_OFFSET = 2  # raised by add_rows
-STATE_KEYS = 3  # number of keys in the map; add_rows and put_key add to it
-STATE_OUT_END = 4  # raised by filter_rows
-STATE_NEEDED_BYTES = 5  # output space for the batch that did not fit
-STATE_RECORDS_READ = 6  # a walk adds to this and the following counts
+# --- results of add_rows and filter_rows, in ``state`` -------------------------------------------
+STATE_ROW = 0  # the row at which the kernel stopped, and where the next call continues
+STATE_RECORD = 1  # the record of that row which the returned status is about
+STATE_LATEST_OFFSET = 2  # add_rows increases it to the last offset of each added row
+STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
+STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
+STATE_NEEDED_BYTES = 5  # the space that the batch for which ``out`` was too full needs
+STATE_RECORDS_READ = 6  # filter_rows adds to this count and to STATE_RECORDS_KEPT
 STATE_RECORDS_KEPT = 7
 STATE_FIELDS = 8
 
@@ -98,19 +98,19 @@ SETTING_HASH_LOW = 0
 SETTING_HASH_HIGH = 1
 SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
-SETTING_HORIZON_MS = 4  # delete horizon of a batch that gets one: 0 or more
+SETTING_HORIZON_MS = 4  # the delete horizon of batches that get one now; 0 or more
 SETTING_FIELDS = 5
 
-# --- results of filter_rows for a row in ``sizes``, instead of the number of bytes written -------
+# --- a result of filter_rows in ``sizes``, instead of the number of written bytes ----------------
 UNCHANGED = -1
 
-# --- the input of seal_batches: the numbers for each batch ---------------------------------------
+# --- the input of seal_batches: SEAL_WORDS numbers for each compressed batch ---------------------
 SEAL_POSITION = 0
 SEAL_SIZE_BYTES = 1
 SEAL_CODEC = 2
 SEAL_WORDS = 3
 
-# --- records that are looked up together, in ``block`` -------------------------------------------
+# --- the columns of ``block``, which has records whose keys are looked up together ---------------
 BLOCK_RECORDS = 32
 _BLOCK_HASH = 0  # two words
 _BLOCK_OFFSET = 2
@@ -119,7 +119,8 @@ _BLOCK_FATE = 4
 _BLOCK_COLUMNS = 5
 BLOCK_WORDS = BLOCK_RECORDS * _BLOCK_COLUMNS
 
-# The fate of a record, combined with a bit for a record without a value.
+# The fate of a record, in column _BLOCK_FATE: dropped, kept, or decided by a look-up of its key.
+# The bit _IS_TOMBSTONE is added for a record without a value.
 _DROPPED = 0
 _KEPT = 1
 _LOOKED_UP = 2
@@ -129,13 +130,14 @@ _LOW_32_BITS = 0xFFFF_FFFF
 _EMPTY_BATCH_BITS = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
-# --- the hash ------------------------------------------------------------------------------------
+# --- SipHash of a key ----------------------------------------------------------------------------
 if COMPILED:
 
     @inline
     def _rotated(number: int, bits: int) -> int:
         """64 bits rotated to the left."""
-        # The shift to the right brings in the sign, which is masked off.
+        # The shift to the right fills the upper bits with copies of the sign bit; the mask removes
+        # them.
         return number << bits | number >> 64 - bits & (1 << bits) - 1
 
 else:
@@ -162,7 +164,7 @@ def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 
 @inline
 def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tuple[int, int]:
-    """Return SipHash-2-4 with 128 bits of ``buf[start:end]``, as two words."""
+    """Return the 128 bits of SipHash-2-4 of ``buf[start:end]``, as two int64 words."""
     v0 = 0x736F6D6570736575 ^ hash_low
     v1 = 0x646F72616E646F6D ^ hash_high ^ 0xEE
     v2 = 0x6C7967656E657261 ^ hash_low
@@ -174,7 +176,8 @@ def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tu
         v0 ^= word
         at += 8
     size = (end - start) & 0xFF
-    word = (size - (size >> 7 << 8)) << 56  # shifted as a signed byte it fits 64 bits
+    # Take the size as a signed byte, because the shifted number must fit into an int64.
+    word = (size - (size >> 7 << 8)) << 56
     if len(buf) - at >= 8:
         word |= load_i64(buf, at) & (1 << 8 * (end - at)) - 1
     else:
@@ -190,16 +193,18 @@ def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tu
     return low, v0 ^ v1 ^ v2 ^ v3
 
 
-# --- the map -------------------------------------------------------------------------------------
+# --- slots of the map of keys --------------------------------------------------------------------
 @inline
 def _first_place(hash_low: int, slots: int) -> int:
-    """Return the slot where the search for a hash begins; ``slots`` is below 2^31."""
+    """Return the position in ``keys`` of the slot where the search for a hash begins; ``slots``,
+    the number of slots, is below 2^31."""
     return ((hash_low & _LOW_32_BITS) * slots >> 32) * SLOT_WORDS
 
 
 @inline
 def _find(keys: Array, low: int, high: int) -> int:
-    """Return the position of the hash's slot, or of the empty slot that the hash would take."""
+    """Return the position in ``keys`` of the hash's slot, or of the empty slot that the hash would
+    take."""
     at = _first_place(low, len(keys) // SLOT_WORDS)
     while keys[at + SLOT_OFFSET] != 0 and (
         keys[at + SLOT_HASH] != low or keys[at + SLOT_HASH + 1] != high
@@ -212,8 +217,9 @@ def _find(keys: Array, low: int, high: int) -> int:
 
 @inline
 def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
-    """Store ``offset`` for the hash, unless a larger offset is stored. Returns 1 if that took an
-    empty slot, 0 if not, and -1 if an empty slot is needed but not allowed (``has_room``)."""
+    """Store ``offset`` for the hash, unless a larger offset is stored. Returns 1 if the hash took
+    an empty slot, 0 if it had a slot, and -1 if it needs an empty slot, but ``has_room`` is
+    false."""
     at = _find(keys, low, high)
     before = int(keys[at + SLOT_OFFSET])
     if before == 0:
@@ -238,9 +244,10 @@ def put_key(
     most_keys: int,
     state: Array,
 ) -> int:
-    """Keep ``offset``, 0 to 2^63-2, for ``key`` if it is the largest so far.
+    """Store ``offset``, 0 to 2^63-2, for ``key`` if it is the key's largest offset so far.
 
-    Returns FULL if the map would have more than ``most_keys``, which must be below the slot count.
+    Returns FULL, and stores nothing, if the map would have more than ``most_keys`` keys.
+    ``most_keys`` must be below the number of slots.
     """
     low, high = _hash(key, 0, len(key), hash_low, hash_high)
     taken = _put(keys, low, high, offset, state[STATE_KEYS] < most_keys)
@@ -252,7 +259,7 @@ def put_key(
 
 @kernel("in8", "i64", "i64", "in64")
 def find_key(key: Array, hash_low: int, hash_high: int, keys: Array) -> int:
-    """Return the largest offset of ``key``; -1 if there is none."""
+    """Return the largest offset stored for ``key``; -1 if the map does not have the key."""
     low, high = _hash(key, 0, len(key), hash_low, hash_high)
     return int(keys[_find(keys, low, high) + SLOT_OFFSET]) - 1
 
@@ -267,12 +274,13 @@ def move_keys(keys: Array, larger: Array) -> int:
     return OK
 
 
-# --- filling the map -----------------------------------------------------------------------------
+# --- adding keys to the map ----------------------------------------------------------------------
 @inline
 def _read(
     chunk: Array, at: int, end: int, before: int, last_delta: int
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Read and check one record, whose offset delta is from ``before`` to ``last_delta``.
+    """Read and check one record. Its offset delta must be above ``before`` and at most
+    ``last_delta``.
 
     Returns status, end, timestamp delta, offset delta, key start, key length and value length.
     """
@@ -306,7 +314,8 @@ def _note_hash(
     block: Array,
     to: int,
 ) -> None:
-    """Store a key's hash in ``block``, and prefetch its slot."""
+    """Store a key's hash in ``block``, and prefetch the slot where the search for the hash
+    begins."""
     low, high = _hash(chunk, start, end, hash_low, hash_high)
     prefetch(keys, _first_place(low, len(keys) // SLOT_WORDS))
     block[to + _BLOCK_HASH] = low
@@ -326,7 +335,7 @@ def _add_records(
     block: Array,
     state: Array,
 ) -> int:
-    """Add the keys of one batch's records to the map."""
+    """Add the keys of one batch's records to the map; returns a status, as add_rows does."""
     at = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -387,13 +396,16 @@ def add_rows(
 ) -> int:
     """Add the records of the batches ``first`` to ``rows_end`` (exclusive) to the map.
 
-    Only records with a key and an offset of at least ``from_offset``, 0 or more, count.
+    Records without a key, and records before ``from_offset`` (0 or more), are not added.
 
-    ``table`` is a scan's table of ``chunk``, whose CRCs were right. A row with a byte in ``skip``
-    is not read. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of
-    an older format; FULL at a row that would give the map more than ``most_keys`` (less than its
-    slot count), after some of its records may have been added; or the status of a damaged row. Each
-    row that is added completely raises STATE_LATEST_OFFSET.
+    ``table`` is the table that kernels.scan made of ``chunk``, after it had checked the CRCs; it
+    has a row for each batch. A row whose byte in ``skip`` is not 0 is not read. ``block`` is
+    working memory of BLOCK_WORDS words.
+
+    Returns OK; NOT_PLAIN at a row that is compressed or of an older format; FULL at a row that
+    would give the map more than ``most_keys`` keys (a number below that of the slots), after some
+    of its records may have been added; or the status of a damaged row. Each row that is added
+    completely increases STATE_LATEST_OFFSET.
     """
     row = first
     status = OK
@@ -427,7 +439,7 @@ def add_rows(
     return status
 
 
-# --- filtering -----------------------------------------------------------------------------------
+# --- filtering batches ---------------------------------------------------------------------------
 @inline
 def _decide(
     chunk: Array,
@@ -442,8 +454,8 @@ def _decide(
     """Decide which records of a batch are kept, in a first pass over the batch.
 
     Returns status, number of the record that the status is about, how many records are kept, their
-    bytes, their largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets
-    for each record its end, times two, plus one if it is kept.
+    bytes, their largest timestamp, and whether a tombstone is among them (0 or 1). For each record,
+    ``marks`` gets its end position times two, plus one if the record is kept.
     """
     start = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
@@ -517,11 +529,13 @@ def _decide(
 def _retimed(
     chunk: Array, at: int, base_timestamp_ms: int, sets_all: bool, horizon_ms: int
 ) -> tuple[int, int]:
-    """Return a record's timestamp delta from ``horizon_ms``, and the position of its offset delta.
+    """Return a record's new timestamp delta, and the position of its offset delta.
 
-    With ``sets_all`` each record has the base timestamp.
+    The batch gets the base timestamp ``horizon_ms`` (its delete horizon), so the new delta counts
+    from there. With ``sets_all`` the record's timestamp is ``base_timestamp_ms``, whatever its old
+    delta.
     """
-    # The first pass has checked these varints.
+    # The first pass (_decide) has checked these varints.
     _, at = read_varint(chunk, at, len(chunk))
     delta, at = read_varlong(chunk, at + 1, len(chunk))
     timestamp_ms = base_timestamp_ms if sets_all else add_wrapped(base_timestamp_ms, delta)
@@ -563,7 +577,8 @@ def _write_retimed(
     out: Array,
     to: int,
 ) -> None:
-    """Write the kept records with timestamp deltas from ``horizon_ms``."""
+    """Write the kept records, with timestamp deltas that count from the new base timestamp
+    ``horizon_ms``."""
     at = start
     for index in range(count):
         record_end = int(marks[index]) >> 1
@@ -579,9 +594,9 @@ def _write_retimed(
 
 @inline
 def _write_same(chunk: Array, start: int, marks: Array, count: int, out: Array, to: int) -> None:
-    """Write the kept records unchanged; neighbours are copied together."""
+    """Write the kept records unchanged; neighbouring kept records are copied together."""
     at = start
-    from_at = start  # the first byte that is not written yet
+    from_at = start  # the first byte of kept records that are not copied yet
     for index in range(count):
         if marks[index] & 1 == 0:
             copy_bytes(out, to, chunk, from_at, at - from_at)
@@ -603,7 +618,8 @@ def _write_header(
     max_timestamp_ms: int,
     count: int,
 ) -> None:
-    """Write a batch's header with some changed fields, before the records that were written."""
+    """Write a batch's header with some changed fields to ``out``, in front of the batch's records,
+    which are there already."""
     copy_bytes(out, to, chunk, position, BATCH_HEADER_BYTES)
     write_i32(out, to + BATCH_LENGTH_AT, size - LOG_OVERHEAD_BYTES)
     out[to + ATTRIBUTES_AT] = attributes >> 8 & 0xFF
@@ -629,7 +645,8 @@ def _filter_batch(
     number: int,
     state: Array,
 ) -> int:
-    """Write the kept part of one batch, if ``out`` has the space; returns a status."""
+    """Write what is kept of one batch to ``out``. Returns a status: FULL if ``out`` has not enough
+    space."""
     position = int(table[row + POSITION])
     size_bytes = int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -740,10 +757,11 @@ def filter_rows(
 ) -> int:
     """Filter the batches ``first`` to ``rows_end`` (exclusive) into ``out``, at STATE_OUT_END.
 
-    ``table`` is a scan's table of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS.
-    ``marks`` has a word for each record of the largest batch, at most a seventh of its bytes.
-    ``sizes`` is empty, or gets for each row how many bytes were written. In that case an unchanged
-    batch is not written, and its size is UNCHANGED.
+    ``table`` is the table that kernels.scan made of ``chunk``, after it had checked the CRCs; it
+    has a row for each batch. ``block`` is working memory of BLOCK_WORDS words. ``marks`` has a word
+    for each record of the batch with the most records; a record has at least MIN_RECORD_BYTES (7)
+    bytes. ``sizes`` is empty, or gets for each row how many bytes were written. If it is not empty,
+    an unchanged batch is not written, and its size is UNCHANGED.
 
     Returns OK; NOT_PLAIN at a row of an older format, and at a compressed row whose records are
     needed; FULL at a row for which ``out`` has less space than STATE_NEEDED_BYTES; or the status of
@@ -777,12 +795,14 @@ def filter_rows(
     return status
 
 
-# --- sealing -------------------------------------------------------------------------------------
+# --- correcting the headers of batches that were compressed again --------------------------------
 @kernel("out8", "in64")
 def seal_batches(out: Array, batches: Array) -> int:
-    """Correct the headers of batches in ``out`` whose records were compressed after the filter.
+    """Correct the headers of batches in ``out`` whose records were compressed after the filter:
+    codec, batch length and CRC.
 
-    ``batches`` has SEAL_WORDS for each batch. Before the call their attributes name no codec.
+    ``batches`` has SEAL_WORDS numbers for each of these batches. Before the call, the attributes in
+    their headers name no codec.
     """
     for at in range(0, len(batches), SEAL_WORDS):
         position = int(batches[at + SEAL_POSITION])

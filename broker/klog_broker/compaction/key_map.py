@@ -1,4 +1,4 @@
-"""Maps each key in a part of a log to its last offset, in bounded memory."""
+"""Maps each key in the dirty part of a log to the key's last offset, in bounded memory."""
 
 import numpy as np
 
@@ -29,19 +29,20 @@ SLOT_BYTES = 8 * kernel.SLOT_WORDS
 _FIRST_SLOTS = 4096
 _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
-# How full a map may become before it grows. With free slots, searches stay short.
+# The part of the slots that may be taken before the map grows. With free slots, searches stay
+# short.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
-"""How full a map may become if the number of keys to come is known."""
+"""The part of the slots that are taken if a caller that gives ``most_keys`` adds as many keys."""
 
 
 class KeyMap:
     """Maps the hashes of keys to offsets, like Kafka's SkimpyOffsetMap.
 
-    The map begins small. Its size is at most ``max_bytes``, and a quarter more while it grows for
-    the last time. The largest map is full when ``load_factor`` of its slots are taken. ``hash_key``
-    is two secret random numbers of 64 bits, different for each map. The caller adds at most
-    ``most_keys`` keys, so the map does not grow beyond the slots for these keys.
+    The map begins small. Its slots take at most ``max_bytes``; while the map grows, the old slots
+    are in memory as well. The largest map is full when ``load_factor`` of its slots are taken.
+    ``hash_key`` is two secret random numbers of 64 bits, different for each map. The caller adds at
+    most ``most_keys`` keys, so the map does not grow beyond the slots for these keys.
     ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
@@ -58,11 +59,13 @@ class KeyMap:
         if most_keys is not None:
             fill = min(load_factor, _FILL_OF_KNOWN)
             self._most_slots = min(self._most_slots, int(most_keys / fill) + 2)
-        # One slot stays empty, because a search ends at an empty slot.
+        # At least one slot stays empty, because the search for a key that the map does not have
+        # ends at an empty slot.
         self._most_keys = min(int(self._most_slots * load_factor), self._most_slots - 1)
         if self._most_keys < 1:
             raise ValueError(
-                f"{max_bytes} bytes filled to {load_factor} hold no key, each takes {SLOT_BYTES}"
+                f"{max_bytes} bytes for a map of keys, filled to {load_factor}, hold no key: "
+                f"a key takes {SLOT_BYTES}"
             )
         self.hash_key = (wrap_int64(hash_key[0]), wrap_int64(hash_key[1]))
         self._codecs = Codecs(max_decompressed_bytes)
@@ -71,7 +74,7 @@ class KeyMap:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all keys, and shrink to the first size."""
+        """Remove all keys, and shrink the map to its initial size."""
         self._slots = np.zeros(
             min(_FIRST_SLOTS, self._most_slots) * kernel.SLOT_WORDS, dtype=np.int64
         )
@@ -95,7 +98,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """All keys up to this offset are in the map; -1 at first.
+        """The map has all keys of the records up to this offset; -1 at first.
 
         A caller that knows that no key is missing up to a later offset may set that offset.
         """
@@ -116,11 +119,11 @@ class KeyMap:
     def add_chunk(
         self, data: Buffer | Bytes, table: Numbers, row_count: int, skip: Bytes, from_offset: int
     ) -> bool:
-        """Add the keys of the first ``row_count`` rows of ``table``, a scan's flat table of
-        ``data``.
+        """Add the keys of the first ``row_count`` batches of ``data``.
 
-        Only records with offsets from ``from_offset`` on count. Rows with a byte in ``skip``, and
-        batches without records, only raise ``latest_offset``.
+        ``table`` is the flat table that kernels.scan made of ``data``, with a row for each batch.
+        Records before ``from_offset`` are not added. A row whose byte in ``skip`` is not 0, and a
+        batch without records, only increase ``latest_offset``.
 
         Returns False if the map is full before a row is added completely; ``latest_offset`` then
         lies before that row. Raises subclasses of RecordsError for damaged rows.
@@ -173,7 +176,8 @@ class KeyMap:
         )
 
     def _add_old(self, chunk: TableChunk, row: int, from_offset: int) -> bool:
-        """Add a row of an older format; returns whether the map had space for all its keys."""
+        """Add the records of an entry of format v0 or v1; returns whether the map had space for all
+        their keys."""
         last_offset = chunk.field(row, LAST_OFFSET)
         if last_offset < from_offset:
             return True
@@ -215,7 +219,8 @@ class KeyMap:
         return min(int(slots * _FILL_OF_SMALL), self._most_keys)
 
     def _grow(self) -> bool:
-        """Enlarge the map to four times the slots, within its limit; False if the map is full."""
+        """Enlarge the map to four times its slots, but not beyond its limit; returns False if the
+        map is full."""
         slots = self._slot_count()
         if self.is_full:
             return False
@@ -228,7 +233,7 @@ class KeyMap:
 
 
 def _is_needed(chunk: TableChunk, skip: Bytes, from_offset: int) -> Flags:
-    """Flags the rows whose records the kernel must read."""
+    """Return a flag for each row: whether the kernel must read the records of this batch."""
     found: Flags = (
         (chunk.column(RECORD_COUNT) != 0)
         & (skip[: chunk.row_count] == 0)

@@ -1,4 +1,4 @@
-"""Loads the kernels of the log cleaner; imports numba only then."""
+"""Loads the log cleaner's kernels, and numba with them, only when they are needed."""
 
 import importlib
 import logging
@@ -13,9 +13,10 @@ _log = logging.getLogger("klog.cleaner")
 
 
 def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
-    """Load the kernels; a child process compiles them first if their cache is cold.
+    """Load the kernels; a child process compiles them first if the cache of compiled kernels does
+    not have them.
 
-    Runs in a helper thread and blocks. Gives up soon, and returns False, once the broker shuts
+    Blocks, so call it in a helper thread. Gives up soon, and returns False, once the broker shuts
     down.
     """
     fill_cache((_MODULE,), is_stopping)

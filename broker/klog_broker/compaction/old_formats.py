@@ -1,4 +1,8 @@
-"""Filters v0 and v1 entries record by record in plain Python, because few logs still have them."""
+"""Filters log entries of formats v0 and v1 record by record in plain Python, because few logs still
+have them.
+
+An entry is a record by itself, or a compressed wrapper around several records.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +17,8 @@ from pyspark_klog.records.record import Record, TimestampType
 
 
 class Kept(NamedTuple):
-    """The filtered bytes of an entry, and its numbers of records before and after the filter."""
+    """The filtered bytes of a v0 or v1 entry, and how many records it has before and after the
+    filter."""
 
     data: Buffer
     records_read: int
@@ -25,9 +30,10 @@ def filter_entry(
 ) -> Kept:
     """Return the entry with the kept records only; no bytes if no record is kept.
 
-    An entry whose records are all kept stays unchanged. If only some are kept, a new wrapper is
-    built around them with the same format, codec, offsets, timestamps and timestamp type. The
-    wrapper's own offset and timestamp come from the kept records.
+    An entry whose records are all kept stays unchanged. If only some records of a wrapper are kept,
+    a new wrapper is built around them. The records keep their offsets and timestamps, and the
+    wrapper its format, codec and timestamp type. The wrapper's own offset and timestamp come from
+    the kept records.
     """
     records = list(entry.records(max_decompressed_bytes))
     kept = [record for record in records if is_kept(record)]

@@ -1,4 +1,5 @@
-"""The settings of the log cleaner for all logs; LogConfig has the settings of a topic."""
+"""The settings of the log cleaner that hold for all logs; LogConfig has the cleaning settings of a
+single topic."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """The settings log.cleaner.* of Kafka."""
+    """Kafka's settings log.cleaner.*."""
 
     enabled: bool = True
     # How many logs may be cleaned at the same time; at least 1.
@@ -17,5 +18,6 @@ class CleanerSettings:
     load_factor: float = 0.9
     # Average bytes a second that all threads read and write; above 0, math.inf for no limit.
     max_bytes_per_second: float = math.inf
-    # The time until the next check of all logs, if the last check found no log to clean.
+    # How long the cleaner waits until it checks all logs again, if the last check found too few
+    # logs for all threads, or a round failed.
     backoff_ms: int = 15_000

@@ -1,4 +1,5 @@
-"""Decides on each batch before its records are read (Kafka's Cleaner.cleanInto)."""
+"""Decides which batches are kept or removed as a whole, before their records are read (Kafka's
+Cleaner.cleanInto)."""
 
 from collections.abc import Mapping
 from typing import Any
