@@ -175,7 +175,7 @@ def test_another_metrics_listener_is_refused(text: str) -> None:
 
 def test_metrics_do_not_share_a_port_with_clients() -> None:
     assert problem(metrics_listener="127.0.0.1:9092") == (
-        "metrics.listener: the port 9092 is one of `listeners`"
+        "metrics.listener: port 9092 is the port of one of `listeners`"
     )
     load(metrics_listener="10.0.0.1:9092")
     load(listeners="PLAINTEXT://127.0.0.1:0", metrics_listener="127.0.0.1:0")

@@ -202,7 +202,7 @@ class TestRefusals:
         assert len(text) < 200
 
     def test_two_settings_that_do_not_fit(self) -> None:
-        assert "name the same thing" in problem("broker.id=1", "node.id=2")
+        assert "both name this broker" in problem("broker.id=1", "node.id=2")
         assert "leaves no room" in problem("queued.max.request.bytes=10")
         assert "is above" in problem(
             "group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"

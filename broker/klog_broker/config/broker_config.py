@@ -1,4 +1,4 @@
-"""The configuration of a broker, in layers: each overrides those before it.
+"""The configuration of a broker, in layers: each layer overrides the earlier ones.
 
 The layers are the defaults, a properties file, options of the command line (``--set``), and changes
 while the broker runs (see setting_changes.py).
@@ -69,13 +69,13 @@ class ValueSource:
         return self.text
 
 
-# Each cleaner thread needs a larger part of the dedupe buffer than this. Kafka's message says "at
-# least", but Kafka checks for more.
+# The part of log.cleaner.dedupe.buffer.size for each cleaner thread must be larger than this. Kafka
+# checks the same, though its error message says "at least".
 _DEDUPE_BYTES_PER_THREAD = 1 << 20
 
 STRICT = "strict.configs=true refuses such settings: take it out."
-"""The sentence that follows the reason why a setting has no effect, if strict.configs makes such a
-setting an error."""
+"""With strict.configs, a setting without effect in klog is an error. This sentence ends the error
+message, after the reason why the setting has no effect."""
 
 _DEFAULT = ValueSource(Origin.DEFAULT, "default")
 
@@ -101,12 +101,12 @@ class BrokerConfig(Mapping[str, Any]):
         changed: Sequence[Mapping[str, _Given]] = (),
         generated_id: int | None = None,
     ) -> None:
-        """Use `load` to read files and options. `given` has the last text and source of each name
-        of the start.
+        """Use `load` to read files and options.
 
-        `changed` are the layers of changes, which override `given`; the first of these layers that
-        has a name gives the name's value. `generated_id` is the broker's id, if the settings leave
-        the id to ZooKeeper.
+        `given` has the settings of the broker's start, from the file and the command line: for each
+        name the text and source that apply. `changed` are the layers of changes to the running
+        broker, which override `given`; the first of these layers that has a name gives the name's
+        value. `generated_id` is the broker's id, if the settings leave the id to ZooKeeper.
         """
         self._layers = (*changed, given)
         self._given: dict[str, _Given] = {}
@@ -170,9 +170,10 @@ class BrokerConfig(Mapping[str, Any]):
     def with_changes(
         self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
     ) -> "BrokerConfig":
-        """Return the settings of the broker's start, overridden by changes to the running broker.
+        """Return the settings from the file and the command line, overridden by changes to the
+        running broker.
 
-        `this_broker` overrides `all_brokers`. Raises ConfigError, as at a start, if a change is
+        `this_broker` overrides `all_brokers`. Raises ConfigError, as for a file, if a change is
         invalid.
         """
         layers = []
@@ -185,7 +186,8 @@ class BrokerConfig(Mapping[str, Any]):
         return BrokerConfig(self._layers[-1], layers, self._generated_id)
 
     def with_generated_id(self, broker_id: int) -> "BrokerConfig":
-        """Return these settings with the broker id of the data directories or from ZooKeeper."""
+        """Return these settings with `broker_id`, which comes from the data directories or
+        ZooKeeper."""
         return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
 
     @cached_property
@@ -220,7 +222,8 @@ class BrokerConfig(Mapping[str, Any]):
         return self._given[name].source if name in self._given else _DEFAULT
 
     def given_values(self, name: str) -> list[tuple[Origin, Value]]:
-        """Return (origin, value) for each layer that sets exactly this name; the first applies."""
+        """Return (origin, value) for each layer that sets exactly this name; the first value is the
+        one that applies."""
         row = SETTINGS[name]
         found = [layer[name] for layer in self._layers if name in layer]
         return [(each.source.origin, row.parse(each.text)) for each in found]
@@ -302,7 +305,7 @@ class BrokerConfig(Mapping[str, Any]):
             return None
         host, port = parse_address("metrics.listener", text)
         if port and any(each.port == port and each.host in ("", host) for each in self.listeners):
-            raise ConfigError(f"metrics.listener: the port {port} is one of `listeners`")
+            raise ConfigError(f"metrics.listener: port {port} is the port of one of `listeners`")
         return host, port
 
     def _parse_log_dirs(self) -> tuple[Path, ...]:
@@ -321,7 +324,7 @@ class BrokerConfig(Mapping[str, Any]):
         own = self._own
         if "broker.id" in own and "node.id" in own and own["broker.id"] != own["node.id"]:
             raise ConfigError(
-                f"broker.id={own['broker.id']} and node.id={own['node.id']} name the same thing:"
+                f"broker.id={own['broker.id']} and node.id={own['node.id']} both name this broker:"
                 " set one of them, or both to one number"
             )
         if self["log.retention.ms"] == 0:
@@ -358,7 +361,8 @@ class BrokerConfig(Mapping[str, Any]):
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:
-        """Raise ConfigError for values with which Kafka's cleaner does not start or cannot work."""
+        """Raise ConfigError for values of log.cleaner.* with which Kafka's log cleaner does not
+        start or cannot work."""
         threads, buffer_bytes = self["log.cleaner.threads"], self["log.cleaner.dedupe.buffer.size"]
         if threads == 0:
             raise ConfigError(
@@ -406,9 +410,10 @@ def parse_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
-    """Set each timestamp limit that has its default to the older setting difference.max.ms.
+    """Give each timestamp limit that still has its default the value of the older setting
+    ``PREFIX.difference.max.ms``.
 
-    KIP-937 replaced ``PREFIX.difference.max.ms`` by ``PREFIX.before.max.ms`` and
+    KIP-937 replaced that setting by the limits ``PREFIX.before.max.ms`` and
     ``PREFIX.after.max.ms``.
     """
     for side in ("before", "after"):
