@@ -21,7 +21,7 @@ def measure_reading(
     say: PrintFigures,
 ) -> dict[str, float]:
     """Read a topic from its beginning until ``most_records`` records have come, or no record has
-    come for ``idle_ms``. Return the figures."""
+    come for ``idle_ms``. Return the totals and rates (`Flow.figures`)."""
     partitions = named_partitions(client, [topic])
     positions = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
     check_crcs = client.settings.flag("check.crcs")
@@ -54,7 +54,8 @@ def measure_reading(
 
 
 def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
-    """Count the records of whole batches, without control records but with aborted ones."""
+    """Count the records of whole batches, without control records, but with records of aborted
+    transactions."""
     count = 0
     for entry in entries(fetched.data, allow_partial=True):
         if check_crcs:

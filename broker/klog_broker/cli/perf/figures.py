@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 _MB = 1 << 20
 _STEPS_A_MS = 10
-"""Latencies are counted in steps of a tenth of a millisecond."""
+"""Latencies are counted by steps of a tenth of a millisecond, so percentiles have this
+precision."""
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -37,7 +38,8 @@ class Latencies:
         for step in sorted(self._steps):
             passed += self._steps[step]
             if passed >= wanted:
-                # The end of the step, or the maximum if no latency reached the end.
+                # Latencies are known only as steps: return the upper end of this step, or the
+                # maximum latency if it is less.
                 return min((step + 1) / _STEPS_A_MS, self.max_ms)
         return 0.0
 

@@ -292,7 +292,8 @@ class Printer:
 
 
 def _buffered_stdout() -> BinaryIO:
-    """Return stdout as a stream that writes all bytes, even if Python runs unbuffered."""
+    """Return stdout as a buffered stream. If Python runs unbuffered, a write to its raw stdout may
+    write only a part of the bytes."""
     out: Any = sys.stdout.buffer
     return io.BufferedWriter(out) if isinstance(out, io.RawIOBase) else out
 

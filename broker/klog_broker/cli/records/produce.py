@@ -170,7 +170,8 @@ def _write(
 
 
 def _ended(producer: Producer) -> str:
-    """Wait for all records given to the producer, and return a text with their number."""
+    """Wait until the producer has written its records, and return a text with the number of written
+    records, and with the error if there was one."""
     try:
         producer.flush()
     except KlogError as error:

@@ -46,7 +46,8 @@ class StartPosition:
     def positions(
         self, client: BlockingClient, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of each partition; a time after the last record means the end."""
+        """Return the start offset of each partition: its log end for a time after its last
+        record."""
         if self.offset is not None:
             return dict.fromkeys(partitions, self.offset)
         found = _list_offsets(client, partitions, self.timestamp_ms)
