@@ -53,7 +53,7 @@ class ClusterServices(NamedTuple):
 
 
 class BetweenBrokersServices(NamedTuple):
-    """The services of the APIs between the brokers of a cluster."""
+    """The services that the handlers of inter-broker requests use."""
 
     broker_id: BrokerId
     brokers_listener: str

@@ -44,7 +44,7 @@ _OpenRequest = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
 
 
 class IsrRequestServices(Protocol):
-    """The services of ISR requests to the controller."""
+    """The services that IsrRequests uses."""
 
     @property
     def broker_epoch(self) -> Callable[[], int]: ...

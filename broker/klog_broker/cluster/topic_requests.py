@@ -34,7 +34,7 @@ Refused = dict[str, ErrorCode]
 
 
 class ControllerServices(Protocol):
-    """The services of APIs that the controller answers."""
+    """The services that the handlers of requests use which only the controller answers."""
 
     @property
     def known_topics(self) -> KnownTopics: ...
