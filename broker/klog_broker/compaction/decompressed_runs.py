@@ -275,7 +275,8 @@ class Runs:
 
 
 def _as_plain(table: Numbers, sizes: list[int]) -> Numbers:
-    """Return table rows for uncompressed batches of these sizes, one after the other."""
+    """Return a copy of the table's rows for a run: uncompressed batches of these sizes, one after
+    the other in the run's buffer."""
     plain = table.copy()
     size_column = np.array(sizes, np.int64)
     plain[SIZE_BYTES::TABLE_COLUMNS] = size_column

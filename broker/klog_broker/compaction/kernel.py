@@ -681,7 +681,7 @@ def _filter_batch(
     timed_from_ms = max_timestamp_ms if is_append_time else base_timestamp_ms
     out_size = 0
     if is_same and len(sizes) != 0:
-        pass  # the caller copies the unchanged batch
+        pass  # filter_rows' caller copies the unchanged batch itself
     elif is_same:
         out_size = size_bytes
     elif kept != 0 and sets_horizon:
