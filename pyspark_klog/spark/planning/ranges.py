@@ -23,7 +23,8 @@ class OffsetRange(NamedTuple):
 
 @dataclass(slots=True)
 class RangePlan:
-    """The ranges to read, and a sentence about each loss in ``lost``.
+    """The ranges to read. ``lost`` has a sentence about each partition with records that were
+    deleted before they could be read.
 
     ``absent`` are the partitions that were read before and do not exist any more: they have a start
     and no end.

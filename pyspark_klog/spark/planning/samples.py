@@ -38,7 +38,7 @@ _NAMES_UNTIL = 12
 
 
 class Sample(NamedTuple):
-    """The whole batches of a small fetch."""
+    """The size, offsets and time of the whole batches that a small fetch has returned."""
 
     size_bytes: int
     offsets: int
@@ -51,7 +51,8 @@ class Sample(NamedTuple):
 def take_samples(
     client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
 ) -> dict[TopicPartition, Sample]:
-    """Samples at the offsets of ``positions``. Partitions that cannot be read now are left out."""
+    """Fetch a few batches at each offset of ``positions`` and return their size, offsets and time.
+    Partitions that cannot be read now are left out."""
     deadline_ms = client.deadline(SAMPLE_WITHIN_MS)
     calls: dict[TopicPartition, Call[FetchResponse]] = {}
     for partition, offset in positions.items():

@@ -49,7 +49,8 @@ def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int
 
 
 def _sizes(offsets: OffsetRange, parts: int) -> dict[int, int]:
-    """The sizes of even pieces, with the number of pieces of each size."""
+    """The sizes of the pieces if a range is cut into ``parts`` even pieces, each size with the
+    number of pieces that have it."""
     least, larger = divmod(size(offsets), parts)
     return {least: parts - larger, least + 1: larger} if larger else {least: parts}
 

@@ -148,7 +148,7 @@ class GroupCommitter:
 
     def _warn(self, error: Exception) -> None:
         if self._warned:
-            _log.debug("group=%s not committed: %s", self._group_id, error)
+            _log.debug("position not committed to group=%s: %s", self._group_id, error)
             return
         self._warned = True
         if isinstance(error, BrokerError) and error.code in _HAS_MEMBERS:

@@ -69,7 +69,8 @@ def progress_offsets(
 
 
 def lag(progress: Any) -> list[SourceLag]:
-    """How far each Kafka source (of klog or of Spark) is behind, in the order of the query.
+    """How far each Kafka source (of klog or of Spark) is behind, in the order in which the progress
+    lists them.
 
     ``progress`` is that of `query.lastProgress` or of a listener, or its JSON as text or dict.
     Sources of another kind, and sources that have not read anything yet, are left out.

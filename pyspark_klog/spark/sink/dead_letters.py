@@ -29,7 +29,7 @@ class LetterHeader(Enum):
     """The headers that a dead letter adds to those of its row: text in UTF-8."""
 
     REASON = "klog.deadLetter.reason"
-    """The name of a `Reason`."""
+    """The `Reason` for which the row was refused, by name, for example TOO_LARGE."""
     ERROR = "klog.deadLetter.error"
     """The sentence with which the task would fail without dead letters."""
     TOPIC = "klog.deadLetter.topic"

@@ -96,7 +96,8 @@ def _compare(options: Options, ages_ms: dict[str, int], run: str | None, what: s
 
 
 def _read_retention_ms(client: "BlockingClient", topic: str, deadline_ms: int) -> int | None:
-    """How long the topic keeps records by their own timestamps; None if for ever or unknown."""
+    """The topic's retention.ms; None if the setting is unknown or unlimited, or if brokers do not
+    delete records by the timestamps that producers gave them."""
     from pyspark_klog.client.admin.configs import Resource, ResourceType, describe_configs
 
     if client.now_ms() >= deadline_ms:

@@ -75,7 +75,7 @@ class SinkRows:
             raise
         return count - self.letter_count
 
-    # --- writing in steps with a caller's producer -----------------------------------------------
+    # --- the steps of writing a task's rows: begin, add, end -------------------------------------
     def begin(self, producer: "Producer") -> None:
         """Prepare a producer for rows: rows that a topic refuses become dead letters, or fail the
         task if there is no option deadLetterTopic."""
@@ -89,7 +89,8 @@ class SinkRows:
             self._letters.write_waiting(producer, epoch_ms())
 
     def end(self, producer: "Producer") -> None:
-        """Finish the task: when this method returns, all added rows are on their topics."""
+        """Finish the task: when this method returns, brokers have acknowledged all added rows and
+        their dead letters."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()
@@ -97,7 +98,7 @@ class SinkRows:
     def _by_topic(
         self, producer: "Producer", batch: "RecordBatch"
     ) -> "Iterator[tuple[str, RecordBatch]]":
-        """Each topic with its rows, in the order of ``batch``."""
+        """Each topic with its rows, in the order of ``batch``; rows without a topic are refused."""
         if self._options.topic is not None:
             yield self._options.topic, batch
             return

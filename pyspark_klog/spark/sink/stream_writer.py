@@ -59,8 +59,8 @@ class _StreamWriter(Prompt):
         check_timestamps(messages, self._options, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log a failed micro-batch. Rows of successful tasks stay written, but transactions that
-        were left to the driver are aborted."""
+        """Log a failed micro-batch. Rows of successful tasks stay written; only with exactlyOnce,
+        transactions that tasks have left to the driver are aborted."""
         log_aborted(messages, f"micro-batch {batchId}")
         abort_progress(messages, self._options)
 

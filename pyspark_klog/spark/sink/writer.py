@@ -113,8 +113,8 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
         check_timestamps(messages, self._options, "the batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log a failed batch. Rows of successful tasks stay written, but transactions that were
-        left to the driver are aborted."""
+        """Log a failed batch. Rows of successful tasks stay written; only with exactlyOnce,
+        transactions that tasks have left to the driver are aborted."""
         log_aborted(messages, "the batch")
         exactly_once = self._options.exactly_once
         if exactly_once is None or exactly_once.micro_batch is None:
@@ -126,7 +126,8 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
 
 def _with_id(options: Options) -> Options:
-    """Give a batch write its own id; a micro-batch of foreachBatch already has its query's id."""
+    """With exactlyOnce, give a batch write a unique id, which its transactional ids contain; a
+    micro-batch of foreachBatch already has its query's id."""
     exactly_once = options.exactly_once
     if exactly_once is None or exactly_once.micro_batch is not None:
         return options

@@ -91,17 +91,17 @@ _SCHEMAS: Mapping[str, StructType] = {
 leader, or an epoch or topic id that brokers do not have. ``latestOffset`` is the high watermark, or
 under read_committed the last stable offset. ``lag`` is ``latestOffset`` minus ``committedOffset``,
 at least 0. A group's ``kind`` is consumer or sink. Groups of exactly-once sinks are not in table
-``offsets`` but in ``sinks``, with one row for each progress row of a task, and one for each run
-mark, in which task, rows, bytes and hash are null."""
+``offsets`` but in ``sinks``: one row for each task and topic of its offset, with what the task
+wrote last, and one for the query's last run, in which task, rows, bytes and hash are null."""
 
 
 def table_schema(table: str) -> StructType:
-    """The columns of one of the tables."""
+    """The columns of a catalogue table: topics, partitions, groups, offsets or sinks."""
     return _SCHEMAS[table]
 
 
 class TableReader(Prompt, DataSourceReader):
-    """Reads one table in one task."""
+    """Reads one catalogue table, such as topics or groups, in one task."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -214,7 +214,8 @@ def _offsets_at(
     options: Options,
     wanted: set[TopicPartition] | None = None,
 ) -> dict[TopicPartition, int]:
-    """Offsets of the partitions that have a leader, still exist and may be described."""
+    """The offsets for ``time_ms``, a timestamp, EARLIEST or LATEST, of those partitions that have a
+    leader, still exist and may be described."""
     from pyspark_klog.client.consumer.offsets import list_offsets
     from pyspark_klog.client.errors import TopicMissing
 

@@ -1,8 +1,9 @@
 """Batch reads whose plan Spark reuses for a later query: refuses to read an outdated plan.
 
-`planning/plan_reuse.py` says why Spark reuses plans, and compares offsets. Every task notes its
-plan and its query in a file on its host. If Spark has reused the plan, the task of the plan's first
-partition compares the planned offsets with the current ones.
+`planning/plan_reuse.py` says why Spark reuses plans, and compares offsets. A file of each executor
+has the query that used a plan first: every task looks the query up, or notes its own. If the plan
+is an earlier query's, the task of the plan's first partition compares the planned offsets with the
+current ones.
 """
 
 import sys
@@ -35,12 +36,13 @@ class PlanMark(NamedTuple):
 
     plan: PlanIdentity
     offsets: PlannedOffsets | None
-    """The planned offsets of all partitions. Only the mark of the plan's first task has them, which
-    compares them with the current ones; None in the other marks."""
+    """The planned offsets of all partitions, which the plan's first task compares with the current
+    ones; None in the other tasks' marks."""
 
 
 class EmptyPartition(InputPartition):
-    """The only partition of a plan without a range to read: it carries the plan's mark."""
+    """The only partition of a plan without a range to read. Its task uses ``mark``, the plan's
+    identity and offsets, to detect that Spark reuses the plan."""
 
     def __init__(self, mark: PlanMark) -> None:
         super().__init__(None)
@@ -55,8 +57,8 @@ def new_plan() -> PlanIdentity:
 
 def may_be_outdated(options: Options) -> bool:
     """Whether Spark may reuse a plan for a query in which a new plan would read other rows."""
-    # Spark 4.1 and later keep plans, since they push filters down. Spark 4.0 has no such method,
-    # and plans in each query.
+    # Spark 4.1 and later keep plans, since they push filters down. Spark 4.0 has no method
+    # pushFilters, and plans in each query.
     if not hasattr(DataSourceReader, "pushFilters"):
         return False
     return not (is_constant(options.starting) and is_constant(options.ending))

@@ -20,7 +20,7 @@ class Task(NamedTuple):
     """The topic of the progress rows: offsets committed for partition 0 of this topic."""
     now: CurrentTask
     attempt_number: int = 0
-    """The number of the attempt, from 0 on; a copy of a task is an attempt, too."""
+    """The number of the attempt, from 0 on; a speculative copy of a task is an attempt, too."""
     keep_on_mismatch: bool = False
 
     @property

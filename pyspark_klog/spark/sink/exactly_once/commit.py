@@ -1,4 +1,4 @@
-"""The driver's side of the exactly-once sink: compares all progress rows, then ends transactions.
+"""The driver's side of the exactly-once sink: compares progress rows, then commits transactions.
 
 A progress row is an offset that a task's consumer group commits; it says what the task has written.
 `decisions_of_commit` has the rules; this module sends the requests. If all tasks have ended their
@@ -48,9 +48,11 @@ def commit_batch(
 ) -> None:
     """Make a micro-batch visible; ``written`` are the results of all its tasks.
 
-    :raises ExactlyOnceRefused: before any of its rows is visible
-    :raises KlogError: after some of its transactions were committed, or may have been: the batch
-        fails, and its repetition finds the progress rows of these transactions
+    :raises ExactlyOnceRefused: before the driver commits any transaction, if committing could lose
+        rows or double them
+    :raises KlogError: if brokers fail, perhaps after some transactions were committed: the batch
+        fails, and its repetition finds the progress rows (offsets that say what a task wrote) which
+        these transactions have committed
     """
     if ended_by_themselves(written):
         return
@@ -66,7 +68,7 @@ def commit_batch(
     for ended, opened in enumerate(decision.end):
         _end(client, batch, opened, f"{ended} of {len(decision.end)}")
     _log.info(
-        "ended transactions=%d of micro-batch %d of sink %s run=%s",
+        "committed transactions=%d of micro-batch %d of sink %s run=%s",
         *(len(decision.end), batch_id, batch.sink, batch.run_id),
     )
 
@@ -101,8 +103,9 @@ def end_batch_write(
     """Delete the consumer groups with the progress rows of a batch write that succeeded or failed.
     Never raises.
 
-    A copy of a task that begins later finds no progress row, but must not write again: the copy
-    fails because of the `RunMark`, which is stored before the groups are deleted.
+    A progress row is a committed offset that says what a task wrote. A speculative copy of a task
+    that begins later finds no progress row, but must not write again: before the groups are
+    deleted, a `RunMark` is stored, another offset, which makes such a copy fail.
     """
     micro_batch = exactly_once.micro_batch
     assert micro_batch is not None and exactly_once.topic is not None
@@ -120,8 +123,8 @@ def end_batch_write(
     except Exception as error:
         # The rows are written, or the job has failed for another reason: only warn.
         _log.warning(
-            "groups %s.* stay until their progress rows expire, since they could not be deleted: "
-            "%s",
+            "consumer groups %s.* stay until their progress rows expire, since they could not be "
+            "deleted: %s",
             *(sink.task(0).removesuffix(".0"), error),
         )
 
@@ -140,9 +143,9 @@ def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[MicroBatchRe
     alone = len(sinks) == len(runs) == len(topics) == 1
     if not alone or sorted(tasks) != list(range(len(written))):
         raise ExactlyOnceRefused(
-            f"the tasks of micro-batch {batch_id} are {sorted(tasks)} of {len(written)}, of sinks "
-            f"{sorted(sinks)}, runs {sorted(runs)} and topics {sorted(topics)}; expected one of "
-            "each, and every task once: this is a bug of klog"
+            f"micro-batch {batch_id} has {len(written)} results: of tasks {sorted(tasks)}, sinks "
+            f"{sorted(sinks)}, runs {sorted(runs)} and topics {sorted(topics)}; expected each task "
+            "once, and one sink, run and topic: this is a bug of klog"
         )
     (sink,) = sinks
     (topic,) = topics
@@ -163,8 +166,9 @@ def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
 def _look(
     client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: MicroBatchResults
 ) -> Seen:
-    """Fence the sink's transactional ids that belong to no task of this batch, then read all
-    progress rows of the sink. From then on only this driver and newer attempts can change the rows.
+    """Fence the sink's transactional ids that belong to no task of this batch, then read the
+    progress rows of all tasks: committed offsets that say what a task wrote. From then on only this
+    driver and newer attempts of tasks can change these offsets.
     """
     listed = groups.listed()
     others = (listed.ids | listed.groups) - batch.tasks.keys()
@@ -193,11 +197,12 @@ def _look(
 
 
 def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
-    """The task indices from ``first`` on that have a progress row and are not in ``listed``.
+    """The indices from ``first`` on of tasks whose consumer group brokers did not list (``listed``
+    has those that they did), but which have a progress row: an offset that the group has committed.
 
     While the coordinator of a group changes, neither the old nor the new coordinator may list the
-    group. A request for the group's progress row waits for the new coordinator instead. Indices
-    with rows have no gaps: a driver committed the first row of each index, in order of tasks."""
+    group. A request for the group's offsets waits for the new coordinator instead. The search ends
+    at the first index without a progress row: the driver commits new tasks in their order."""
     found: set[int] = set()
     index = first
     while index in listed or groups.rows(index, stable=False):

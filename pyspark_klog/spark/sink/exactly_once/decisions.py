@@ -3,10 +3,10 @@
 A progress row says what a task wrote in a micro-batch; it is an offset that the task's consumer
 group has committed. A `RunMark` names the last run of the query that passed its first micro-batch.
 
-`decide_task` is called twice: with the progress row that exists when the task begins, and with the
-one that exists once the task has the transactional id, since an older attempt may have committed in
-between.
-`after_fenced` is for an attempt that lost the id to another one.
+`decide_task` is called with the progress row that exists when the task begins, and again with the
+one that exists once the task has taken its transactional id, since an older attempt may have
+committed in between.
+`after_fenced` is for an attempt that lost its transactional id to another attempt.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 
 
 class CurrentTask(NamedTuple):
-    """The task and the micro-batch that are written now, and the run of the query."""
+    """The task and the micro-batch that are written now, and the run (start) of the query."""
 
     task: int
     """The task's number: Spark's partition."""
@@ -34,35 +34,40 @@ class Fail(NamedTuple):
 
 
 class Verify(NamedTuple):
-    """The batch was committed before: only compare the task's rows with the progress row."""
+    """An earlier attempt has committed this batch's rows: only compare the task's rows with
+    ``row``, which has the number and the hash of the committed rows."""
 
     row: ProgressRow
 
 
 class Write(NamedTuple):
-    """Write the task's rows and its progress row in a transaction."""
+    """Write the task's rows in a transaction, together with a progress row: an offset that says
+    what the task wrote."""
 
     ends_itself: bool
-    """Whether the task commits its transaction itself; a task that can be repeated also needs to
-    know that no other producer has had its transactional id since the previous progress row.
-    If false, the driver compares all progress rows, then commits: the micro-batch may repeat one
-    that was split into other tasks."""
+    """Whether the task may commit its transaction itself. In a streaming query it does so only if
+    no other producer has had its transactional id since the task's last progress row.
+    If false, the driver compares the progress rows of all tasks, then commits: the micro-batch may
+    repeat an earlier one that was split into other tasks."""
 
 
 class Wait(NamedTuple):
-    """Read the progress row again later."""
+    """Read the progress row again later: another attempt of the task may still commit."""
 
 
 def needs_mark(row: ProgressRow | None, now: CurrentTask) -> bool:
-    """Whether `decide_task` needs the `RunMark`: another run wrote this batch's progress row."""
+    """Whether `decide_task` needs the `RunMark`, which names the last run (start of the query) that
+    has passed its first micro-batch. If another run wrote this batch's progress row, the mark shows
+    whether that run was stopped before, or belongs to a copy of the query."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
 def decide_task(
     row: ProgressRow | None, now: CurrentTask, mark: RunMark | None
 ) -> Fail | Verify | Write:
-    """Decide what a task does with the progress row that its group has. ``mark`` is the sink's
-    `RunMark`, and is used only if `needs_mark` is true.
+    """Decide what a task does by ``row``, its progress row: the offset that its consumer group has
+    committed, which says what the task wrote last. ``mark`` names the last run (start of the query)
+    that has passed its first micro-batch; it is used only if `needs_mark` is true.
 
     =====================  =====================================================  =================
     row found              why it may be there                                    decision
@@ -90,6 +95,8 @@ def decide_task(
 def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | Wait:
     """Decide what an attempt of a task does after another attempt has taken its transactional id.
 
+    ``row`` is the task's progress row: the committed offset that says what the task wrote last.
+
     ===================  ===================================================  ====================
     row found            holder of the id                                     decision
     ===================  ===================================================  ====================
@@ -112,8 +119,9 @@ def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | W
 
 
 def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None) -> str | None:
-    """Why another run's progress row of this batch comes from another copy of the query, for
-    example with a copied checkpoint; None if it may come from a run that was stopped.
+    """Why this batch's progress row, if another run (start of the query) has written it, comes from
+    another copy of the query, for example with a copied checkpoint; None if that run may have been
+    stopped before.
 
     ``mark`` is the sink's `RunMark`: it names the last run that passed its first batch.
 
@@ -140,8 +148,9 @@ def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None
 def refuse_row_elsewhere(
     rows: Mapping[str, ProgressRow], topic: str, now: CurrentTask
 ) -> Fail | None:
-    """Fail if the task's group has a progress row of this batch, or of a later one, under another
-    topic than the sink's; ``rows`` are the group's progress rows by topic."""
+    """Fail if the task has a progress row of this batch, or of a later one, under another topic
+    than ``topic``, since exactlyOnceTopic was changed. A progress row says what the task wrote; it
+    is an offset that its consumer group has committed for a topic. ``rows`` has them by topic."""
     for other, row in sorted(rows.items()):
         if other != topic and row.batch_id >= now.batch_id:
             return Fail(

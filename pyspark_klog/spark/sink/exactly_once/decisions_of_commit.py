@@ -2,8 +2,9 @@
 
 A task ends its own transaction only if no run can repeat the batch (`decisions.py`). Other tasks
 hand their transactions over, and none of their rows is visible before the driver has compared all
-progress rows of the sink. The driver refuses a batch in these cases, checked in this order (here a
-row is a progress row, and a mark is a `RunMark`):
+progress rows of the sink. The driver refuses a batch in these cases, checked in this order. Here a
+row is a progress row, a committed offset that says what a task wrote last; a mark is a `RunMark`,
+which names the last run (start of the query) that has passed its first batch.
 
 | found | why the batch is refused |
 |---|---|
@@ -34,16 +35,18 @@ DAY_MS = 86_400_000
 
 
 class Refuse(NamedTuple):
-    """The batch fails before any of its rows is visible."""
+    """The driver commits no transaction, and the batch fails."""
 
     sentence: str
 
 
 class CommitSteps(NamedTuple):
-    """The steps in which the driver commits a micro-batch: store ``mark``, then commit ``end``."""
+    """The steps in which the driver commits a micro-batch: store ``mark``, then commit the
+    transactions in ``end``."""
 
     mark: RunMark | None
-    """The run mark to store before any transaction ends; None if this run's mark is stored."""
+    """The mark to store before any transaction is committed: it names this run (start of the query)
+    and its first micro-batch. The value is None if the mark of this run is stored already."""
     end: "tuple[OpenTransaction, ...]"
     """The transactions to commit, one after the other, up to the first failure."""
 
@@ -60,15 +63,16 @@ class MicroBatchResults(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The state of the sink on brokers, which the driver reads after it has fenced the sink's
-    transactional ids that belong to no task of this micro-batch."""
+    """The sink's offsets and transactions, which the driver reads from brokers after it has fenced
+    the sink's transactional ids that belong to no task of this micro-batch."""
 
     rows: Mapping[int, ProgressRow]
-    """The progress rows of all groups of the sink, by task index. If a task's transaction is still
-    open, this is the row from the last transaction that was committed with the task's id."""
+    """By task index, the progress rows: offsets that the tasks' consumer groups have committed,
+    which say what a task wrote. If a task's transaction is still open, this is the row from the
+    last transaction that was committed with the task's transactional id."""
     elsewhere: Mapping[int, tuple[str, ProgressRow]]
-    """By task index, a progress row that is stored under another topic than the sink's now, with
-    that topic."""
+    """By task index, the newest progress row that is committed for another topic than the sink's
+    present one, with that topic: option exactlyOnceTopic was changed."""
     mark: RunMark | None
     open_ids: frozenset[int]
     """The indices of the tasks whose transaction is open."""
@@ -94,7 +98,9 @@ def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
 def decide_commit(
     batch: MicroBatchResults, seen: Seen, *, continue_on_missing: bool
 ) -> Refuse | CommitSteps:
-    """Decide by the table in this module's docstring whether the driver commits the micro-batch."""
+    """Decide whether the driver commits the micro-batch, or refuses it in one of the cases in the
+    table in this module's docstring. With ``continue_on_missing``, the micro-batch is committed
+    although brokers may have forgotten what a task wrote before."""
     refusal = (
         _under_another_topic(batch, seen)
         or _later(batch, seen)
@@ -112,8 +118,8 @@ def decide_commit(
 
 
 def needs_retention(batch: MicroBatchResults) -> bool:
-    """Whether `decide_commit` uses `Seen.retention_ms`: a task found no progress row, which may
-    have expired."""
+    """Whether `decide_commit` uses `Seen.retention_ms`: a task found no progress row, the committed
+    offset that says what the task wrote last, so the offset may have expired."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 
@@ -223,8 +229,8 @@ def _missing(batch: MicroBatchResults, seen: Seen) -> str | None:
 
 
 def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
-    """Whether it is certain that the progress rows which tasks did not find never existed, and so
-    did not expire."""
+    """Whether it is certain that no progress row (committed offset that says what a task wrote) of
+    this batch has expired: then tasks that found none have not written this batch before."""
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
@@ -232,11 +238,12 @@ def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
         # can have expired.
         return True
     if batch.batch_id == 0:
-        # Only the driver commits batch 0, after it has stored a mark, whose time a repetition of
-        # the batch keeps. So without a mark, or with a recent one, no row of batch 0 has expired.
+        # Only the driver commits batch 0, after it has stored a run mark with the time. If batch 0
+        # is repeated, the new mark keeps this time. So without a mark no progress row of batch 0
+        # was ever committed, and with a recent mark none has expired.
         return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
-    # If this run's mark is of an earlier batch, this run is past its first batch, and no run has
-    # written this batch before.
+    # The mark names the first batch of a run. If it is of this run and of an earlier batch, then
+    # this run is past its first batch, and no run has written this batch before.
     return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
 
 

@@ -16,10 +16,11 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass
 class _Run:
-    """A run of a query, and which of its micro-batches this process has written."""
+    """A run (start) of a query, and the newest of its micro-batches that this process wrote."""
 
     group: str
-    """Spark's job group, which is the id of the run; empty if there is none (Spark Connect)."""
+    """Spark's job group: the id of the run, unless a user has set another group; "-" if there is
+    none, and empty under Spark Connect."""
     stem: str
     last_batch: int
     repeated: int = 0

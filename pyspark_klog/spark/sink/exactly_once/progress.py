@@ -27,6 +27,7 @@ class TaskProgress:
     """The progress row that existed when the task began to write; None if there was none. In a task
     that only compared its rows with committed ones, it is the same as ``row``."""
     opened: "OpenTransaction | None"
-    """The task's transaction, for the driver to end; None if it is committed."""
+    """The task's transaction, for the driver to end; None if the task has committed it, or only
+    compared its rows with committed ones."""
     run_id: str
     """The id of the query's run that writes now."""

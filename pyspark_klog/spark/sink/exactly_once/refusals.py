@@ -16,7 +16,8 @@ _MEMBERS = (
 def explained(
     error: TransactionMustAbort | ProducerUnusable, task: Task, timeout_ms: int
 ) -> ExactlyOnceRefused:
-    """The error for a broken transaction, with advice."""
+    """The error for a transaction that has to be aborted, or for a producer that cannot be used any
+    more, with advice for the user."""
     return ExactlyOnceRefused(f"{_of(task)}: {error.reason}{_advice(error, task, timeout_ms)}")
 
 
@@ -30,7 +31,8 @@ def timed_out(task: Task, timeout_ms: int, elapsed_ms: int) -> ExactlyOnceRefuse
 
 
 def fenced(task: Task) -> ExactlyOnceRefused:
-    """The error for an attempt whose id another attempt has taken and not committed with."""
+    """The error for an attempt whose transactional id was taken by another attempt of the task,
+    which has not committed in time."""
     return ExactlyOnceRefused(
         f"{_of(task)}: another attempt took its transactional id, {task.transactional_id}, and has "
         "not committed: it died, or takes longer than kafka.transaction.timeout.ms"
@@ -38,7 +40,8 @@ def fenced(task: Task) -> ExactlyOnceRefused:
 
 
 def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnceRefused:
-    """The error for a partition in which a transaction is open that its coordinator has ended."""
+    """The error for a partition that still has an open transaction, although the transaction's
+    coordinator takes the transaction for ended."""
     return ExactlyOnceRefused(
         f"{_of(task)}: {topic}-{partition} has an open transaction of {task.transactional_id}, "
         f"since offset {offset}, which its coordinator takes for ended: committing now would "
@@ -50,7 +53,7 @@ def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnc
 
 
 def ended(task: Task) -> ExactlyOnceRefused:
-    """The error for a copy of a task that begins after the end of its batch write."""
+    """The error for a speculative copy of a task that begins after its batch write has ended."""
     return ExactlyOnceRefused(f"{_of(task)}: the batch write has ended without this attempt")
 
 

@@ -1,7 +1,7 @@
 """A hash of a task's rows, which shows whether a repeated task has the same rows. Pure.
 
-Importing this module loads numba and the kernel, or compiles the kernel, which
-``python -m pyspark_klog.warm`` does beforehand.
+Importing this module loads numba and the compiled function of row_hash_kernel.py, or compiles it,
+which ``python -m pyspark_klog.warm`` does beforehand.
 """
 
 from collections.abc import Iterable
@@ -31,9 +31,9 @@ class RowHash:
     The hash covers the columns value, key, headers, topic, partition and the one that option
     timestampColumn names, and no others; a missing column counts as a column of nulls, and a null
     is not an empty string. The sum does not depend on the order of the rows, since a shuffle does
-    not keep it, nor on batches, on the layout of their buffers, or on the process. Progress rows
-    hold the sum, which is compared after restarts and updates of klog: a release with another hash
-    needs another version number in the text of progress rows.
+    not keep it, nor on batches, on the layout of their buffers, or on the process. The sink stores
+    the sum on brokers in progress rows, and compares it after restarts and updates of klog: a
+    release with another hash needs another version number in the text of progress rows.
     """
 
     def __init__(self, timestamp_column: str | None = None) -> None:

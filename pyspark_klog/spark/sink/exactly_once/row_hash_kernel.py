@@ -17,7 +17,8 @@ from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline, kerne
 from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 from pyspark_klog.records.kernels.partition import is_set
 
-# Indices into ``settings``: where the first row's bit is in the validity bitmap of each column.
+# Indices into argument ``settings`` of `add_row_hashes`: the position of the first row's bit in the
+# validity bitmap of each column.
 VALUES_VALID_FROM = 0
 KEYS_VALID_FROM = 1
 TOPICS_VALID_FROM = 2
@@ -28,8 +29,9 @@ TIMESTAMPS_VALID_FROM = 6
 PARTITIONS_VALID_FROM = 7
 SETTING_FIELDS = 8
 
-# Indices into ``sums``: 0 to 3 are the sums of the hashes' quarters of 32 bits, lowest first, which
-# 2^31 rows do not overflow; SUM_BYTES is the size of all values, keys and headers.
+# Indices into argument ``sums`` of `add_row_hashes`: 0 to 3 are the sums of the hashes' quarters of
+# 32 bits, lowest first, which 2^31 rows do not overflow; SUM_BYTES is the size of all values, keys
+# and headers.
 SUM_BYTES = 4
 SUM_FIELDS = 5
 

@@ -1,5 +1,6 @@
-"""An exactly-once sink's data on brokers: transactional ids, and consumer groups whose committed
-offsets are the tasks' progress rows and the `RunMark` of the query."""
+"""An exactly-once sink's data on brokers: transactional ids, and offsets that consumer groups have
+committed. The offsets are a progress row for each task, which says what the task wrote last, and a
+`RunMark`, which names the last run (start) of the query that has passed its first micro-batch."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,7 +25,8 @@ from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse_sink_id
 
 _YEAR_MS = 365 * 86_400_000
 MARK_KEPT_MS = 10 * _YEAR_MS
-"""The retention of a run mark in ms, which is longer than the life of a checkpoint."""
+"""How long brokers keep a `RunMark`, the committed offset that names a query's last run, in ms:
+longer than any checkpoint is used."""
 DEFAULT_RETENTION_MS = 7 * 86_400_000
 """The default of Kafka's offsets.retention.minutes, in ms."""
 _RETENTION = "offsets.retention.minutes"
@@ -36,7 +38,8 @@ class Listed(NamedTuple):
     ids: frozenset[int]
     """The tasks of which brokers list a transactional id."""
     groups: frozenset[int]
-    """The tasks of which brokers list a group; a task that has never committed has none."""
+    """The tasks of which brokers list a consumer group; a task that has never committed a
+    transaction has none."""
     open_ids: frozenset[int]
     """The tasks with an open transaction."""
 
@@ -52,7 +55,7 @@ class SinkGroups:
         self._partition = TopicPartition(topic, 0)
 
     def listed(self) -> Listed:
-        """Ask every broker for the sink's transactional ids and groups.
+        """Ask every broker for the sink's transactional ids and consumer groups.
 
         :raises ExactlyOnceRefused: if brokers are older than Kafka 3.0
         """
@@ -82,16 +85,16 @@ class SinkGroups:
             return False
 
     def rows(self, index: int, *, stable: bool) -> dict[str, ProgressRow]:
-        """The progress rows of a task, by the topic of their positions. With ``stable`` the call
-        waits for a transaction that is being ended.
+        """The progress rows of a task: the offsets that its consumer group has committed, by topic.
+        With ``stable`` the call waits while a transaction with a newer progress row is not ended.
 
-        :raises ExactlyOnceRefused: for a position that no sink of klog wrote
+        :raises ExactlyOnceRefused: for an offset that no sink of klog has committed
         """
         group = self._sink.task(index)
         found = committed_offsets(self._client, group)
         if stable:
-            # OffsetFetch for all partitions does not wait for a transaction with the group's first
-            # offset of a partition: that partition has to be named.
+            # OffsetFetch for all partitions leaves out partitions without a committed offset, and
+            # does not wait for a transaction that commits their first one: name the partition.
             own = [self._partition]
             found |= committed_offsets(self._client, group, own, require_stable=True)
         try:
@@ -100,8 +103,8 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def mark(self) -> RunMark | None:
-        """The sink's `RunMark`, which names the last run that passed its first micro-batch; None if
-        no run has."""
+        """The sink's `RunMark`, which names the last run (start) of the query that has passed its
+        first micro-batch; None if no run has."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:
@@ -110,13 +113,14 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {self._sink.mark}: {error}") from None
 
     def store(self, mark: RunMark, kept_ms: int = MARK_KEPT_MS) -> None:
-        """Commit a `RunMark` that brokers keep for ``kept_ms``."""
+        """Commit a `RunMark`, an offset that names the query's last run (start); brokers keep it
+        for ``kept_ms``."""
         position: dict[TopicPartition, CommittedOffset] = {self._partition: mark.to_offset()}
         commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
 
     def retention_ms(self) -> int:
-        """How long brokers keep progress rows, in ms; Kafka's default if this user may not read the
-        brokers' settings."""
+        """How long brokers keep progress rows, which are committed offsets, in ms; Kafka's default
+        if this user may not read the brokers' settings."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:
@@ -131,7 +135,7 @@ class SinkGroups:
         return int(entry.value) * 60_000
 
     def delete(self, indices: Iterable[int]) -> None:
-        """Delete the groups of tasks; a missing group is no error."""
+        """Delete the consumer groups of the tasks with these indices; ignore missing groups."""
         for index in indices:
             try:
                 delete_group(self._client, self._sink.task(index))

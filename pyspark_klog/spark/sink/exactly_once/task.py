@@ -1,8 +1,9 @@
 """The task's side of the exactly-once sink: its rows and its progress row in one transaction.
 
-`decisions.py` has the rules; this module sends the requests. A task reads its progress row,
-takes its transactional id, reads the progress row again, writes its rows and a new progress row,
-and then commits the transaction or leaves it to the driver.
+The progress row is an offset that says what the task has written. `decisions.py` has the rules;
+this module sends the requests. A task reads its progress row, takes its transactional id and reads
+the progress row again (both only if its producer does not have the id already), writes its rows and
+a new progress row, and then commits the transaction or leaves it to the driver.
 """
 
 import logging
@@ -93,7 +94,7 @@ def write_once(
     """Write the rows of a task in a transaction; if they were committed before, only compare them
     with the committed rows.
 
-    After an error this worker's producers are dropped.
+    After an error this worker's producers are closed, and a later task makes new ones.
 
     :raises ExactlyOnceRefused: if the rows must not be written, or the transaction failed
     """
@@ -157,7 +158,8 @@ class _Attempt:
 
     # --- before the first row is written ---------------------------------------------------------
     def _check_topic(self) -> None:
-        """Check that the topic exists, since offsets cannot be committed without it."""
+        """Check that the topic exists under which the task stores its progress as an offset:
+        brokers refuse to commit an offset for a missing topic."""
         topic = self._task.topic
         try:
             self._producer.partition_count(topic)
@@ -170,12 +172,13 @@ class _Attempt:
             ) from error
 
     def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
-        """The progress row that this worker's producer has committed last, if the producer may
-        begin a transaction without InitProducerId; ``found`` is the group's progress row.
+        """The progress row (offset that says what the task wrote) of this producer's last commit,
+        if the producer may begin a transaction without InitProducerId; else None. ``found`` is the
+        progress row that the group's coordinator has returned.
 
         A later attempt must send InitProducerId: an attempt that failed may have taken the
-        transactional id without leaving a progress row. Below transaction.version 2 every attempt
-        must: a late EndTxn of the last micro-batch could end this one's transaction.
+        transactional id without leaving a progress row. Below transaction.version 2 the first
+        attempt must, too: a late EndTxn of the last micro-batch could end this one's transaction.
         """
         held = self._held
         if held.committed is None or self._task.attempt_number:
@@ -185,8 +188,8 @@ class _Attempt:
             or self._version() < ADDS_IMPLICITLY
         ):
             return None
-        # Until the producer's last commit has reached the group's coordinator, the group still has
-        # the progress row before it.
+        # Until the group's coordinator has applied the producer's last commit, it still returns the
+        # progress row of the commit before, which is ``held.before``.
         position = None if found is None else found.to_offset()
         if position not in (held.committed, held.before):
             return None
@@ -195,8 +198,9 @@ class _Attempt:
     def _has_waited(self) -> bool:
         """Wait for the attempt before this one if it is still writing; return whether it was.
 
-        If a copy took the id at once, it could fence an attempt that has just left its transaction
-        to the driver. Spark ends the copies of a finished task well within `_PATIENCE_AT_END_MS`.
+        If a speculative copy of a task took the transactional id at once, it could fence an attempt
+        that has just left its transaction to the driver. Spark ends the copies of a finished task
+        well within `_PATIENCE_AT_END_MS`.
         A dead attempt delays the next one by `_PATIENCE_MS` and `_PATIENCE_AT_END_MS` at most.
         """
         if not self._task.attempt_number:
@@ -206,7 +210,8 @@ class _Attempt:
         looks = 0
         while (found := self._described()) is not None and found.state in _BUSY:
             now_ms = self._client.now_ms()
-            # An attempt adds its progress row to __consumer_offsets after it has written its rows.
+            # An attempt has written all its rows once __consumer_offsets is a part of its
+            # transaction, because it sends its progress, an offset, after the rows.
             if end_seen_ms is None and _OFFSETS in found.topics:
                 end_seen_ms = now_ms
             end_ms = None if end_seen_ms is None else end_seen_ms + _PATIENCE_AT_END_MS
@@ -221,8 +226,9 @@ class _Attempt:
         return transaction_version(self._client)[1]
 
     def _take_id(self) -> tuple[ProgressRow | None, Verify | Write]:
-        """Fence all other attempts, and read the progress row again: an older attempt may have
-        committed."""
+        """Take the task's transactional id, which fences all other attempts, and read the progress
+        row (the committed offset that says what the task wrote) again: an older attempt may have
+        committed in between."""
         self._held.committed = None
         self._producer.init_transactions()
         found = self._group.row(stable=True, while_unstable=self._check_id)
@@ -280,8 +286,8 @@ class _Attempt:
             raise refusals.left_open(self._task, topic, *min(found.items()))
 
     def _follows(self, row: ProgressRow) -> bool:
-        """Whether no other producer has had the transactional id between the producer that wrote
-        the progress row and this one."""
+        """Whether no other producer has had the transactional id between this producer and the one
+        that wrote ``row``, the progress row of the task's last committed transaction."""
         return (row.producer_id, row.next_epoch) == self._producer.identity
 
     # --- writing in a transaction ----------------------------------------------------------------
@@ -312,8 +318,9 @@ class _Attempt:
         return TaskResult(progress, row_count, rows.dead_letters, rows.oldest_ms)
 
     def _made(self) -> ProgressRow:
-        """The progress row for the rows that were hashed. Its producer identity has no meaning in
-        an attempt that only compares its rows with committed ones, without a transaction."""
+        """A progress row with the number and the hash of this attempt's rows. Its producer id and
+        epoch have no meaning in an attempt that only compares its rows with committed ones, without
+        a transaction."""
         hashed, now = self._hash, self._task.now
         identity, version = self._producer.identity, self._producer.version
         # The next producer's InitProducerId raises the epoch; so does, from transaction.version 2
@@ -388,8 +395,9 @@ class _Attempt:
     def _result_of_another(
         self, batches: "Iterator[RecordBatch]", timeout_ms: int
     ) -> ProgressRow | None:
-        """Wait for another attempt of this task to commit, and return its progress row. Returns
-        None after ``timeout_ms``, or once no attempt has had an open transaction for `_IDLE_MS`.
+        """Wait for another attempt of this task to commit, and return its progress row, which says
+        what that attempt wrote. Returns None after ``timeout_ms``, or once no attempt has had an
+        open transaction for `_IDLE_MS`.
 
         :raises ExactlyOnceRefused: if the progress row is not from an attempt of this run
         """

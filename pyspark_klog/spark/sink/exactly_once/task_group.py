@@ -1,5 +1,6 @@
-"""Reads a task's progress row and the sink's `RunMark`, which are offsets that consumer groups have
-committed; decides by them what the task does."""
+"""Decides what a task does, by offsets that consumer groups have committed: its progress row, which
+says what the task wrote last, and the sink's `RunMark`, which names the last run (start) of the
+query that has passed its first micro-batch."""
 
 from collections.abc import Callable
 
@@ -30,23 +31,23 @@ class TaskGroup:
     def row(
         self, *, stable: bool, while_unstable: Callable[[], None] | None = None
     ) -> ProgressRow | None:
-        """The task's progress row. With ``stable`` the call waits for a transaction that brokers
-        are ending.
+        """The task's progress row: the offset that its consumer group has committed for the topic.
+        With ``stable`` the call waits while a transaction with a newer progress row is not ended.
 
         Only an attempt that has the transactional id may wait. The wait of any other attempt could
         be for a dead attempt's transaction, or for one that was left to the driver.
         ``while_unstable`` is called before each wait, and may raise.
 
-        :raises ExactlyOnceRefused: for a progress row of this batch or a later one under another
-            topic, and for a position that no sink of klog wrote
+        :raises ExactlyOnceRefused: if the group has committed an offset of this batch or a later
+            one for another topic, or an offset that no sink of klog wrote
         """
         client, group = self._client, self._task.transactional_id
         positions = committed_offsets(
             client, group, require_stable=stable, while_unstable=while_unstable
         )
         if stable and self.partition not in positions:
-            # OffsetFetch for all partitions does not wait for a transaction with the group's first
-            # offset of a partition: that partition has to be named.
+            # OffsetFetch for all partitions leaves out partitions without a committed offset, and
+            # does not wait for a transaction that commits their first one: name the partition.
             positions |= committed_offsets(
                 client,
                 group,
@@ -64,8 +65,8 @@ class TaskGroup:
         return rows.get(self._task.topic)
 
     def mark(self) -> RunMark | None:
-        """The sink's `RunMark`, which names the last run that passed its first micro-batch; None if
-        no run has."""
+        """The sink's `RunMark`, which names the last run (start) of the query that has passed its
+        first micro-batch; None if no run has."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
@@ -74,7 +75,8 @@ class TaskGroup:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def decide(self, row: ProgressRow | None) -> Verify | Write:
-        """Decide what the task does that has found this progress row (None: no progress row).
+        """Decide what a task does if ``row`` is its progress row, the committed offset that says
+        what the task wrote last (None: there is none).
 
         :raises ExactlyOnceRefused: if the task has to fail
         """
