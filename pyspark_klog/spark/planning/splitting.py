@@ -1,7 +1,7 @@
 """Splits ranges of offsets into tasks: maxRecordsPerPartition, then minPartitions. Pure.
 
-The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The pieces of a range never
-differ by more than one offset; Spark's differ by more where both options are set.
+The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The sizes of the pieces of
+a range differ by at most one offset; in Spark they differ by more where both options are set.
 """
 
 import itertools

@@ -118,7 +118,7 @@ class GroupCommitter:
 
     def _next(self) -> Offsets | None:
         """Wait until a commit is due and return its position; None if `close` was called and the
-        newest position is committed."""
+        newest position is committed, or could not be."""
         with self._changed:
             while True:
                 is_new = self._newest != self._committed

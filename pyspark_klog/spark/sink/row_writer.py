@@ -138,7 +138,8 @@ class SinkRows:
         )
 
     def _partition_count(self, producer: "Producer", topic: str, rows: "RecordBatch") -> int:
-        """The topic's number of partitions; 0 if it is unusable: its rows became dead letters."""
+        """The topic's number of partitions; 0 if the topic cannot be written to: then ``rows`` have
+        become dead letters."""
         if topic in self._unwritable:
             self._refuse(producer, rows, self._unwritable[topic])
             return 0

@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 
 class PlainStreamReader(StreamReaderBase):
     """The stream reader for Spark 4.0 and 4.1: every micro-batch reads up to the present ends of
-    the partitions, and options with limits are refused."""
+    the partitions, and options that limit micro-batches, as maxOffsetsPerTrigger does, are refused.
+    """
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
         super().__init__(options, refusal or _refuse_limits(options))
@@ -26,8 +27,12 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def latestOffset(self) -> JsonOffsets:  # type: ignore[override]  # noqa: N802
-        """The present ends of all partitions. For a new query Spark calls this method before
-        initialOffset."""
+        """The end of the next micro-batch: the present ends of all partitions, with two exceptions.
+        The first end of a new query is its start if the start option can mean other offsets later
+        (``latest``). After topics were created again, the end is the last position with the first
+        offsets of the new topics.
+
+        For a new query Spark calls this method before initialOffset."""
         self._begin()
         if self._position is None:
             if self._initial is None and self._options.start_can_move:

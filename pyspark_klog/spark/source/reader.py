@@ -108,8 +108,8 @@ class BatchReader(Prompt, DataSourceReader):
             return start, resolve_end(discovery, options, partitions, read)
 
     def _ends_before_start(self, start: Offsets, end: Offsets) -> Mapping[TopicPartition, str]:
-        """A sentence on the open transaction of each partition that ends before its start because
-        of one; empty if brokers cannot be asked now."""
+        """By partition, a sentence on the open transaction because of which the partition's end,
+        the last stable offset, is before its start; empty if brokers cannot be asked now."""
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.discovery import Discovery
 

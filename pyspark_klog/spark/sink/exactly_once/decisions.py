@@ -23,8 +23,8 @@ class CurrentTask(NamedTuple):
     batch_id: int
     run_id: str
     is_repeatable: bool = True
-    """Whether another run may write the batch again: false for a batch write, whose ids no other
-    write uses."""
+    """Whether another run of the query may write the batch again: false for a batch write outside
+    any streaming query, whose transactional ids no other write uses."""
 
 
 class Fail(NamedTuple):

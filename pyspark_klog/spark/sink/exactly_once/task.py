@@ -262,10 +262,11 @@ class _Attempt:
     def _check_no_open_transaction(self) -> None:
         """Check that no partition of the topic has an open transaction of this producer.
 
-        The coordinator has ended the id's earlier transaction, and no attempt has committed this
-        batch. But Kafka forgets markers of partitions without a leader (docs/exactly-once.md), and
-        the next commit would commit the rows of that transaction, too. Only the topic of option
-        topic is checked: the topics that rows name are not known yet."""
+        The coordinator has ended the transactional id's earlier transaction, and no attempt has
+        committed this batch. But Apache Kafka writes no transaction marker to a partition that has
+        no leader then (docs/exactly-once.md): the earlier transaction stays open there, and the
+        next commit would commit its rows, too. Only the topic of option topic is checked: the
+        topics that rows name are not known yet."""
         topic = self._options.topic
         if topic is None:
             return
