@@ -40,13 +40,13 @@ Printed by `python -m tests.support.parity_docs`; do not edit. Look up whether k
 Spark's own connector, *the peer*, does. In the tables below, each row is a promise with its tests.
 The columns have the results of the tests' last runs:
 
-- **klog**: klog on its own broker, with the newest Spark and the oldest (`./dev test`).
-- **Kafka 3.9**, **Kafka 4.3**: klog on Apache Kafka, with Spark 4.2 (`./dev peers`).
-- **the peer**: `format("kafka")` on Apache Kafka in the same test: `same` rows and schema,
-  `fails too` with an error like klog (`tests/golden/peer_failures.json` has the reasons), or a link
-  to the difference.
+- Column **klog**: klog on its own broker, with the newest Spark and the oldest (`./dev test`).
+- Columns **Kafka 3.9**, **Kafka 4.3**: klog on Apache Kafka, with Spark 4.2 (`./dev peers`).
+- Column **the peer**: `format("kafka")` on Apache Kafka in the same test has the `same` rows and
+  schema as klog, or `fails too` (`tests/golden/peer_failures.json` has the reasons), or differs
+  (link to the difference).
 
-A dash means that no test of the row runs on the column's broker, or with the peer.
+A dash means that no test of the row runs on the column's broker, or none with `format("kafka")`.
 
 | results of | files of tests | commit | day | Spark | Python |
 |---|---|---|---|---|---|

@@ -16,8 +16,8 @@ _HEAD = """\
      broker/klog_broker/coordinator/group/classic/states.py, not this page. -->
 # Consumer groups
 
-Find out what a consumer group's state means, and what a client gets in it. To show groups, their
-lag and their offsets, use [`klog groups`](command-line.md#groups):
+Find out what a consumer group's state means, and how the coordinator answers clients in it. To show
+groups, their lag and their offsets, use [`klog groups`](command-line.md#groups):
 
 ```
 klog groups list --state stable
@@ -28,11 +28,11 @@ generation's members and assignments are one record in `__consumer_offsets`; the
 group's state when it applies this record: after it has written the record, and when it replays the
 log.
 
-The leader of the group's partition is the group's coordinator. When another broker becomes the
-leader, it replays the log, and members get one session timeout to send a heartbeat. The old leader
-drops its state and answers NOT_COORDINATOR, also for commits that were not replicated. Only the
-leader expires sessions and offsets. A leader that gets a newer leader epoch and stays the leader
-keeps the group's state.
+The leader of the group's partition of `__consumer_offsets` is the group's coordinator. When another
+broker becomes the leader, it replays the log, and members get one session timeout to send a
+heartbeat. The old leader drops its state and answers NOT_COORDINATOR, also for commits that were
+not replicated. Only the leader expires sessions and offsets. A leader that gets a newer leader
+epoch and stays the leader keeps the group's state.
 
 ```mermaid
 stateDiagram-v2
@@ -44,7 +44,7 @@ _STEPS = """\
 
 ## Steps
 
-The coordinator changes a group's state only as a row of this table says.
+The group coordinator changes a group's state only as a row of this table says.
 
 | from | to | when |
 |---|---|---|

@@ -33,9 +33,9 @@ directories: restrict the port to your monitoring.
 | `/ready` | the same, but 503 unless `state` is `ready` |
 
 In `/health`, `state` is `loading` while a coordinator loads partitions (the field `loading` has
-their number for `groups` and `transactions`; only clients of these wait), `stopping` during
-shutdown, and otherwise `ready`. An offline data directory does not change the state, because the
-other directories are served and a restart would not repair it.
+their number for `groups` and `transactions`; only clients of these partitions wait), `stopping`
+during shutdown, and otherwise `ready`. An offline data directory does not change the state, because
+the other directories are served and a restart would not repair it.
 
 The metrics port opens together with the other listeners, after the recovery of logs: give liveness
 probes enough time, for example with Kubernetes' `startupProbe`.

@@ -86,8 +86,8 @@ _NOTES = {
     ),
     "Size of a micro-batch": (
         "Limits of a micro-batch (`maxOffsetsPerTrigger` and the other options below) need Spark "
-        "4.2 or later. The trigger AvailableNow honours the maxima and ignores the minimum; the "
-        "trigger Once ignores all limits."
+        "4.2 or later. The trigger AvailableNow honours the maxima and ignores "
+        "`minOffsetsPerTrigger`; the trigger Once ignores all limits."
     ),
     "Writing": (
         "The sink writes the columns `value` (required), `key`, `headers`, `topic`, `partition`, "
