@@ -46,7 +46,8 @@ The columns have the results of the tests' last runs:
   schema as klog, or `fails too` (`tests/golden/peer_failures.json` has the reasons), or differs
   (link to the difference).
 
-A dash means that no test of the row runs on the column's broker, or none with `format("kafka")`.
+A dash means that no test of the row runs on the column's broker (*the peer*: with
+`format("kafka")`).
 
 | results of | files of tests | commit | day | Spark | Python |
 |---|---|---|---|---|---|

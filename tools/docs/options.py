@@ -82,7 +82,8 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 _NOTES = {
     "Start and end": (
         "Starting options (below) count only for a new query; a query with a checkpoint continues "
-        "from it. An option's JSON must name exactly the partitions that are read."
+        "from it. The JSON of a starting or ending option must name exactly the partitions that "
+        "are read."
     ),
     "Size of a micro-batch": (
         "Limits of a micro-batch (`maxOffsetsPerTrigger` and the other options below) need Spark "
