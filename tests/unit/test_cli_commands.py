@@ -92,8 +92,8 @@ class TestBroker:
         klog("broker", "--set", "num.io.threads=4")
         assert len(started) == 1
         assert [record.message for record in caplog.records] == [
-            "--set: num.io.threads has no effect here. One event loop serves all connections; its"
-            " memory is bounded by bytes."
+            "--set: num.io.threads has no effect here. One event loop serves all connections;"
+            " queued.max.request.bytes limits their memory."
         ]
 
     @pytest.mark.parametrize(

@@ -228,8 +228,8 @@ class TestNamesWithoutEffect:
     def test_one_warning_each_with_the_reason(self) -> None:
         config = load("num.io.threads=4", "listener.name.x.ssl.keystore.type=JKS")
         assert config.warnings == (
-            "--set: num.io.threads has no effect here. One event loop serves all connections; its"
-            " memory is bounded by bytes.",
+            "--set: num.io.threads has no effect here. One event loop serves all connections;"
+            " queued.max.request.bytes limits their memory.",
             "--set: listener.name.x.ssl.keystore.type has no effect here. TLS, SASL and access"
             " control come with a later release.",
         )
@@ -263,8 +263,8 @@ class TestStrictConfigs:
             BrokerConfig.load(file, ["ssl.key.password=hush"])
         assert str(refused.value).splitlines() == [
             f"{file}:1: num.io.threads has no effect here. One event loop serves all connections;"
-            " its memory is bounded by bytes. strict.configs=true refuses such settings: take it"
-            " out.",
+            " queued.max.request.bytes limits their memory. strict.configs=true refuses such"
+            " settings: take it out.",
             "--set: ssl.key.password has no effect here. TLS, SASL and access control come with a"
             " later release. strict.configs=true refuses such settings: take it out.",
         ]

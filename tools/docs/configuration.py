@@ -24,7 +24,7 @@ _INTRODUCTION = """\
      broker/klog_broker/config/, not this page. -->
 # Configuration
 
-Look up a setting of a broker or a topic, and how to give it:
+Look up the settings of brokers and topics. Give a broker its settings like this:
 
 ```
 klog broker --config server.properties --set num.partitions=3 --print-config
@@ -51,8 +51,9 @@ klog distinguishes four kinds of setting names:
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
-refused at the start, with a sentence for each. Settings of topics, and those of the broker with a
-"yes" under *while it runs*, can be changed [at any time](operations.md#settings-while-it-runs).
+refused at the start, with an error for each. Settings of topics, and those of the broker with a
+"yes" in the column *while it runs*, can be changed
+[at any time](operations.md#settings-while-it-runs).
 """
 
 
@@ -94,13 +95,13 @@ def configuration_page() -> str:
     )
     parts.append(table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
     parts.append(
-        "Settings with which a broker does not start either, unless the broker is standalone and"
-        " the value\nmeans a KRaft cluster of this broker alone:\n"
+        "Settings with which a broker does not start, unless it is standalone and the value"
+        " describes a KRaft\ncluster of this broker only:\n"
     )
     parts.append(table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
     parts.append(
-        "Settings with which a broker with `zookeeper.connect` does not start either; the value"
-        " `false` is\nallowed, but for `control.plane.listener.name`:\n"
+        "Settings with which a broker with `zookeeper.connect` does not start, except that the"
+        " value `false`\nis allowed (not for `control.plane.listener.name`):\n"
     )
     refused = ((name, f"{why}.") for name, (_, why) in REFUSED_IN_CLUSTER.items())
     parts.append(table(("name", "why"), _names(refused)))

@@ -32,12 +32,12 @@ A broker that shuts down counts as alive only in the election that replaces a le
 broker. A replica that goes offline leaves the ISR, unless the replica is the last one in it. Each
 election, and each removal of replicas from the ISR, begins a new leader epoch.
 
-A replica has *bounced* when its broker registered again after the partition's state was written.
-Its log may now lack records that made it in-sync, so the replica leaves the ISR before an election.
-A bounced leader leads on, in a new epoch, only if no other replica is in-sync. If all replicas have
-bounced, the leader alone stays in the ISR. In Kafka with ZooKeeper a new controller does not notice
-a bounce, so a bounced replica may lead although it lost acknowledged records. In klog the partition
-waits for a replica that has not bounced, or for an unclean election.
+A replica has *bounced* when its broker registered again after the partition's state was written to
+ZooKeeper. Its log may now lack records that made it in-sync, so it leaves the ISR before an
+election. A bounced leader leads on, in a new epoch, only if no other replica is in-sync. If all
+replicas have bounced, the leader alone stays in the ISR. In Kafka with ZooKeeper a new controller
+does not notice a bounce, so a bounced replica may lead although it lost acknowledged records. In
+klog the partition waits for a replica that has not bounced, or for an unclean election.
 """
 
 _ELECTED = (

@@ -28,14 +28,14 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.metadata.migration.min.batch.size",
     ),
     "klog has no separate listener for the controller.": ("control.plane.listener.name",),
-    "A standalone broker asks its own transaction coordinator and does not have to retry.": (
+    "A broker does not retry adding a partition to a transaction; the producer does.": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
     ),
     "klog always verifies that a partition takes part in a transaction (KIP-890).": (
         "transaction.partition.verification.enable",
     ),
-    "The state of transactions is read in pieces of a fixed size.": (
+    "Coordinators load transactions from the log in pieces of a fixed size.": (
         "transaction.state.log.load.buffer.size",
     ),
     "Two-phase commit is off, as with Kafka's default; klog cannot switch it on.": (
@@ -317,7 +317,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "share.coordinator.write.timeout.ms",
         "share.fetch.purgatory.purge.interval.requests",
     ),
-    "One event loop serves all connections; its memory is bounded by bytes.": (
+    "One event loop serves all connections; queued.max.request.bytes limits their memory.": (
         "background.threads",
         "num.io.threads",
         "num.network.threads",
@@ -343,7 +343,9 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "DescribeTopicPartitions answers at most 2000 partitions at once.": (
         "max.request.partition.size.limit",
     ),
-    "Committed offsets are read in pieces of a fixed size.": ("offsets.load.buffer.size",),
+    "Coordinators load committed offsets from the log in pieces of a fixed size.": (
+        "offsets.load.buffer.size",
+    ),
     "Background tasks start at most 30 seconds after the broker.": ("log.initial.task.delay.ms",),
 }
 
