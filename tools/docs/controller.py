@@ -28,9 +28,9 @@ The first broker in a partition's assignment is the preferred leader.
 |---|---|---|
 {rows}
 
-A broker that shuts down counts as alive only in the election that replaces a leader on such a
-broker. A replica that goes offline leaves the ISR, unless the replica is the last one in it. Each
-election, and each removal of replicas from the ISR, begins a new leader epoch.
+No election chooses a broker that is shutting down; such a broker stays the leader only where no
+other replica can lead. A replica that goes offline leaves the ISR, unless the replica is the last
+one in it. Each election, and each removal of replicas from the ISR, begins a new leader epoch.
 
 A replica has *bounced* when its broker registered again after the partition's state was written to
 ZooKeeper. Its log may now lack records that made it in-sync, so it leaves the ISR before an
