@@ -28,9 +28,11 @@ KERNEL_MODULES = (
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Load the kernels of some modules, print a line for each, and note that they are cached.
+    """Compile and cache the kernels of ``modules``, or load them from the cache.
 
-    All modules of one folder must be given together.
+    Prints a line for each kernel. Then puts a file in each cache directory which says that all
+    kernels of the directory are cached. Modules in the same folder share a cache directory, so one
+    call must get all modules of a folder.
     """
     from pyspark_klog.records.kernels import jit
 
@@ -63,7 +65,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Warm the kernels of this package."""
+    """Compile and cache the kernels of this package; return the exit code."""
     warm(KERNEL_MODULES)
     return 0
 

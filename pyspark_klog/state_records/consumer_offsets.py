@@ -110,7 +110,9 @@ def decode_key(data: bytes) -> Key:
         return decode_versioned(OffsetCommitKey, data)
     if version == GROUP_KEY_VERSION:
         return decode_versioned(GroupMetadataKey, data)
-    raise UnknownStateRecord(f"a key of kind {version} in __consumer_offsets; known are 0 to 2")
+    raise UnknownStateRecord(
+        f"a key of __consumer_offsets has version {version}, known are versions 0 to 2"
+    )
 
 
 def decode_value(key: Key, data: bytes) -> Value:

@@ -18,10 +18,11 @@ _VERSION = struct.Struct(">h")
 # Size of a value without the metadata and its length: version, offset, leader epoch, commit time,
 # and the topic id as a tagged field.
 _VALUE_BYTES = struct.calcsize(">hqiq3s16s")
-# The varint of an offset delta below this bound takes one byte, with the value 2 * delta.
+# An offset delta from 0 up to this bound (exclusive) is a varint of one byte, whose value is
+# 2 * delta.
 _ONE_BYTE_DELTAS = 64
 
-assert VALUE_VERSION_WITH_TOPIC_ID == 4  # OffsetRecord packs the fields of version 4
+assert VALUE_VERSION_WITH_TOPIC_ID == 4  # OffsetRecord packs the fields of value version 4
 
 
 class OffsetRecord:

@@ -39,12 +39,14 @@ class TransactionState(IntEnum):
 
     @property
     def kafkas_name(self) -> str:
-        """The name in DescribeTransactions and ListTransactions, for example ``CompleteCommit``."""
+        """The state's name in responses to DescribeTransactions and ListTransactions, for example
+        ``CompleteCommit``."""
         return self.name.title().replace("_", "")
 
 
 class TransactionLogKey(Message, versions=(0, 0)):
-    """Key of a transactional id's state. Version 0 is the only kind of record in this topic."""
+    """Key of a transactional id's state. The key's version says what kind a record is of;
+    __transaction_state has records of kind 0 only."""
 
     transactional_id: str = string()
 
@@ -94,7 +96,9 @@ def decode_key(data: bytes) -> TransactionLogKey:
     """
     version = version_of(data)
     if version != KEY_VERSION:
-        raise UnknownStateRecord(f"a key of kind {version} in __transaction_state; known is 0")
+        raise UnknownStateRecord(
+            f"a key of __transaction_state has version {version}, known is version 0"
+        )
     return decode_versioned(TransactionLogKey, data)
 
 

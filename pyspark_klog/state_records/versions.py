@@ -28,7 +28,10 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def version_of(data: bytes) -> int:
-    """Return the version in the first two bytes of ``data``; UnknownStateRecord if shorter."""
+    """Return the version in the first two bytes of ``data``.
+
+    :raises UnknownStateRecord: if ``data`` is shorter than two bytes
+    """
     if len(data) < 2:
         raise UnknownStateRecord(f"{len(data)} bytes, expected a version of 2 bytes at least")
     return int.from_bytes(data[:2], "big", signed=True)
@@ -38,12 +41,12 @@ def decode_versioned(cls: type[M], data: bytes) -> M:
     """Decode a version and a message of class ``cls`` in that version.
 
     :raises UnknownStateRecord: for a version that ``cls`` does not have
-    :raises MalformedRequest: if the bytes are no such message
+    :raises MalformedRequest: if the bytes after the version are not a message of ``cls``
     """
     version = version_of(data)
     if not cls.min_version <= version <= cls.max_version:
         raise UnknownStateRecord(
-            f"a {cls.__name__} of version {version}; known are 0 to {cls.max_version}"
+            f"a {cls.__name__} has version {version}, known are versions 0 to {cls.max_version}"
         )
     message, _ = decode_message(cls, version, data, 2)
     return message

@@ -28,7 +28,7 @@ def partitions_in(path: Path) -> frozenset[TopicPartition]:
 def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | None:
     """Return the offsets in the checkpoint file ``name``; None if the file does not exist.
 
-    :raises StorageFormatError: if the file is damaged; the text names the file
+    :raises StorageFormatError: if the file is damaged; the error's text names the file
     """
     try:
         data = (path / name).read_bytes()

@@ -4,5 +4,6 @@ from pyspark_klog.errors import KlogError
 
 
 class StorageFormatError(KlogError):
-    """An index, checkpoint or other file beside the records of a log has no valid content. The
-    text names the kind of file, the content that was found and the content that was expected."""
+    """A file of a data directory cannot be decoded, for example an index or a checkpoint, or its
+    name is invalid. The text of the error names the kind of file, the content that was found and
+    the content that was expected. Damaged records raise CorruptRecords instead."""

@@ -14,16 +14,19 @@ from pyspark_klog.ids import Offset
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.errors import StorageFormatError
 
-OFFSET_INDEX_ENTRY = Struct(">ii")  # last offset of a batch less the base offset, its byte position
-TIME_INDEX_ENTRY = Struct(">qi")  # largest timestamp so far, its batch's last offset less the base
+# A batch's last offset, less the segment's base offset; the batch's byte position in the .log file.
+OFFSET_INDEX_ENTRY = Struct(">ii")
+# The largest timestamp of the segment so far; the last offset of the batch that has the timestamp,
+# less the segment's base offset.
+TIME_INDEX_ENTRY = Struct(">qi")
 assert OFFSET_INDEX_ENTRY.size == 8
 assert TIME_INDEX_ENTRY.size == 12
 OFFSET_INDEX_ENTRY_BYTES = 8
 TIME_INDEX_ENTRY_BYTES = 12
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
-# If the result lies within this many rows after `near_row`, only those rows (2 KB of the file) are
-# searched.
+# OffsetIndexView.rows_at_or_below starts from a guess of its result, `near_row`. If the result lies
+# within this many rows after the guess, only those rows (2 KB of the file) are searched.
 _ROWS_AHEAD = 256
 
 
@@ -43,7 +46,10 @@ class TimeIndexEntry(NamedTuple):
 
 
 def rows_at_or_below(count: int, key_at: Callable[[int], int], target: int) -> int:
-    """Return how many of the ``count`` keys, which rise with their rows, are <= ``target``."""
+    """Return how many of the first ``count`` rows have a key <= ``target``.
+
+    ``key_at`` returns the key of a row; the keys must rise from row to row.
+    """
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -109,7 +115,7 @@ class OffsetIndexView:
         return low
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base offset, 0) without one."""
+        """Return the last row whose offset is <= ``offset``; (base offset, 0) if there is none."""
         rows = self.rows_at_or_below(offset)
         return self[rows - 1] if rows else OffsetIndexEntry(Offset(self.base_offset), 0)
 
@@ -125,8 +131,8 @@ class OffsetIndexView:
             if relative <= last_relative or position <= last_position:
                 raise StorageFormatError(
                     f"offset index of segment {self.base_offset}: row {row} says offset "
-                    f"{self.base_offset + relative} at {position}, after offset "
-                    f"{self.base_offset + last_relative} at {last_position}"
+                    f"{self.base_offset + relative} at byte {position}, after offset "
+                    f"{self.base_offset + last_relative} at byte {last_position}: both must rise"
                 )
             last_relative, last_position = relative, position
         if log_bytes is not None and last_position >= max(log_bytes, 1):
@@ -168,8 +174,8 @@ class TimeIndexView:
         return (self[row] for row in range(self.entries))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) without
-        one."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if there
+        is none."""
         rows = rows_at_or_below(
             self.entries,
             lambda row: int(
@@ -187,6 +193,6 @@ class TimeIndexView:
                 raise StorageFormatError(
                     f"time index of segment {self.base_offset}: row {row} says timestamp "
                     f"{timestamp_ms} up to offset {offset}, after timestamp {last_timestamp_ms} "
-                    f"up to offset {last_offset}"
+                    f"up to offset {last_offset}: timestamps must rise, offsets must not fall"
                 )
             last_timestamp_ms, last_offset = timestamp_ms, offset

@@ -39,14 +39,16 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
-# The metadata log of a KRaft controller, which is not a topic of clients.
+# The metadata log of a KRaft controller. The name looks like a partition's directory, but
+# __cluster_metadata is no topic that clients can use.
 KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 # The offset up to which the log cleaner has cleaned each compacted log.
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-# A file of klog's own, which Kafka does not have: the logs that are being synced.
+# A file of klog's own, which Kafka does not have: the names of the logs for which an fsync is under
+# way, or has failed.
 SYNC_NOTES = "klog-syncs"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)\Z", re.ASCII)
@@ -83,14 +85,15 @@ def parse_partition_directory_name(name: str) -> TopicPartition:
     """
     if _SET_ASIDE_DIRECTORY.match(name):
         raise StorageFormatError(
-            f"the directory {name!r} is a copy that Kafka had set aside and is not served; delete "
-            f"it, or rename it to topic-partition and adopt it if there is no such directory"
+            f"the directory {name!r} is a stray or future replica of Kafka, which klog ignores; "
+            f"delete it, or, if the partition has no other directory, rename it to topic-partition "
+            f"and start the broker with --adopt"
         )
     match = None if is_deleted_directory(name) else _PARTITION_DIRECTORY.match(name)
     if match is None:
         raise StorageFormatError(
-            f"the directory {name!r} is no partition's: expected topic-partition, as in flights-0; "
-            f"move it out of the data directory"
+            f"the directory {name!r} does not belong to a partition: expected a name "
+            f"topic-partition, as in flights-0; move the directory out of the data directory"
         )
     return TopicPartition(match[1], int(match[2]))
 

@@ -29,7 +29,7 @@ from pyspark_klog.storage.names import (
     segment_file_name,
 )
 
-_NEVER = 2**63  # above every offset and timestamp: the key of a row that cannot be read
+_NEVER = 2**63  # the key of an unreadable row: a search treats it as above all targets
 
 
 @dataclass(slots=True)
@@ -51,8 +51,8 @@ class ReadOnlyFile:
         self._file = path.open("rb", buffering=0)
         status = os.fstat(self._file.fileno())
         self.identity = (status.st_dev, status.st_ino)
-        """Device and inode: while the file is open, another file under its name has another
-        identity."""
+        """Device and inode number. If the broker replaces the file by a new file of the same name,
+        the new file has another identity, as long as this file is open."""
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class ReadOnlyFile:
     def read_into(self, target: memoryview, position: int) -> int:
         """Read from ``position`` into ``target`` and return the number of bytes that were read.
 
-        The number is below the length of ``target`` only if the file ends before.
+        The number is below the length of ``target`` only if the file ends first.
         """
         self._file.seek(position)
         filled = 0
@@ -93,7 +93,7 @@ class ReadOnlyFile:
         return filled
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``position`` on, or fewer if the file ends before."""
+        """Return ``size`` bytes from ``position`` on, or fewer at the file's end."""
         data = bytearray(size)
         with memoryview(data) as view:
             return bytes(view[: self.read_into(view, position)])
@@ -120,7 +120,8 @@ class Listing(NamedTuple):
         return self.bases[row - 1] if row else None
 
     def after(self, base: int) -> int | None:
-        """Return the base offset of the first segment above ``base``; None without one."""
+        """Return the base offset of the first segment after the segment ``base``; None if that is
+        the last segment."""
         row = bisect_right(self.bases, base)
         return self.bases[row] if row < len(self.bases) else None
 
@@ -149,14 +150,16 @@ class PartitionFiles:
         return Listing(tuple(sorted(bases)), tuple(sorted(snapshots)), is_being_swapped)
 
     def open(self, base: int, suffix: Suffix = Suffix.LOG) -> ReadOnlyFile:
-        """Open the file of the segment ``base`` that has the given suffix.
+        """Open the file with the given suffix of the segment whose base offset is ``base``.
 
         :raises FileNotFoundError: if the file does not exist, or no longer exists
         """
         return ReadOnlyFile(self.path / segment_file_name(base, suffix), self.counter)
 
     def open_if_there(self, base: int, suffix: Suffix) -> ReadOnlyFile | None:
-        """Open an optional file of the segment ``base``; None if the segment has no such file.
+        """Open the file with the given suffix of the segment whose base offset is ``base``.
+
+        The result is None if the segment exists without such a file.
 
         :raises FileNotFoundError: if the segment's .log file does not exist either: the segment was
             deleted or replaced
@@ -165,12 +168,12 @@ class PartitionFiles:
             return self.open(base, suffix)
         except FileNotFoundError:
             # The broker renames the .log of a deleted segment before the segment's other files. If
-            # the .log still exists, the segment has no such file.
+            # the .log still exists, the segment is not deleted, and has no file with this suffix.
             (self.path / segment_file_name(base, Suffix.LOG)).stat()
             return None
 
 
-# --- indexes: read row by row, because the broker may cut the zeros after the last row any time ---
+# --- look-ups in index files: each reads single rows, because the broker may truncate the file ----
 class IndexSearch:
     """Search the offset index of the segment ``base`` in its file.
 
@@ -198,7 +201,7 @@ class IndexSearch:
         return rows_at_or_below(self._count, key_at, offset)
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base, 0) without one."""
+        """Return the last row whose offset is <= ``offset``; (base, 0) if there is none."""
         rows = self._rows_at_or_below(offset)
         found = self._row(rows - 1) if rows else None
         return found or OffsetIndexEntry(Offset(self._base), 0)
@@ -210,8 +213,8 @@ class IndexSearch:
         index has no such row.
         """
         rows = self._rows_at_or_below(offset - 1)
-        # The batch of row `rows` ends at the offset or later, so the batch of the next row begins
-        # later.
+        # The batch of row `rows` is the first of the index that ends at `offset` or later. The next
+        # row's batch follows it, so it begins above `offset`.
         found = self._row(rows + 1) if rows + 1 < self._count else None
         return None if found is None else found.position
 
@@ -233,7 +236,8 @@ class TimeIndexSearch:
         return TimeIndexEntry(timestamp_ms, Offset(self._base + relative))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) without one."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) if there is
+        none."""
 
         def key_at(row: int) -> int:
             entry = self._row(row)

@@ -36,8 +36,8 @@ class ProducerSnapshotEntry(NamedTuple):
     producer_epoch: ProducerEpoch
     last_sequence: int = NO_SEQUENCE
     last_offset: Offset = NO_OFFSET
-    offset_delta: int = 0  # last offset less first offset of that batch
-    timestamp_ms: int = -1  # the batch's largest timestamp
+    offset_delta: int = 0  # the last batch's last offset less its first offset
+    timestamp_ms: int = -1  # the last batch's largest timestamp
     coordinator_epoch: int = -1
     current_transaction_first_offset: Offset = NO_OFFSET
 
@@ -68,7 +68,8 @@ def decode_producer_snapshot(data: Buffer) -> list[ProducerSnapshotEntry]:
         raise StorageFormatError(f"producer snapshot version {version}: expected {VERSION}")
     if count < 0 or count * ENTRY.size != len(data) - HEADER.size:
         raise StorageFormatError(
-            f"a producer snapshot of {len(data)} bytes counts {count} entries of {ENTRY.size} bytes"
+            f"a producer snapshot of {len(data)} bytes: its header counts {count} entries of "
+            f"{ENTRY.size} bytes"
         )
     with memoryview(data) as view, view[_CRC_START_AT:] as covered:
         computed = crc32c(covered)

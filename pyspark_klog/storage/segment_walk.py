@@ -49,8 +49,9 @@ def walk(
 
     The walk ends at preallocated zeros, at a batch that is cut off, or at the end of the file.
 
-    :raises CorruptRecords: after the batches before it, if bytes are not a batch, or the CRC does
-        not match (with ``check_crc``), or a batch is cut off in a segment that ``is_closed``
+    :raises CorruptRecords: if a batch is malformed, or its CRC does not match (with ``check_crc``),
+        or it is cut off in a segment that ``is_closed``; all batches before the faulty one have
+        been yielded by then
     """
     window = bytearray(_CRC_WINDOW_BYTES if check_crc else _WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
@@ -92,12 +93,16 @@ def walk(
 
 
 def _head(window: bytearray, filled: int) -> EntryHead | None:
-    """Return the head of the entry at the window's start; None if the window is too short."""
+    """Return the first fields of the batch or message at the window's start.
+
+    The result is None if the window has fewer bytes than a batch header.
+    """
     return read_entry_head(window) if filled >= at.BATCH_HEADER_BYTES else None
 
 
 def _row_of_header(window: bytearray, position: int) -> Table:
-    """Return a table of one row for a batch of which the window has the header only."""
+    """Return a table of one row, the batch at ``position``; the window holds the batch's header,
+    but not the whole batch."""
     field = dict(
         zip(
             (name for name, _ in at.BATCH_FIELDS),
@@ -122,7 +127,7 @@ def _row_of_header(window: bytearray, position: int) -> Table:
     return row
 
 
-# --- the byte range of some offsets ---------------------------------------------------------------
+# --- the byte range of a segment's file that contains a range of offsets --------------------------
 def place_of(
     files: PartitionFiles, file: ReadOnlyFile, base: int, start: int, end: int
 ) -> tuple[int, int | None]:
@@ -240,9 +245,11 @@ def _open_at_snapshot(
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
     """Update ``began``, the open transactions, from the transactional batches of a table.
 
-    Batches without records are skipped: compaction emptied them after their transaction had ended,
-    and the marker may have been removed. A batch that begins before ``start`` and ends at or after
-    it counts: DeleteRecords may have raised the log start offset into the middle of a batch.
+    Batches without records are skipped: the log cleaner emptied them after their transaction had
+    ended. The marker may have been removed, too, so the transaction would look open forever.
+
+    A batch that begins before ``start``, but ends at or after ``start``, is included: DeleteRecords
+    may have raised the log start offset into the middle of a batch.
     """
     is_transactional = rows[:, scan.ATTRIBUTES] & at.TRANSACTIONAL_BIT != 0
     transactional = rows[is_transactional & (rows[:, scan.RECORD_COUNT] > 0)]
@@ -283,13 +290,14 @@ def aborted_transactions(
     return sorted(found, key=lambda entry: entry.last_offset)
 
 
-# --- offsets and timestamps, and the end of the complete batches ----------------------------------
+# --- look-ups by timestamp, and the end offset of a log's valid batches ---------------------------
 def offset_at_time(
     files: PartitionFiles, listing: Listing, timestamp_ms: int, start: int, end: int
 ) -> int | None:
     """Return the offset of the first record whose timestamp is at least ``timestamp_ms``.
 
-    Only offsets from ``start`` to ``end`` (exclusive) count; None without such a record.
+    Only records with offsets from ``start`` to ``end`` (exclusive) are considered. The result is
+    None if none of them has such a timestamp.
 
     :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
@@ -319,7 +327,7 @@ def offset_at_time(
 def first_time_from(files: PartitionFiles, listing: Listing, start: int, end: int) -> int | None:
     """Return the timestamp in ms of the first record with an offset from ``start`` to ``end``.
 
-    ``end`` is exclusive. The result is None without such a record.
+    ``end`` is exclusive. The result is None if the log has no record in that range.
 
     :raises FileNotFoundError: if a segment was deleted since the listing: list again
     """
@@ -368,10 +376,10 @@ def _first_from(
 def whole_end(files: PartitionFiles, listing: Listing, recovery_point: int | None) -> int:
     """Return the end offset of the valid batches of a log that no broker is writing to.
 
-    Batches are checked from the segment with the recovery point on, because those before it have
-    been synced to disk; with the recovery point None, in the last segment only. The log ends before
-    the first batch that is cut off, has a wrong CRC, or has an offset that does not rise. When a
-    broker starts, it drops the batches and segments after that end.
+    Batches are checked from the segment that contains the recovery point on: older segments have
+    been synced to disk. If the recovery point is None, only the last segment is checked. The log
+    ends before the first batch that is cut off, has a wrong CRC, or begins below the end of the
+    batch before it. When a broker starts, it deletes the batches and segments after that end.
     """
     first = listing.bases[-1] if recovery_point is None else listing.segment_of(recovery_point)
     end = listing.bases[0]

@@ -1,6 +1,6 @@
 """The small text files beside the segments: checkpoints, partition.metadata, meta.properties.
 
-Each file carries the version 0, except KRaft's meta.properties, which has version 1. A broker
+Each file states its format version: 0, or 1 in a meta.properties that KRaft wrote. A broker
 replaces such a file as a whole and never changes it in place.
 """
 
@@ -57,7 +57,7 @@ def _decode_rows(data: bytes, kind: str, parse: Callable[[list[str]], T]) -> lis
         raise StorageFormatError(f"{kind}: version {version}, expected {VERSION}")
     rows = [line for line in lines[2:] if line]
     if len(rows) != count:
-        raise StorageFormatError(f"{kind}: {len(rows)} rows, its second line says {count}")
+        raise StorageFormatError(f"{kind}: {len(rows)} rows, but its second line counts {count}")
     result = []
     for row in rows:
         try:
@@ -71,8 +71,8 @@ def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Return the bytes of an offset checkpoint, with a row `topic partition offset` for each
     partition.
 
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint and replication-offset-checkpoint
-    have this format.
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint and
+    cleaner-offset-checkpoint have this format.
     """
     return _encode_rows(
         f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())
@@ -198,10 +198,11 @@ def _decode_directory_id(text: str, kind: str) -> DirectoryId:
 
 
 def is_reserved_directory_id(directory_id: UUID) -> bool:
-    """Return whether Kafka gives the directory id a special meaning, or reserves it for one.
+    """Return whether no data directory may have this id.
 
-    The special meanings are unassigned, lost and migrating. The test is that of Kafka's
-    DirectoryId, which compares both halves of an id as signed numbers.
+    Kafka uses three of these ids with the meanings "unassigned", "lost" and "migrating", and
+    reserves the rest. The test is that of Kafka's class DirectoryId, which compares both halves of
+    an id as signed numbers.
     """
     high, low = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
     is_negative = bool(low >> 63)

@@ -37,9 +37,12 @@ def encode_transaction_index(entries: Iterable[AbortedEntry]) -> bytes:
 
 
 def decode_transaction_index(data: Buffer) -> list[AbortedEntry]:
-    """Return the complete rows, in order. The last row is left out if the broker is writing it now.
+    """Return the complete rows, in the order of the file.
 
-    :raises StorageFormatError: if a row has another version, or its last offset is below its first
+    An incomplete row at the end, which the broker may be writing now, is left out.
+
+    :raises StorageFormatError: if a row has a version other than 0, or its last offset is below its
+        first offset
     """
     whole = memoryview(data)[: len(data) - len(data) % ENTRY.size]
     entries = []
@@ -51,8 +54,8 @@ def decode_transaction_index(data: Buffer) -> list[AbortedEntry]:
         entry = AbortedEntry(*fields)
         if entry.last_offset < entry.first_offset:
             raise StorageFormatError(
-                f"transaction index: row {number} goes from offset {entry.first_offset} to "
-                f"{entry.last_offset}"
+                f"transaction index: row {number} has the last offset {entry.last_offset}, below "
+                f"its first offset {entry.first_offset}"
             )
         entries.append(entry)
     return entries

@@ -19,16 +19,18 @@ from pyspark_klog.errors import KlogError
 _READY = "klog ready on "
 _OUTPUT_TAIL_BYTES = 4_000
 DEFAULT_SETTINGS: dict[str, str] = {
-    # A test has few consumers: a group need not wait for more of them.
+    # A new group completes its first rebalance at once: a test has few consumers, so there is no
+    # need to wait for others to join.
     "group.initial.rebalance.delay.ms": "0",
-    # Records of a test may have old timestamps: the first round of retention, half a minute after
-    # the start, would delete them.
+    # Keep records of any age: those of a test may have old timestamps, and the first retention
+    # check, half a minute after the start, would delete them.
     "log.retention.hours": "-1",
 }
 
 
 class BrokerFailed(KlogError):
-    """The child process did not start, or ended by itself; the text has its output."""
+    """The broker's process did not start, ended by itself, or did not stop in time. The text of the
+    error includes the end of the broker's log."""
 
 
 class Broker:
@@ -50,7 +52,9 @@ class Broker:
         python: Sequence[str] | None = None,
         **settings: str | int | bool,
     ) -> None:
-        """``port`` 0 stands for a free one. ``python`` is the command of another interpreter."""
+        """With ``port`` 0 the broker chooses a free port. ``python`` is the command, with its
+        arguments, that runs Python for the broker; the default is the interpreter of this
+        process."""
         self._settings = DEFAULT_SETTINGS | {
             name.replace("_", "."): _text(value) for name, value in settings.items()
         }
@@ -66,7 +70,7 @@ class Broker:
     # --- state of the broker ---------------------------------------------------------------------
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, as clients take it."""
+        """``host:port``, for the clients' setting ``bootstrap.servers``."""
         if self._port == 0:
             raise RuntimeError(
                 "the broker has no port yet: use it in a with statement, or start it"
@@ -75,9 +79,9 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The process id of the broker, which also owns its port."""
+        """The process id of the broker: of the process that listens on the port."""
         if self._process is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running: use it in a with statement, or start it")
         return self._process.pid
 
     @property
@@ -106,12 +110,12 @@ class Broker:
         self.close()
 
     def start(self) -> None:
-        """Start the process and wait until it serves.
+        """Start the broker's process and wait until it accepts clients.
 
-        :raises BrokerFailed: if it ends, or does not serve in time
+        :raises BrokerFailed: if the process ends, or does not accept clients in time
         """
         if self.is_running:
-            raise RuntimeError("the broker is running")
+            raise RuntimeError("the broker is already running")
         command = [*self._python, "-P", "-m", "klog_broker"]
         command += ["--port", str(self._port), "--data", str(self.data), "--until-stdin-ends"]
         for name, value in self._settings.items():
@@ -119,8 +123,9 @@ class Broker:
         with (self._home() / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
-                # This process never writes to the pipe. When it ends, even by SIGKILL, the system
-                # closes its end, and the broker ends too.
+                # The test's process never writes to this pipe. When that process ends, even by
+                # SIGKILL, the system closes the pipe, and the broker ends, too: it runs with
+                # --until-stdin-ends.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -135,16 +140,16 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Stop the broker with SIGTERM and wait for its end; its data stay.
+        """Stop the broker with SIGTERM and wait until its process ends; its data remain.
 
-        :raises BrokerFailed: if it does not end, or ends with an error
+        :raises BrokerFailed: if the process does not end in time, or ends with an error
         """
         code = self._end(signal.SIGTERM)
         if code not in (None, 0):
             raise BrokerFailed(f"the broker ended with code {code}: {self._tail()}")
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL; its data stay as they are."""
+        """Kill the broker with SIGKILL; its data remain as they are."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
@@ -205,7 +210,10 @@ def _text(value: str | int | bool) -> str:
 
 
 def _read_line(stream: IO[bytes], timeout_s: float) -> str | None:
-    """The first line; "" if the stream ends before it, None after the timeout."""
+    """Return the first line of ``stream``, without the line feed.
+
+    The result is "" if the stream ends before a line feed, and None after the timeout.
+    """
     deadline = time.monotonic() + timeout_s
     received = b""
     with selectors.DefaultSelector() as selector:

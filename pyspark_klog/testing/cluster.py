@@ -17,7 +17,8 @@ from pyspark_klog.testing.zookeeper import ZooKeeper
 
 _MOST_BROKERS = 250
 _PAUSE_S = 0.02
-# Kafka's default: with fewer brokers the topics of groups and transactions could not be created.
+# Kafka's default replication factor of __consumer_offsets and __transaction_state. A topic cannot
+# have more replicas than there are brokers, so a smaller cluster gets a lower replication factor.
 _INTERNAL_REPLICAS = 3
 
 
@@ -27,7 +28,8 @@ class Cluster:
     Broker N, from 1 on, listens on 127.0.0.N. Linux has these addresses; macOS needs a command for
     each: ``ifconfig lo0 alias 127.0.0.2``. `brokers` are `Broker`s, so that a test can stop, kill
     and start each; `zookeeper` is a `ZooKeeper`. Settings are the brokers' own, with underscores
-    for dots. All processes end with the one that started them. ZooKeeper needs Java and pyspark.
+    for dots. All child processes end with the process that started them. ZooKeeper needs Java and
+    pyspark.
     """
 
     def __init__(
@@ -59,11 +61,11 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every broker, as clients take it."""
+        """``host:port`` of every broker, separated by commas, for ``bootstrap.servers``."""
         return ",".join(each.bootstrap_servers for each in self.brokers)
 
     def broker(self, broker_id: int) -> Broker:
-        """The broker with this number, from 1 on.
+        """Return the broker whose id is ``broker_id``; the first one has the id 1.
 
         :raises ValueError: if there is no such broker
         """
@@ -85,7 +87,7 @@ class Cluster:
         self.close()
 
     def start(self) -> None:
-        """Start ZooKeeper, then the brokers, and wait until each serves and sees all others.
+        """Start ZooKeeper, then the brokers, and wait until the metadata of each lists all.
 
         :raises ZooKeeperFailed: if ZooKeeper does not start
         :raises BrokerFailed: if a broker does not start
@@ -109,13 +111,14 @@ class Cluster:
             for each in self.brokers:
                 stack.callback(each.close)
             for each in self.brokers:
-                # Stop all at once: otherwise each broker hands its partitions to the next one.
+                # Stop all brokers at the same time. One after the other, each would first hand its
+                # partitions to a broker that is still running, which takes longer.
                 if each.is_running:
                     os.kill(each.pid, signal.SIGTERM)
 
     def _wait_for_full_metadata(self) -> None:
-        """Wait until each broker sees all others: before that, topics with as many replicas as
-        there are brokers may be refused."""
+        """Wait until the metadata of each broker lists all brokers. Before, a topic with as many
+        replicas as there are brokers might be refused."""
         deadline_s = time.monotonic() + self._start_timeout_s
         numbers = set(range(1, self._count + 1))
         for broker in self.brokers:
@@ -141,7 +144,8 @@ class Cluster:
             "broker_id": number,
             "listeners": f"PLAINTEXT://{host}:0",
             "zookeeper_connect": self.zookeeper.address,
-            # The last broker to stop cannot hand over its partitions, and asks several times.
+            # The broker that stops last cannot hand its partitions to another broker, so it repeats
+            # its ControlledShutdown request. The default backoff of 5 s would delay each test.
             "controlled_shutdown_retry_backoff_ms": 200,
             **self._settings,
         }

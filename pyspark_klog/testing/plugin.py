@@ -1,6 +1,7 @@
 """pytest fixtures: ``klog_broker`` (one for the session) and ``klog_topic`` (one for each test).
 
-pytest loads this module in every session of an environment with klog, so it imports others late.
+Where klog is installed, pytest loads this module in every session. So only a fixture that a test
+uses imports the modules that it needs.
 """
 
 import itertools
@@ -17,7 +18,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def klog_broker() -> "Iterator[Broker]":
-    """A running broker with three partitions a topic; ``klog_broker.bootstrap_servers``."""
+    """A running broker that creates topics with three partitions. Its address for clients is
+    ``klog_broker.bootstrap_servers``."""
     from pyspark_klog.testing.broker import Broker
 
     with Broker(num_partitions=3) as broker:

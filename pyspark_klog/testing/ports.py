@@ -9,11 +9,11 @@ HOST = "127.0.0.1"
 _LOWEST = 10_000
 _OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_OF_CONNECTIONS = 32_768
-"""Linux's default for the first port of outgoing connections."""
+"""Linux's default for the lowest port that outgoing connections get."""
 
 
 def free_port(host: str = HOST) -> int:
-    """Return a port that was free a moment ago; `free_ports` has the details."""
+    """Return one port like `free_ports`: free a moment ago, and of no outgoing connection."""
     (port,) = free_ports(1, host)
     return port
 
@@ -21,10 +21,10 @@ def free_port(host: str = HOST) -> int:
 def free_ports(count: int, host: str = HOST) -> list[int]:
     """Return different ports that were free a moment ago; another program may bind one first.
 
-    The ports are below those that the system gives to outgoing connections: otherwise any
-    connection from ``host`` could take a port while its server is stopped.
+    The ports are below the range from which the system chooses ports for outgoing connections: a
+    connection from ``host`` could take a port of that range while the port's server is stopped.
 
-    :raises OSError: if there are fewer free ports
+    :raises OSError: if fewer than ``count`` ports are free
     """
     low = range(_LOWEST, _first_ephemeral_port())
     free = (port for port in random.sample(low, len(low)) if _is_free(host, port))

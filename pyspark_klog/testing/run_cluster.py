@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # The shutdown has begun: ignore a second signal, which must not cut it short.
+    # The exception below begins the shutdown of the cluster. Ignore further signals, so that a
+    # second Ctrl-C cannot interrupt the shutdown.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

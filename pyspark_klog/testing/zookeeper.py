@@ -16,7 +16,8 @@ from pyspark_klog.interpreters.lookup import spark_home
 from pyspark_klog.testing.ports import free_port
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# The jars that a server loads, out of a few hundred: a JVM opens every jar on its path.
+# The jars that a ZooKeeper server needs. Spark comes with a few hundred, and a JVM opens every jar
+# on its class path, so a path with all of them would delay the start.
 _JARS = (
     "zookeeper-*.jar", "slf4j-api-*.jar", "log4j-api-*.jar", "log4j-core-*.jar",
     "log4j-slf4j*-impl-*.jar", "netty-*.jar", "metrics-core-*.jar", "snappy-java-*.jar",
@@ -27,7 +28,7 @@ _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dlog4j2.level=INFO",
-    # Tests end the process, never the machine, so written data survive without a sync.
+    # A test stops or kills the process, but not the machine, so data survive without fsync.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=1024",
 )
@@ -38,7 +39,8 @@ _OUTPUT_TAIL_BYTES = 4_000
 
 
 class ZooKeeperFailed(KlogError):
-    """The server did not start, or ended by itself; the text has its output."""
+    """The server did not start, ended by itself, or did not stop in time. The text of the error
+    includes the end of the server's log."""
 
 
 class _EndedEarly(ZooKeeperFailed):
@@ -84,7 +86,7 @@ class ZooKeeper:
     def pid(self) -> int:
         """The process id of the server."""
         if self._process is None:
-            raise RuntimeError("ZooKeeper does not run")
+            raise RuntimeError("ZooKeeper is not running: use it in a with statement, or start it")
         return self._process.pid
 
     @property
@@ -108,12 +110,12 @@ class ZooKeeper:
         self.close()
 
     def start(self) -> None:
-        """Start the process and wait until it serves.
+        """Start the server's process and wait until it accepts clients.
 
-        :raises ZooKeeperFailed: if it ends, or does not serve in time
+        :raises ZooKeeperFailed: if the process ends, or does not accept clients in time
         """
         if self.is_running:
-            raise RuntimeError("ZooKeeper is running")
+            raise RuntimeError("ZooKeeper is already running")
         atexit.register(self.close)
         for attempt in range(1, _STARTS + 1):
             port = self._port or free_port(_HOST)
@@ -123,16 +125,17 @@ class ZooKeeper:
                 return
             except BaseException as error:
                 self._end(signal.SIGKILL)
-                # Another process may have taken the port between the choice and the bind.
+                # Try again with another port if the server ended early: another process may have
+                # taken the port before the server listened on it. A restart must keep its port.
                 if not isinstance(error, _EndedEarly) or self._port or attempt == _STARTS:
                     raise
 
     def stop(self) -> None:
-        """Stop the server with SIGTERM and wait for its end; its data stay."""
+        """Stop the server with SIGTERM and wait until its process ends; its data remain."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL; its data stay as they are."""
+        """Kill the server with SIGKILL; its data remain as they are."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -141,7 +144,7 @@ class ZooKeeper:
         if self._suspended_pid != self.pid:
             self._suspended_pid = self.pid
             os.kill(self.pid, signal.SIGSTOP)
-            # Wait until all threads have stopped, which takes a moment.
+            # Wait until all threads of the server are suspended, which takes a moment.
             os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
@@ -168,7 +171,7 @@ class ZooKeeper:
             "clientPortAddress": _HOST,
             "clientPort": port,
             "maxClientCnxns": 0,
-            # The admin server would need Jetty, which is not among the jars.
+            # ZooKeeper's admin server would need Jetty, which is not in _JARS.
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
         }
@@ -184,8 +187,9 @@ class ZooKeeper:
                 stderr=log,
                 start_new_session=True,
             )
-        # Java does not notice the end of its parent. A shell does, however the parent ends: the
-        # system closes the pipe from which the shell reads.
+        # Java does not notice when its parent process ends, but this shell does: however the
+        # parent ends, the system closes the pipe from which the shell reads, and the shell then
+        # kills the server.
         self._watcher = subprocess.Popen(
             ["sh", "-c", 'read -r _; kill -KILL "$1"', "sh", str(self._process.pid)],
             stdin=subprocess.PIPE,
@@ -205,14 +209,16 @@ class ZooKeeper:
                     f"ZooKeeper did not serve within {self._start_timeout_s:g} s: {self._tail()}"
                 )
             time.sleep(_PAUSE_S)
-        if process.poll() is not None:  # a server of another process answers
+        # If this server has ended, a server of another process has the port and answered.
+        if process.poll() is not None:
             raise _EndedEarly(f"ZooKeeper ended at its start: {self._tail()}")
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            # End the watcher first: it must not outlive the process, whose id may be reused.
+            # End the watcher before the server: once the server's process id is free, the system
+            # may give the id to another process, which the watcher would kill.
             watcher.kill()
             watcher.communicate()
         if process is None:
@@ -220,7 +226,7 @@ class ZooKeeper:
         if process.poll() is None:
             process.send_signal(how)
             if how is signal.SIGTERM:
-                process.send_signal(signal.SIGCONT)  # a suspended one would not get SIGTERM
+                process.send_signal(signal.SIGCONT)  # a suspended process would not handle SIGTERM
         try:
             process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
@@ -240,7 +246,7 @@ def _java() -> str:
     if found is None:
         where = f"at JAVA_HOME={home}" if home else "on PATH, and JAVA_HOME is not set"
         raise ZooKeeperFailed(
-            f"ZooKeeper needs Java, and there is none {where}: install Java 17 or 21 and set "
+            f"ZooKeeper needs Java, which was not found {where}: install Java 17 or 21 and set "
             "JAVA_HOME to its folder"
         )
     return found

@@ -39,7 +39,8 @@ def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[Broker
 
 
 def encode_preferred_replica_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """Encode /admin/preferred_replica_election in version 1: partitions to elect a leader for."""
+    """Encode /admin/preferred_replica_election in version 1: partitions whose preferred replica
+    should become leader."""
     return _encode_partitions(partitions)
 
 

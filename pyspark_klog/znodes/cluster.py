@@ -72,7 +72,9 @@ def encode_controller(registration: ControllerRegistration) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerRegistration:
-    """Decode /controller of any version: Kafka does not check it. Version 1 has no KRaft epoch.
+    """Decode /controller of any version: Kafka does not check the version.
+
+    Version 1 has no KRaft controller epoch.
 
     :raises ZnodeError: if ``data`` names no controller
     """
@@ -102,7 +104,7 @@ def decode_controller_epoch(data: bytes | None) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Encode /cluster/id; its version is a string, unlike in other znodes, like in Kafka."""
+    """Encode /cluster/id. Its version is a JSON string, as in Kafka; other znodes have a number."""
     return write_json({"version": "1", "id": cluster_id})
 
 
@@ -121,7 +123,8 @@ def decode_cluster_id(data: bytes | None) -> str:
 def decode_features(data: bytes | None) -> FinalizedFeatures:
     """Decode /feature of version 1 or 2.
 
-    Like Kafka, the function refuses later versions, which may forbid things to older brokers.
+    Like Kafka, the function refuses later versions: they may have a meaning that an older broker
+    must not ignore.
 
     :raises ZnodeError: if ``data`` is no such list of features
     """

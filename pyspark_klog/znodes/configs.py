@@ -27,11 +27,12 @@ class EntityName(NamedTuple):
 
 
 Entity = tuple[EntityName, ...]
-"""One part, or for a client of a user two parts: first the user, then the client."""
+"""An entity has one part, for example a topic. Only a client of a user has two parts: first the
+user, then the client."""
 
 
 def entity(entity_type: str, name: str | None) -> Entity:
-    """Return an entity of one part."""
+    """Return the entity with one part, ``entity_type`` and ``name``."""
     return (EntityName(entity_type, name),)
 
 
@@ -66,10 +67,10 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
     """Decode an entity's settings of any version: Kafka does not check the version.
 
-    A znode without data has no settings. For example, a user without quotas can have clients with
-    quotas.
+    A znode without data gives no settings. For example, /config/users/alice is such a znode if only
+    its child, a client of the user alice, has quotas.
 
-    :raises ZnodeError: if ``data`` is no settings
+    :raises ZnodeError: if ``data`` is not a JSON object with the settings
     """
     if not data:
         return {}
@@ -103,7 +104,7 @@ def decode_config_change(name: str, data: bytes | None) -> Entity:
 def parse_entity_path(path: str, text: str) -> Entity:
     """Parse an entity's path below /config; ``path`` is the znode that contains ``text``.
 
-    :raises ZnodeError: if ``text`` is no entity
+    :raises ZnodeError: if ``text`` is not the path of an entity
     """
     words = text.split("/")
     types, names = words[::2], words[1::2]

@@ -1,7 +1,7 @@
 """/consumers/G: the groups of Kafka's first consumer, which stored its state in ZooKeeper.
 
-Brokers read and write ``offsets`` for OffsetCommit 0 and OffsetFetch 0. Consumers of releases
-before 2.0 wrote ``ids`` and ``owners``; Kafka 3.9.1 does not use them.
+Brokers read and write ``offsets`` for requests OffsetCommit and OffsetFetch of version 0. Consumers
+of releases before 2.0 wrote ``ids`` and ``owners``; Kafka 3.9.1 does not use them.
 """
 
 import re
@@ -36,7 +36,7 @@ def consumer_id_path(group: str, consumer: str) -> str:
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:
-    """Return the path of a partition's owner, an ephemeral znode: the consumer's thread."""
+    """Return the path of an ephemeral znode: the consumer thread that owns a partition."""
     return f"{_group_path(group)}/owners/{_name(partition.topic)}/{partition.partition}"
 
 

@@ -21,7 +21,7 @@ MAX_EPOCH = (1 << 31) - (1 << 20)
 """Largest accepted epoch of a controller or leader.
 
 No cluster has so many elections that its epoch gets larger, so a znode with a larger epoch is
-damaged; epochs that count on from there could soon exceed 32 bits.
+damaged. Each election raises the epoch, so an accepted damaged one could soon exceed 32 bits.
 """
 
 _INT16 = (1 << 15) - 1
@@ -77,19 +77,19 @@ class JsonObject:
         return found
 
     def int32(self, name: str, minimum: int = -_INT32 - 1) -> int:
-        """Return a number of 32 bits that is at least ``minimum``."""
+        """Return the field, a JSON number of 32 bits that is at least ``minimum``."""
         return self._integer(name, minimum, _INT32, f"to be {_a_number(minimum)}")
 
     def epoch(self, name: str) -> int:
-        """Return the epoch of a controller or leader, 0 to MAX_EPOCH."""
+        """Return the field, the epoch of a controller or leader, 0 to MAX_EPOCH."""
         return self._integer(name, 0, MAX_EPOCH, f"to be a number from 0 to {MAX_EPOCH}")
 
     def int16(self, name: str, minimum: int) -> int:
-        """Return a number of 16 bits that is at least ``minimum``."""
+        """Return the field, a JSON number of 16 bits that is at least ``minimum``."""
         return self._integer(name, minimum, _INT16, f"to be a number from {minimum} to {_INT16}")
 
     def text(self, name: str, most: int = MAX_ZNODE_BYTES) -> str:
-        """Return a string of at most ``most`` characters."""
+        """Return the field, a string of at most ``most`` characters."""
         found = self.values.get(name)
         if not isinstance(found, str):
             self.raise_error(name, "to be a string")
@@ -98,7 +98,7 @@ class JsonObject:
         return found
 
     def int64_text(self, name: str) -> int:
-        """Return a number of 64 bits that the JSON contains as a string."""
+        """Return the field, a number of 64 bits that the JSON contains as a string."""
         found = self.values.get(name)
         number = _int64(found) if isinstance(found, str) else None
         if number is None:
@@ -106,7 +106,7 @@ class JsonObject:
         return number
 
     def broker_ids(self, name: str) -> tuple[BrokerId, ...]:
-        """Return an array of broker ids without repetitions."""
+        """Return the field, an array of broker ids without repetitions."""
         found = self.values.get(name)
         if (
             not isinstance(found, list)
@@ -117,28 +117,28 @@ class JsonObject:
         return tuple(found)
 
     def texts(self, name: str) -> list[str]:
-        """Return an array of strings."""
+        """Return the field, an array of strings."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             self.raise_error(name, "to be an array of strings")
         return list(found)
 
     def text_map(self, name: str) -> dict[str, str]:
-        """Return an object whose values are strings."""
+        """Return the field, a JSON object whose values are strings."""
         found = self.inner(name).values
         if not all(isinstance(each, str) for each in found.values()):
             self.raise_error(name, "to be an object of strings")
         return dict(found)
 
     def inner(self, name: str) -> "JsonObject":
-        """Return an object as a JsonObject."""
+        """Return the field, a JSON object, as a JsonObject."""
         found = self.values.get(name)
         if not isinstance(found, dict):
             self.raise_error(name, "to be an object")
         return JsonObject(self.path, found, self._named(name))
 
     def inner_objects(self, name: str) -> "Iterator[JsonObject]":
-        """Iterate over an array of objects, which may be long."""
+        """Iterate over the objects in the field, an array of JSON objects that may be long."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             self.raise_error(name, "to be an array of objects")
@@ -178,7 +178,8 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
         text = data.decode()
         value = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:
-            # A \u escape may be half of a surrogate pair. Encoding the value again finds it.
+            # A \u escape may be a lone half of a surrogate pair, which UTF-8 cannot encode:
+            # encoding the value again then raises a ValueError.
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ZnodeError(path, expected, shorten_repr(data[:100])) from None

@@ -6,7 +6,8 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
-"""A znode without data. Each write raises its version, which is the next generated broker id."""
+"""A znode without data. A broker without a configured id writes to it and gets the id
+reserved.broker.max.id + the new version of the znode."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -40,7 +41,8 @@ PERSISTENT = (
     LOG_DIR_EVENTS,
     *(f"{CONFIG}/{each}" for each in ("topics", "clients", "users", "brokers", "ips")),
 )
-"""Znodes without data that a broker creates at start-up, with their parents, where missing."""
+"""Znodes that a broker creates at start-up, without data and with their parents, unless they
+exist."""
 
 
 _BROKER = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)

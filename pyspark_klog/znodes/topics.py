@@ -102,7 +102,8 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
 def decode_topic_in_steps(topic: str, data: bytes | None) -> Generator[None, None, TopicAssignment]:
     """Decode like ``decode_topic``, but yield after each partition.
 
-    The first step parses the JSON, which takes 3 ms for 10,000 partitions, a sixth of the time.
+    The first step also parses the JSON. With 10,000 partitions that takes 3 ms, a sixth of the
+    time of the whole decoding.
 
     :raises ZnodeError: if ``data`` is no assignment
     """

@@ -66,7 +66,7 @@ def test_partition_directories(topic: str) -> None:
 
 @pytest.mark.parametrize("name", ["lost+found", "topic", "topic-", "-1x", "topic-x"])
 def test_other_directories_are_refused_in_a_sentence(name: str) -> None:
-    with pytest.raises(StorageFormatError, match="is no partition's: expected topic-partition"):
+    with pytest.raises(StorageFormatError, match="does not belong to a partition: expected"):
         names.parse_partition_directory_name(name)
 
 
@@ -99,7 +99,7 @@ def test_offset_index_rows() -> None:
 def test_offset_index_that_cannot_be() -> None:
     with pytest.raises(StorageFormatError, match="15 bytes: expected a multiple of 8"):
         OffsetIndexView(OFFSET_ROWS[:15], 0)
-    with pytest.raises(StorageFormatError, match="row 2 says offset 1000 at 0"):
+    with pytest.raises(StorageFormatError, match="row 2 says offset 1000 at byte 0"):
         OffsetIndexView(OFFSET_ROWS + bytes(8), 1_000).check()
     with pytest.raises(StorageFormatError, match="points to byte 8208 of a log file of 8208"):
         OffsetIndexView(OFFSET_ROWS, 1_000).check(8_208)
@@ -179,7 +179,7 @@ def test_offset_checkpoints() -> None:
         (b"\n", "expected a version"),
         (b"\xff\xfe", "expected a version"),
         (b"1\n0\n", "version 1, expected 0"),
-        (b"0\n2\na 0 1\n", "1 rows, its second line says 2"),
+        (b"0\n2\na 0 1\n", "1 rows, but its second line counts 2"),
         (b"0\n1\na 0\n", "cannot read the row 'a 0'"),
         (b"0\n1\na 0 x\n", "cannot read the row"),
     ],

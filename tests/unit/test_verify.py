@@ -506,7 +506,7 @@ def test_leftovers_and_strangers_are_named_and_are_no_damage(data: Path) -> None
         "recoverable: topic-0/00000000000000000077.index: its segment is not there",
         "note: topic-0/notes.txt: not a file of a partition",
         "recoverable: klog-metadata.tmp: a leftover of a write",
-        "note: stranger: the directory 'stranger' is no partition's",
+        "note: stranger: the directory 'stranger' does not belong to a partition",
         "-delete: a deleted partition",
         "note: replication-offset-checkpoint: it names lost-3, whose folder is not there",
     ):
