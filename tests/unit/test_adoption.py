@@ -88,15 +88,15 @@ def without_metadata(*topics: tuple[str, int, UUID], clean: bool = True) -> Memo
 def test_without_klog_metadata_the_folders_are_listed_and_refused() -> None:
     files = without_metadata(("a", 2, ID), ("b", 1, OTHER))
     assert refusal(files) == (
-        "there is data in the data directory, but no file klog-metadata that says which topics it"
-        " is of: /data/a-0, /data/a-1, /data/b-0; put that file back if there is a copy, set"
-        " zookeeper.connect if this is a broker of a cluster, or"
+        "there is data in the data directory, but no file klog-metadata, which would name the"
+        " topics of the data: /data/a-0, /data/a-1, /data/b-0; restore the file if there is a copy,"
+        " set zookeeper.connect if this is a broker of a cluster, or"
         f" {TO_ADOPT}the data in"
     )
 
 
 def test_many_folders_are_counted() -> None:
-    assert "/data/a-26 and 10 more; put that" in refusal(without_metadata(("a", 30, ID)))
+    assert "/data/a-26 and 10 more; restore the" in refusal(without_metadata(("a", 30, ID)))
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -433,7 +433,7 @@ def test_a_directory_of_kafkas_without_topics_is_refused_too() -> None:
     files = MemoryFiles()
     file("meta.properties", KRAFT)(files)
     file("__cluster_metadata-0/00000000000000000000.log")(files)
-    assert "of: /data/__cluster_metadata-0; put that file back" in refusal(files)
+    assert "of the data: /data/__cluster_metadata-0; restore the file" in refusal(files)
     assert start(files, adopt=True).services.cluster_id == CLUSTER
 
 
@@ -568,7 +568,7 @@ def test_a_new_topic_does_not_take_what_lies_there(folder: str, topic_id: UUID |
     error = created(broker, "b")
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.INCONSISTENT_TOPIC_ID
-    assert f"/data/{folder} lies in the data directory and is not of this topic" in str(error.text)
+    assert f"/data/{folder} holds data that does not belong to this topic" in str(error.text)
     assert broker.services.metadata.image.topic("b") is None
     assert tree(files) == before
     assert isinstance(created(broker, "b-0"), Topic)

@@ -105,7 +105,7 @@ def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
     asked.is_alone = True  # the other broker has stopped meanwhile
     asked.turns(after_ms=5_000)
     assert (len(asked.requests), asked.is_over) == (1, True)
-    assert "stops while it may lead partitions: no other broker is there" in caplog.text
+    assert "stops while it may lead partitions: no other broker is registered" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, ELSEWHERE, GIVEN], ids=["lost", "elsewhere", "given"])

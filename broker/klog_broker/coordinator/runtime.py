@@ -212,7 +212,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             if effects.records is None:
                 break
             machine = shard.state.machine(key)
-            assert machine is not None, f"{key!r} decided, and is not there"
+            assert machine is not None, f"the machine {key!r} made a decision, but does not exist"
             now_ms = services.loop.now_ms()
             code = self.append_decision(shard, key, effects.records(services.clock.now_ms()))
             if code is _NONE:

@@ -129,7 +129,7 @@ class ColdRead(Exception):
     """
 
     def __init__(self, warm: Callable[[], object]) -> None:
-        super().__init__("not in the page cache")
+        super().__init__("the pages to read are not in the page cache")
         self.warm = warm
 
 
@@ -143,7 +143,7 @@ class LongLookUp(Exception):
     """
 
     def __init__(self, search: Callable[[], object]) -> None:
-        super().__init__("records have to be looked at")
+        super().__init__("the offset for a timestamp can only be found by a long search")
         self.search = search
 
 

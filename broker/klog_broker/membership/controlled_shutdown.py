@@ -60,12 +60,12 @@ class ControlledShutdown:
         if self._tries_left <= 0 or self._broker_epoch() < 0:
             # For the controller, a broker that is not registered is dead and leads no partition, so
             # a request would change nothing.
-            self._give_up("it is not registered, or controlled.shutdown.max.retries is 0")
+            self._give_up("the broker is not registered, or controlled.shutdown.max.retries is 0")
             return
         if self._is_last_broker():
             # No broker can take over the partitions, so send no request. Kafka's last broker sends
             # all of its requests, with the pauses between them.
-            self._give_up("no other broker is there")
+            self._give_up("no other broker is registered")
             return
         self._tries_left -= 1
         timeout_ms = self._timeout_ms

@@ -391,7 +391,7 @@ class LocalStore:
             over()
 
         if len(now.partitions) > len(topic.partitions):
-            stays("it has got more partitions meanwhile")
+            stays("partitions were added to the topic meanwhile")
             over()
         else:
             self.delete_topic(topic.topic_id, done)

@@ -34,8 +34,8 @@ class StaleBrokerEpoch(NotAReplica):
 class EndReason(Enum):
     """Why a leadership has ended."""
 
-    RESIGNED = "another broker leads, or a newer epoch has begun"
-    OFFLINE = "its log is offline"
+    RESIGNED = "another broker is the leader, or a newer leader epoch has begun"
+    OFFLINE = "the log is offline"
     DELETED = "the partition is deleted"
 
 
@@ -43,5 +43,5 @@ class LeadershipEnded(ReplicationError):
     """An append was refused, because this broker's leadership of the partition has ended."""
 
     def __init__(self, topic_partition: TopicPartition, ended: EndReason) -> None:
-        super().__init__(f"{topic_partition} is not led here any more: {ended.value}")
+        super().__init__(f"this broker no longer leads {topic_partition}: {ended.value}")
         self.ended = ended

@@ -139,7 +139,7 @@ class Fetcher:
         self._end_pause()
         self._begin_new_session()
         if before is not None:
-            before.close("the leader has another address")
+            before.close("the leader's address has changed")
 
     def close(self) -> None:
         """Stop fetching all partitions, and close the connection."""
@@ -149,7 +149,7 @@ class Fetcher:
         self._end_pause()
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close("nothing is fetched from the broker any more")
+            connection.close("this broker follows no partition of that leader any longer")
 
     # --- sending Fetch requests ------------------------------------------------------------------
     def _schedule_request(self) -> None:
@@ -280,7 +280,7 @@ class Fetcher:
         ):
             self._is_busy = False
             if code is ErrorCode.NONE:
-                self._failed("it told of partitions that it was not asked for")
+                self._failed("the response has partitions that the request did not name")
             elif self._failures:
                 self._failed(f"{code.name}: {code.message}")
             else:

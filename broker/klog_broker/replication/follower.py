@@ -127,7 +127,7 @@ class FollowedPartition:
     def handle_unknown_ends(self) -> None:
         """Handle a ListOffsets request that failed, by a delay before the next Fetch."""
         if self.needs_ends:
-            self._refused("its leader does not say where its log starts and ends")
+            self._refused("ListOffsets did not return the log start and end offset of the leader")
 
     # --- performing the steps of FollowerState ---------------------------------------------------
     def _perform(self, step: Step, part: FetchedPart | None) -> None:
@@ -142,10 +142,10 @@ class FollowedPartition:
             if step.log_start_offset > log.log_start_offset:
                 log.delete_records_before(step.log_start_offset)
         elif isinstance(step, Truncate):
-            self._log_change(f"cut at {step.offset}")
+            self._log_change(f"truncating the log to offset {step.offset}")
             log.truncate_async(step.offset, partial(self._changed, part))
         elif isinstance(step, StartOver):
-            self._log_change(f"begun anew at {step.offset}")
+            self._log_change(f"emptying the log, to copy it again from offset {step.offset}")
             now_ms = self._clock.now_ms()
             log.start_over_async(step.offset, now_ms, partial(self._changed, part))
         elif isinstance(step, AskEnds):

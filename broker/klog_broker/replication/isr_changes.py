@@ -54,13 +54,17 @@ IsrResult = CommittedIsr | ErrorCode
 class IsrOutcome(Enum):
     """The leader's next state after a response to an ISR change."""
 
-    COMMITTED = "the set is what the controller says"
-    REFUSED = "the change was not made, and never will be: the set is what it was"
+    COMMITTED = "the ISR is the one in the controller's response"
+    REFUSED = "the change was not made and never will be, so the ISR is unchanged"
     AWAITS_LEADER_AND_ISR = (
-        "the controller's state is another one: until it is known both sets count"
+        "the controller has a newer state than this leader: until LeaderAndIsr brings that state,"
+        " the high watermark waits for the replicas of the old and of the requested ISR"
     )
-    RETRY = "the change may have been made, or may yet be: what is asked for now is to be sent"
-    STALE = "the answer is about a change that is no longer asked for"
+    RETRY = (
+        "the change may have been made, or may still be made: the leader sends the ISR that it"
+        " wants now"
+    )
+    STALE = "the response belongs to a change that the leader no longer requests"
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})

@@ -29,9 +29,12 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 class AcksAll(Enum):
     """Whether an appended record is replicated as acks=all requires."""
 
-    WAITING = "not all replicas that have to have it are known to have it"
-    SAFE = "all replicas that have to have it have it"
-    TOO_FEW = "all have it, but they are fewer than min.insync.replicas (..._AFTER_APPEND)"
+    WAITING = "some in-sync replicas may not have the record yet"
+    SAFE = "all in-sync replicas have the record"
+    TOO_FEW = (
+        "all in-sync replicas have the record, but they are fewer than min.insync.replicas, so the"
+        " response is NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    )
 
 
 class LeaderReplicas:

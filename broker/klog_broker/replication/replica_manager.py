@@ -392,4 +392,4 @@ def _as_failure(error: BaseException | None) -> KlogError:
     """Return the error of a helper thread, if it is a KlogError; raise any other one as a bug."""
     if isinstance(error, KlogError):
         return error
-    raise error or InvariantViolation("a log was neither made nor refused")
+    raise error or InvariantViolation("creating a log gave neither a log nor an error")

@@ -175,8 +175,8 @@ class Adoption:
         self._new = {each for topic in self._topics for each in topic.new_partitions()}
         for path in krafts:
             _log.warning(
-                "%s is left as it is and not read: it holds Kafka's own metadata (KRaft), of which"
-                " nothing is taken over: no settings, access rights, users or quotas",
+                "ignoring %s (left unchanged): it holds the metadata of KRaft, and --adopt takes"
+                " over none of its settings, access rights, users and quotas",
                 path,
             )
 
@@ -185,10 +185,10 @@ class Adoption:
             return
         if self._metadata.is_new:
             raise LogDirectoryError(
-                "there is data in the data directory, but no file klog-metadata that says which"
-                f" topics it is of: {listed(paths)}; put that file back if there is a copy, set"
-                " zookeeper.connect if this is a broker of a cluster, or start once with --adopt to"
-                " take the data in"
+                "there is data in the data directory, but no file klog-metadata, which would name"
+                f" the topics of the data: {listed(paths)}; restore the file if there is a copy,"
+                " set zookeeper.connect if this is a broker of a cluster, or start once with"
+                " --adopt to take the data in"
             )
         raise LogDirectoryError(
             f"klog-metadata does not know these folders, which hold data: {listed(paths)}; start"

@@ -23,7 +23,8 @@ class PartitionState(Enum):
 
 
 _LEADER_DIED = (
-    "its leader's broker has died or bounced, or cannot use its log, and a leader is to be elected"
+    "the leader's broker has died, has registered again or cannot use its log, so a leader must be"
+    " elected"
 )
 _TOPIC_DELETED = "its topic is being deleted"
 

@@ -227,7 +227,8 @@ class LogFlushing:
         """
         self._durability.truncate(end_offset)
         self._flusher.fail_waiters_after(
-            end_offset, LogStorageError(f"{self._state.topic_partition} was cut at {end_offset}")
+            end_offset,
+            LogStorageError(f"{self._state.topic_partition} was truncated to offset {end_offset}"),
         )
         return self._flusher.wait_for_run()
 

@@ -136,8 +136,8 @@ class ClusterSettings:
             self._jobs.remove(job)
         job.finish(
             NoResponse(
-                f"ZooKeeper did not answer within {CHANGE_TIMEOUT_MS} ms; the change may come in"
-                " force still: describe what was to be changed"
+                f"ZooKeeper did not answer within {CHANGE_TIMEOUT_MS} ms; the change may still be"
+                " made: describe the settings to find out"
             )
         )
 

@@ -72,16 +72,19 @@ _LONGEST_RETRY_S = 1.0
 _NEVER = -1
 
 _ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
-    exceptions.NoNodeError: (NoNode, "there is no such node, or its parent is missing"),
-    exceptions.NodeExistsError: (NodeExists, "the node exists"),
-    exceptions.BadVersionError: (BadVersion, "its data were changed since"),
-    exceptions.NotEmptyError: (NotEmpty, "the node has children"),
-    exceptions.NoAuthError: (NoAuth, "the access list of the node does not allow it"),
+    exceptions.NoNodeError: (NoNode, "the znode, or its parent, does not exist"),
+    exceptions.NodeExistsError: (NodeExists, "the znode already exists"),
+    exceptions.BadVersionError: (
+        BadVersion,
+        "the znode has another data version than expected: it was changed meanwhile",
+    ),
+    exceptions.NotEmptyError: (NotEmpty, "the znode has children"),
+    exceptions.NoAuthError: (NoAuth, "the access control list of the znode does not allow it"),
     exceptions.NoChildrenForEphemeralsError: (
         RequestRefused,
-        "its parent is ephemeral, and has no children",
+        "the parent is an ephemeral znode, which cannot have children",
     ),
-    exceptions.BadArgumentsError: (RequestRefused, "ZooKeeper calls its arguments invalid"),
+    exceptions.BadArgumentsError: (RequestRefused, "ZooKeeper refused the arguments as invalid"),
     exceptions.OperationTimeoutError: (ConnectionLost, "ZooKeeper gave it up: it may be done"),
     exceptions.RequestTimeoutError: (ConnectionLost, "ZooKeeper gave it up: it may be done"),
 }

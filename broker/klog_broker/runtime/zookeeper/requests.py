@@ -124,8 +124,8 @@ def refusal(request: Request) -> RequestRefused | None:
             size_bytes += len(each.data)
     if size_bytes > MAX_REQUEST_BYTES:
         return RequestRefused(
-            f"{describe(request)}: nothing was written, because the request has {size_bytes} bytes "
-            f"and ZooKeeper takes at most {MAX_REQUEST_BYTES}"
+            f"{describe(request)}: not sent, because the request has {size_bytes} bytes and "
+            f"ZooKeeper accepts at most {MAX_REQUEST_BYTES}"
         )
     return None
 

@@ -268,10 +268,10 @@ class CarriedSession:
 
     def _fail_all(self, state: _State, error: type[ZooKeeperError], event: SessionEvent) -> None:
         why = (
-            "the connection to ZooKeeper broke before an answer came: whether it was done is "
-            "unknown"
+            "the connection to ZooKeeper was lost before the response came: the request may "
+            "have been carried out"
             if error is ConnectionLost
-            else "the session with ZooKeeper is over: whether it was done is unknown"
+            else "the session with ZooKeeper has ended: the request may have been carried out"
         )
         self._state = state
         self._connections += 1
