@@ -40,7 +40,7 @@ def check_java(environ: Mapping[str, str]) -> Item:
     if version is None:
         last = said.strip().splitlines()[-1:] or ["it printed nothing"]
         return fail(
-            f"Java: {found} ({where}) does not tell its version: {last[0]}; expected Java 17 or "
+            f"Java: {found} ({where}) prints no version: {last[0]}; expected Java 17 or "
             f"21: {_WHAT_TO_DO}"
         )
     # Java 8 and older print their version as 1.8, 1.7 and so on.

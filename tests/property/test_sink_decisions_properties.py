@@ -57,7 +57,7 @@ def test_a_batch_write_is_never_repeated_by_others() -> None:
         ("now", "its own run, now: this attempt comes too late, and has written nothing"),
         (
             "old",
-            "run old; this run is now: its checkpoint was set back, or a copy of the query runs; "
+            "run old; this run is now: its checkpoint was reset, or a copy of the query runs; "
             "let one copy run, and give each other one a checkpoint of its own",
         ),
     ],

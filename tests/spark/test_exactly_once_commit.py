@@ -164,6 +164,6 @@ def test_copies_of_a_checkpoint_are_refused(topics: Topics, tmp_path: Path) -> N
     copy.run()
     assert copy.committed == copy.expected
     copy.checkpoint = tmp_path / "two"
-    with pytest.raises(StreamingQueryException, match="checkpoint was set back, or a copy"):
+    with pytest.raises(StreamingQueryException, match="checkpoint was reset, or a copy"):
         copy.run()
     assert copy.committed == copy.expected

@@ -53,7 +53,7 @@ def test_time_runs_while_a_request_waits_for_the_connection() -> None:
     world.ask("b", timeout_ms=50)
     world.turns(after_ms=50)
     assert world.error() == (
-        "10.0.0.7:9092 was not asked for METADATA in time: "
+        "METADATA could not be sent to 10.0.0.7:9092 in time: "
         "could not connect to 10.0.0.7:9092: Connection refused"
     )
     assert len(world.network.asked) == 1

@@ -330,7 +330,7 @@ def test_records_that_do_not_come_are_told_before_the_time_is_over(
         "reading t-0 has failed for 10 s",
     ]
     assert caplog.messages[0].endswith(
-        ": it is to be read from offset 5, and 0 to 4 are there (ends exclusive)"
+        ": the next offset to read is 5, and 0 to 4 are there (ends exclusive)"
     )
 
 

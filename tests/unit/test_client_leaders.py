@@ -124,7 +124,7 @@ def test_an_answer_that_leaves_a_partition_out_is_no_answer() -> None:
         calls += 1
         return {}
 
-    with pytest.raises(TimedOut, match="t-0 was left out of its leader's answer"):
+    with pytest.raises(TimedOut, match="the response of the leader of t-0 lacks this partition"):
         call_leaders(Client({0: 1}), [T0], ask, "look")
     assert calls > 1
 

@@ -270,5 +270,5 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
     assert source.token().expires_ms == 20_000_000
     path.write_bytes(b"\xff\xfe")
     source = TokenSource(TokenFile("kafka.url", str(path), {}), Renewal(), now_ms=Clock())
-    with pytest.raises(AuthenticationFailed, match="it is no text"):
+    with pytest.raises(AuthenticationFailed, match="it is not UTF-8 text"):
         source.token()

@@ -456,7 +456,7 @@ def test_as_many_records_as_are_accepted_are_written_anew(
             if count == 1_000:
                 assert check(records).row.last_offset == 1_999
                 continue
-            with pytest.raises(DecompressedTooLarge, match="more records than are accepted"):
+            with pytest.raises(DecompressedTooLarge, match="more records than the limit"):
                 check(records)
 
 

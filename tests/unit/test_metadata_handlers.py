@@ -124,7 +124,7 @@ class TestCreateTopics:
             ),
             (new("a", by_hand={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replicas"),
             (new("a", by_hand={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice: [1, 1]"),
-            (new("a", by_hand={0: [2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not there: [2]"),
+            (new("a", by_hand={0: [2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not alive: [2]"),
             (new("a", retention_ms="x"), ErrorCode.INVALID_CONFIG, "retention.ms=x is refused"),
             (new("a", retention_ms=None), ErrorCode.INVALID_CONFIG, "has no value (null)"),
             (new("a", retentionms="1"), ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"),
@@ -348,7 +348,7 @@ class TestCreatePartitions:
             (("a", -1), ErrorCode.INVALID_PARTITIONS, "-1 are asked for"),
             (("a", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "at most 10000"),
             (("a", 3, [[1], [1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "to 2 partitions, but 1"),
-            (("a", 3, [[7]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not there: [7]"),
+            (("a", 3, [[7]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not alive: [7]"),
             (("__consumer_offsets", 9), ErrorCode.INVALID_REQUEST, "its partitions are fixed"),
         ],
     )

@@ -58,5 +58,5 @@ def test_a_group_behind_an_open_transaction_keeps_its_place(isolation_level: str
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
 def test_a_group_beyond_the_last_record_has_lost_its_place(isolation_level: str) -> None:
-    with pytest.raises(DataLost, match="t-0 at 13, and it has offsets 0 to 12"):
+    with pytest.raises(DataLost, match="t-0 at 13, but the partition has offsets 0 to 12"):
         _start("beyond", isolation_level)

@@ -194,7 +194,7 @@ def test_offsets_that_overlap(data: Path) -> None:
     log.write_bytes(changed)
     code, lines = verify(data)
     assert code == 1
-    assert "the batch has offsets 3 to 4: expected were offsets from 4 to" in lines[0]
+    assert "the batch has offsets 3 to 4: expected offsets from 4 to" in lines[0]
 
 
 def test_a_batch_that_is_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_the_same_end_is_damage_where_a_broker_had_closed_the_log(data: Path) ->
     code, lines = verify(data)
     assert code == 1
     assert any(line.startswith(f"error: topic-0/{log.name}, byte ") for line in lines)
-    assert any("was synced up to 60" in line for line in lines)
+    assert any("below its recovery point 60" in line for line in lines)
     # So it is when it is looked at alone: the directory around it says so.
     assert verify(data / "topic-0")[0] == 1
 
@@ -296,8 +296,8 @@ def test_checkpoints_behind_the_logs_end(data: Path) -> None:
     code, lines = verify(data)
     assert code == 1
     assert lines[:2] == [
-        "error: topic-0: it ends at offset 60, and was read up to 61",
-        "error: topic-0: it ends at offset 60, and is said to begin at 62",
+        "error: topic-0: the log ends at offset 60, below its high watermark 61",
+        "error: topic-0: the log ends at offset 60, below its start offset 62",
     ]
 
 
@@ -375,7 +375,7 @@ def test_indexes_that_are_not_there_are_made_by_a_start(data: Path) -> None:
     first_with(data, ".index", OFFSET_INDEX_ENTRY.size).unlink()
     code, lines = verify(data)
     assert code == 0
-    assert "it is not there: a broker makes it when it starts" in lines[0]
+    assert "the file is missing: a broker creates it when it starts" in lines[0]
 
 
 # --- producers and transactions -------------------------------------------------------------------
@@ -387,13 +387,13 @@ def test_a_snapshot_that_the_log_does_not_bear_out(data: Path) -> None:
     code, lines = verify(data)
     assert code == 1
     assert lines[0] == (
-        f"error: topic-0/{snapshot.name}: producer 7: epoch 3, by the log 0, last sequence 61, "
-        f"by the log 59"
+        f"error: topic-0/{snapshot.name}: producer 7: epoch 3 (expected 0 from the log), "
+        f"last sequence 61 (expected 59 from the log)"
     )
     snapshot.write_bytes(encode_producer_snapshot([entry, entry._replace(producer_id=8)]))  # type: ignore[arg-type]
     code, lines = verify(data)
     assert code == 1
-    assert "producer 8 is said to have written offset" in lines[0]
+    assert "the last offset of producer 8 is" in lines[0]
 
 
 def test_a_producer_that_has_expired_is_a_note(data: Path) -> None:
@@ -418,7 +418,7 @@ def test_producers_beyond_what_is_kept_in_memory_are_not_compared(
     monkeypatch.setattr(producer_checks, "MOST_ENTRIES", 0)
     code, lines = verify(data)
     assert code == 0
-    assert "they are not checked any further" in lines[0]
+    assert "too many producers and aborted transactions" in lines[0]
 
 
 def test_producers_of_segments_that_are_gone_are_believed(data: Path) -> None:
@@ -468,7 +468,7 @@ def test_a_snapshot_that_forgets_the_open_transaction(transactions: Path) -> Non
     snapshot.write_bytes(encode_producer_snapshot(entries))
     code, lines = verify(transactions)
     assert code == 1
-    assert "transaction's start -1, by the log" in lines[0]
+    assert "transaction's start -1 (expected" in lines[0]
 
 
 # --- epochs, names, the directory -----------------------------------------------------------------
@@ -478,7 +478,7 @@ def test_leader_epochs_against_the_batches(data: Path) -> None:
     file.write_text("0\n2\n0 0\n1 50\n")
     code, lines = verify(data)
     assert code == 1
-    assert "it says epoch 0 of offset 40, the batch says 1" in lines[0]
+    assert "the file has epoch 0 for offset 40, the batch has 1" in lines[0]
     # DeleteRecords cuts epochs, but not the segment.
     file.write_text("0\n1\n1 40\n")
     assert verify(data)[0] == 0
@@ -503,12 +503,12 @@ def test_leftovers_and_strangers_are_named_and_are_no_damage(data: Path) -> None
     text = "\n".join(lines)
     for expected in (
         "recoverable: topic-0/00000000000000000000.log.deleted: a leftover",
-        "recoverable: topic-0/00000000000000000077.index: its segment is not there",
+        "recoverable: topic-0/00000000000000000077.index: the segment's .log file is missing",
         "note: topic-0/notes.txt: not a file of a partition",
         "recoverable: klog-metadata.tmp: a leftover of a write",
         "note: stranger: the directory 'stranger' does not belong to a partition",
         "-delete: a deleted partition",
-        "note: replication-offset-checkpoint: it names lost-3, whose folder is not there",
+        "note: replication-offset-checkpoint: it has a row for lost-3, but there is no such folder",
     ):
         assert expected in text
 
@@ -597,5 +597,6 @@ def test_a_log_whose_sync_was_not_over_is_recoverable(data: Path) -> None:
     code, lines = verify(data)
     assert code == 0
     assert lines[0] == (
-        "recoverable: klog-syncs: t-0 was being synced: the next start writes its end again"
+        "recoverable: klog-syncs: a sync of t-0 did not end: the next start writes the log's end "
+        "again"
     )

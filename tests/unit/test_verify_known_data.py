@@ -39,7 +39,7 @@ def test_another_directory_that_is_gone_is_noted(directories: tuple[Path, Path])
     rmtree(directories[1])
     code, lines = verify(directories[0])
     assert code == 0
-    text = f"note: klog-metadata: a broker needs the data directory {directories[1]}, too: "
+    text = f"note: klog-metadata: a broker also needs the data directory {directories[1]}, but "
     assert any(line.startswith(text) for line in lines)
 
 

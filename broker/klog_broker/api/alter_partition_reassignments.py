@@ -68,7 +68,7 @@ def _check(
     elif len(set(replicas)) != len(replicas):
         problem = "a broker is named twice"
     elif tuple(replicas) != state.replicas:
-        problem = f"they cannot be moved; they are on {list(state.replicas)}"
+        problem = f"klog moves no replicas; the present ones are on {list(state.replicas)}"
     if problem is not None:
         text = f"the replicas of {topic}-{index}: {problem}"
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -56,7 +56,7 @@ def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None
     level = features.levels.get(asked.feature)
     if level is None:
         known = ", ".join(features.levels)
-        return f"is not known; {known} is"
+        return f"is not known; known is {known}"
     if asked.max_version_level != level:
         return f"cannot have the level {asked.max_version_level}: its level is always {level}"
     return None

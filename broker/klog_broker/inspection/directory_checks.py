@@ -108,7 +108,7 @@ class _DataDirectory:
         there = {names.parse_partition_directory_name(entry.name) for entry in partitions}
         for name, rows in self._checkpoints.items():
             for topic, partition in sorted(set(rows) - there):
-                text = f"it names {topic}-{partition}, whose folder is not there"
+                text = f"it has a row for {topic}-{partition}, but there is no such folder"
                 self._report.note(self._path / name, text)
         check_known_data(self._path, there, self._report)
         for entry in partitions:

@@ -63,13 +63,13 @@ class EpochCheck:
         # segment: earlier batches of that segment have an epoch that the file lacks.
         is_cut = (said == at.NO_LEADER_EPOCH) & bool(len(self._starts))
         for row in np.flatnonzero((said != epochs) & ~is_cut)[:1].tolist():
-            text = f"it says epoch {said[row]} of offset {offsets[row]}, the batch says "
+            text = f"the file has epoch {said[row]} for offset {offsets[row]}, the batch has "
             level = self._level_of(int(offsets[row]))
             self._report.add(level, self._path, f"{text}{epochs[row]}")
 
     def end(self, end_offset: int, level: Level) -> None:
         """Check that the newest epoch in the file does not begin after the log end offset."""
         if self._epochs and self._epochs[-1].start_offset > end_offset:
-            text = f"epoch {self._epochs[-1].epoch} is said to begin at offset "
-            text += f"{self._epochs[-1].start_offset}, the log ends at {end_offset}"
+            text = f"epoch {self._epochs[-1].epoch} begins at offset "
+            text += f"{self._epochs[-1].start_offset}, above the log end offset {end_offset}"
             self._report.add(level, self._path, text)

@@ -40,8 +40,8 @@ def check_known_data(
             )
     for key, path in directories.items():
         if key != own and _directory_id(Path(path)) != key:
-            text = f"a broker needs the data directory {path}, too: directory.id"
-            report.note(file, f"{text} {encode_topic_id(key)} is not there now")
+            text = f"a broker also needs the data directory {path}, but directory.id"
+            report.note(file, f"{text} {encode_topic_id(key)} is not at this path now")
 
 
 def _directory_id(directory: Path) -> DirectoryId | None:

@@ -90,7 +90,7 @@ class PartitionCheck:
         listing = self._files.listing()
         self._check_names(listing)
         if not listing.bases:
-            self._report.note(self._path, "there is no segment in it")
+            self._report.note(self._path, "the folder has no segment")
             return
         self._start = self._end = listing.bases[0]
         self._snapshots = list(listing.snapshots)
@@ -120,7 +120,7 @@ class PartitionCheck:
             if found is not None:
                 base, suffix = found
                 if suffix is not Suffix.PRODUCER_SNAPSHOT and base not in listing.bases:
-                    self._report.recoverable(path, "its segment is not there")
+                    self._report.recoverable(path, "the segment's .log file is missing")
             elif path.name in SMALL_FILES and path.is_file():
                 for what in small_file_rows(path):
                     if isinstance(what, Finding):
@@ -146,16 +146,18 @@ class PartitionCheck:
             return
         if known.recovery_point is not None:
             if known.recovery_point > end:
-                text = f"it ends at offset {end}, and was synced up to {known.recovery_point}"
+                text = (
+                    f"the log ends at offset {end}, below its recovery point {known.recovery_point}"
+                )
                 self._report.error(self._path, text)
             elif known.is_clean and known.recovery_point < end:
-                text = f"it ends at offset {end}, and was closed at {known.recovery_point}"
+                text = f"the log ends at offset {end}, but was closed at {known.recovery_point}"
                 self._report.error(self._path, text)
         if known.high_watermark is not None and known.high_watermark > end:
-            text = f"it ends at offset {end}, and was read up to {known.high_watermark}"
+            text = f"the log ends at offset {end}, below its high watermark {known.high_watermark}"
             self._report.add(known.level_of(end), self._path, text)
         if known.log_start_offset is not None and known.log_start_offset > end:
-            text = f"it ends at offset {end}, and is said to begin at {known.log_start_offset}"
+            text = f"the log ends at offset {end}, below its start offset {known.log_start_offset}"
             self._report.error(self._path, text)
 
     # --- the files of one segment -----------------------------------------------------------------
@@ -201,7 +203,9 @@ class PartitionCheck:
         file = self._files.open_if_there(base, suffix)
         if file is None:
             path = self._path / names.segment_file_name(base, suffix)
-            self._report.recoverable(path, "it is not there: a broker makes it when it starts")
+            self._report.recoverable(
+                path, "the file is missing: a broker creates it when it starts"
+            )
         return file
 
     def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[ScannedBatches]:
@@ -261,7 +265,7 @@ class PartitionCheck:
             limit = min(limit, following - 1)
         wrong = (first < ends) | (first < base) | (last > limit)
         for row in np.flatnonzero(wrong)[:MOST_OF_A_FILE].tolist():
-            why = f"expected were offsets from {ends[row]} to {limit}"
+            why = f"expected offsets from {ends[row]} to {limit}"
             text = f"the batch has offsets {first[row]} to {last[row]}: {why}"
             self._report.error(path, text, int(rows[row, scan.POSITION]) + chunk.shift)
         counts = rows[:, scan.RECORD_COUNT]
@@ -285,7 +289,7 @@ class PartitionCheck:
                 self._report.error(path, wrong)
             if self._replay.has_given_up and self._snapshots:
                 self._snapshots.clear()
-                text = "too many producers and aborts: they are not checked any further"
+                text = "too many producers and aborted transactions: their check stops here"
                 self._report.note(path, text)
             done = end
             if done < len(chunk.rows):

@@ -209,8 +209,8 @@ class ProducerReplay:
             known = self.producers.get(producer_id)
             if known is None or known.is_adopted:
                 if known is None and entry.last_offset >= start and not has_gaps:
-                    text = f"producer {producer_id} is said to have written offset"
-                    report.error(path, f"{text} {entry.last_offset}, but the log does not have it")
+                    text = f"the last offset of producer {producer_id} is"
+                    report.error(path, f"{text} {entry.last_offset}, but the log has no such batch")
                 self.producers[producer_id] = replace(_of_snapshot(entry), is_adopted=True)
                 continue
             if has_gaps and (
@@ -254,7 +254,7 @@ def _differences(
     if began is not None and not (has_gaps and said != _NONE and (began == _NONE or began > said)):
         found.append(("transaction's start", said, began))
     return [
-        f"{name} {said}, by the log {expected}"
+        f"{name} {said} (expected {expected} from the log)"
         for name, said, expected in found
         if said != expected
     ]

@@ -86,7 +86,7 @@ def _klog_metadata(data: bytes, path: Path) -> Iterator[Row]:
 def _sync_notes(data: bytes, path: Path) -> Iterator[Row | Finding]:
     for log in noted_logs(data):
         yield _row("syncNote", {"log": log})
-        text = f"{printable(log)} was being synced: the next start writes its end again"
+        text = f"a sync of {printable(log)} did not end: the next start writes the log's end again"
         yield Finding(Level.RECOVERABLE, path, text)
 
 

@@ -77,7 +77,7 @@ class MetricsServer:
                 self._pause_accepting(listening)
                 return
             if len(self._connections) >= MAX_CONNECTIONS:
-                self._warn(f"{MAX_CONNECTIONS} connections ask for metrics: another one is closed")
+                self._warn(f"closing a new connection: {MAX_CONNECTIONS} are open, the limit")
                 with suppress(OSError):
                     stream.send([_TOO_MANY])
                 stream.close()

@@ -195,7 +195,7 @@ class Connection:
         if events & WRITABLE:
             self._outbox.schedule_flush()
         if events & BROKEN and not self._interest & READABLE:
-            self.close("the peer is gone")
+            self.close("the client has disconnected")
         elif events & READABLE and self._interest & READABLE:
             self.receive()
 
@@ -396,7 +396,7 @@ class Connection:
         is_ours = self.state is ENDING
         if self._outbox.outstanding:
             if not (is_ours or self._outbox.is_pipelined):
-                self.close("the client left while it waited")
+                self.close("the client closed its side before it got its response")
         elif stopped is READING and not self._outbox:
             if is_ours:
                 self._read_off()

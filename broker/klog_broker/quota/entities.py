@@ -76,7 +76,7 @@ def _check_address(name: str | None) -> None:
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        text = f"{name!r} is no IP address; klog looks no name of a host up"
+        text = f"{name!r} is not an IP address; klog accepts no host names"
         raise _refused(text) from None
 
 

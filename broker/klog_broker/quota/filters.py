@@ -56,10 +56,12 @@ def checked_filter(
             text = f"match type {match_type} is none of 0 (exact), 1 (default), 2 (any)"
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
         if (match_type == MatchType.EXACT) == (name is None):
-            text = f"the filter of {kind!r} has a name without match type 0 (exact), or none with"
+            text = (
+                f"the filter of {kind!r} must have a name with match type 0 (exact), and only then"
+            )
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
         if kind not in ENTITY_TYPES:
-            text = f"{kind!r} is no type of an entity: user, client-id and ip are"
+            text = f"{kind!r} is not a type of entity; expected user, client-id or ip"
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, text)
         names[kind] = MatchType(match_type), name
     if IP in names and len(names) > 1:

@@ -150,10 +150,10 @@ def list_setting(name: str, rows: Mapping[str, Setting]) -> None:
     row = rows.get(name)
     if row is None:
         near = nearest(name, rows)
-        text = f"{name} is no list that is known here" + (f"; did you mean {near}?" if near else "")
+        text = f"{name} is no list setting of klog" + (f"; did you mean {near}?" if near else "")
         raise BrokerError(ErrorCode.INVALID_CONFIG, text)
     if row.type is not SettingType.LIST:
-        text = f"{name} is no list: nothing can be added to it or taken from it"
+        text = f"{name} is no list, so items can be neither added nor removed"
         raise BrokerError(ErrorCode.INVALID_CONFIG, text)
 
 
@@ -229,9 +229,9 @@ def _manual_assignment(
         if not replicas:
             problem = "no replicas"
         elif len(set(replicas)) != len(replicas):
-            problem = f"a replica twice: {list(replicas)}"
+            problem = f"the same broker twice: {list(replicas)}"
         elif not set(replicas) <= set(broker.metadata.image.brokers):
-            problem = f"replicas on brokers that are not there: {list(replicas)}"
+            problem = f"a broker that does not exist or is not alive: {list(replicas)}"
         elif len(replicas) != factor:
             problem = f"{len(replicas)} replicas, but partition {first_partition} has {factor}"
         if problem is not None:

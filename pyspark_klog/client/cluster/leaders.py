@@ -73,7 +73,9 @@ def call_leaders(
             answers.refused[partition] = TopicMissing(f"{partition} does not exist")
             left.discard(partition)
         if left:
-            raise passing or LeaderUnknown(f"{min(left)} was left out of its leader's answer")
+            raise passing or LeaderUnknown(
+                f"the response of the leader of {min(left)} lacks this partition"
+            )
 
     client.run_with_retries(attempt, deadline, what)
     return answers

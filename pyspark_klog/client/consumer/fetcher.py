@@ -202,7 +202,7 @@ class RangeFetcher:
         assert self._visible_offsets is not None
         earliest, latest = self._visible_offsets
         return ClientError(
-            f"it is to be read from offset {self.position}, and {earliest} to {latest} "
+            f"the next offset to read is {self.position}, and {earliest} to {latest} "
             f"{self._availability_text()}"
         )
 

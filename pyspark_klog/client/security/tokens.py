@@ -152,7 +152,7 @@ def _from_file(login: TokenFile) -> Token:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_TOKEN_BYTES).strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise AuthenticationFailed(f"{login.setting} {path} cannot be read here: {why}") from None
     if not text:
         raise AuthenticationFailed(f"{login.setting} {path} is empty; expected a token")

@@ -420,5 +420,5 @@ class EventedConnection:
                 why = str(self._last_error or "there was no connection yet")
             else:
                 why = f"the connection is {connection.state.value}"
-            return RequestTimedOut(f"{self.address} was not asked for {ask.name} in time: {why}")
+            return RequestTimedOut(f"{ask.name} could not be sent to {self.address} in time: {why}")
         return None

@@ -85,7 +85,7 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
         "a header key's length is negative or passes the record's end",
     ),
     BAD_HEADER_VALUE_LENGTH: (CorruptRecords, "a header value's length passes the record's end"),
-    BAD_RECORD_END: (CorruptRecords, "the record is longer than what it holds"),
+    BAD_RECORD_END: (CorruptRecords, "the record's length is larger than its fields need"),
     BAD_SECTION_END: (CorruptRecords, "bytes are left behind the last record"),
     BAD_HEADER_KEY: (CorruptRecords, "a header key is not valid UTF-8"),
     OFFSET_OVERFLOW: (CorruptRecords, "the offset does not fit 64 bits"),
@@ -100,7 +100,7 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
         "the record's offset delta is not its place in the batch",
     ),
     MISSING_KEY: (InvalidRecords, "the record has no key, which a compacted topic needs"),
-    TIMESTAMP_NOT_ALLOWED: (InvalidRecords, "the timestamp is out of the range that is accepted"),
+    TIMESTAMP_NOT_ALLOWED: (InvalidRecords, "the timestamp is outside of the accepted range"),
     OFFSETS_DO_NOT_RISE: (InvalidRecords, "the offsets of the records do not rise"),
     NEGATIVE_TIMESTAMP: (InvalidRecords, "a timestamp is negative: expected -1 (none) or more"),
     INNER_NOT_PLAIN: (
@@ -117,9 +117,12 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
         "a compressed message among others: a set holds one wrapper and nothing else, or plain "
         "messages only",
     ),
-    MIXED_FORMATS: (InvalidRecords, "it is of another format than what it lies in or between"),
-    MESSAGE_TOO_LARGE: (DecompressedTooLarge, "it is larger than what is accepted"),
-    TOO_MANY_RECORDS: (DecompressedTooLarge, "there are more records than are accepted"),
+    MIXED_FORMATS: (
+        InvalidRecords,
+        "its format (magic) differs from that of its wrapper or of the other messages",
+    ),
+    MESSAGE_TOO_LARGE: (DecompressedTooLarge, "the message is larger than the limit"),
+    TOO_MANY_RECORDS: (DecompressedTooLarge, "the set has more records than the limit"),
 }
 
 

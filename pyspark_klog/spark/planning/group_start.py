@@ -39,7 +39,9 @@ def start_of(
             start.offsets[partition] = offset
         else:
             start.offsets[partition] = first
-            start.lost.append(f"{partition} at {offset}, and it has offsets {first} to {end}")
+            start.lost.append(
+                f"{partition} at {offset}, but the partition has offsets {first} to {end}"
+            )
     return start
 
 

@@ -258,7 +258,8 @@ def check_size(size_bytes: int, config: LogConfig) -> None:
     """Raise RecordTooLarge if ``size_bytes`` exceeds max.message.bytes."""
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
-            f"a batch of {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}"
+            f"a batch of {size_bytes} bytes is larger than "
+            f"max.message.bytes={config.max_message_bytes}"
         )
 
 

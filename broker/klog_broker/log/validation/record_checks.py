@@ -213,5 +213,5 @@ def message_error(
     pyspark_klog.records.kernels.status."""
     where = f"message {number} of the set, at byte {position}"
     if wrong == status.MESSAGE_TOO_LARGE:
-        return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")
+        return RecordTooLarge(f"{where}: larger than max.message.bytes={allowed.max_message_bytes}")
     return status.error_for(wrong, where)

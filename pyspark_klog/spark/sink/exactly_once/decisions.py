@@ -199,7 +199,7 @@ def _passed(row: ProgressRow, now: CurrentTask) -> str:
         )
     return (
         f"{task} finds micro-batch {row.batch_id} written by run {row.run_id}; this run is "
-        f"{now.run_id}: its checkpoint was set back, or a copy of the query runs; {_ONE_COPY}"
+        f"{now.run_id}: its checkpoint was reset, or a copy of the query runs; {_ONE_COPY}"
     )
 
 
