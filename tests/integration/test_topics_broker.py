@@ -261,7 +261,7 @@ def test_a_crash_at_the_very_first_start_leaves_a_directory_that_can_be_used(
 @pytest.mark.parametrize(
     "data, overrides, exit_code, text",
     [
-        (b"nonsense", [], 3, "klog-metadata is damaged: its first line does not say"),
+        (b"nonsense", [], 3, "klog-metadata is damaged: its first line is not the header"),
         (None, ["--set", "broker.id=7"], 3, "belongs to broker 0"),
         (
             None,

@@ -132,7 +132,7 @@ def test_a_batch_under_another_topic_is_not_written_again() -> None:
         found = refuse_row_elsewhere({"t": _row(6, "now"), "other": _row(batch, "old")}, "t", _NOW)
         assert found == Fail(
             f"task 3 of micro-batch 7 finds that run old has written micro-batch {batch} with its "
-            "progress under topic other, and it is to be under t now: set option "
+            "progress under topic other, but this run stores progress under t: set option "
             "exactlyOnceTopic=other"
         )
 

@@ -13,7 +13,10 @@ from tests.support.spark_topics import Topics, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WHERE = "and again where it is used, since Spark does not give those to a Python source: SELECT "
+_WHERE = (
+    "and again in each query, since Spark does not give a Python source the table's options: "
+    "SELECT "
+)
 
 
 @pytest.fixture

@@ -268,8 +268,8 @@ def test_a_file_that_is_something_else(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(data)
     assert refusal(path) == (
-        f"{path} is damaged: its first line does not say that it holds klog's metadata. Put a copy"
-        " of it in its place, or start with another data directory"
+        f"{path} is damaged: its first line is not the header of a klog-metadata file. Replace"
+        " the file by a copy, or start with another data directory"
     )
 
 
@@ -315,7 +315,7 @@ def test_a_right_checksum_over_wrong_fields(tmp_path: Path, lines: list[dict[str
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     path = tmp_path / FILE_NAME
     path.write_bytes(body + f'{{"crc32c":"{crc32c(body):08x}"}}\n'.encode())
-    assert "its checksum fits, but its fields do not" in refusal(path)
+    assert "its checksum is correct, but its fields are invalid" in refusal(path)
 
 
 @settings(max_examples=25, deadline=None)

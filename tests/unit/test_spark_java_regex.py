@@ -87,7 +87,7 @@ def test_names_that_match(pattern: str, expected: list[str]) -> None:
         ("a\\", "the pattern ends where an escaped character is expected"),
         (r"(?<=a+)b", "cannot translate from Java's regular expressions: look-behind requires"),
         (r"(a)\2", "cannot translate from Java's regular expressions: invalid group reference"),
-        (r"(a)\1++", "a reference to a group beside a possessive quantifier"),
+        (r"(a)\1++", "a reference to a group and a possessive quantifier"),
         ("a" * 3 + "{2}{3}", "{ without a number"),
         ("a{99999999999}", "cannot translate"),
     ],

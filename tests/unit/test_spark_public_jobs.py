@@ -265,8 +265,8 @@ JOBS = (
         {"kafka.metadata.broker.list": "broker:9092"},
         "sink",
         {
-            "kafka.metadata.broker.list": f"{_UNKNOWN}; kafka.bootstrap.servers counts, which is "
-            "given, too"
+            "kafka.metadata.broker.list": f"{_UNKNOWN}; kafka.bootstrap.servers, which is "
+            "given, too, is used"
         },
     ),
     Job(
@@ -331,8 +331,8 @@ JOBS = (
             "kafka.sasl.password": "SECRET",
         },
         warned={
-            "kafka.sasl.mechanisms": f"{_UNKNOWN}; kafka.sasl.mechanism counts, which is given, "
-            "too",
+            "kafka.sasl.mechanisms": f"{_UNKNOWN}; kafka.sasl.mechanism, which is given, too, "
+            "is used",
             "kafka.sasl.username": f"{_UNKNOWN}; it belongs to librdkafka",
             "kafka.sasl.password": f"{_UNKNOWN}; it belongs to librdkafka",
         },

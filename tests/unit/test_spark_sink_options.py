@@ -140,7 +140,7 @@ def test_wrong_values_of_exactly_once_are_refused(options: dict[str, str], text:
     [
         (
             {"kafka__acks": "1"},
-            "option exactlyOnce needs kafka.acks=all, and it is 1: leave kafka.acks out",
+            "option exactlyOnce needs kafka.acks=all, but kafka.acks is 1: leave kafka.acks out",
         ),
         (
             {"kafka__enable.idempotence": "false"},

@@ -214,7 +214,9 @@ def decode_state(data: bytes, path: Path) -> StoredState:
     try:
         return _state_of([json.loads(line) for line in lines[:-1]])
     except (ValueError, KeyError, TypeError, IndexError, StorageFormatError) as error:
-        raise _damaged(path, f"its checksum fits, but its fields do not ({error!r})") from error
+        raise _damaged(
+            path, f"its checksum is correct, but its fields are invalid ({error!r})"
+        ) from error
 
 
 def _version_of(lines: list[bytes], path: Path) -> int:
@@ -226,7 +228,7 @@ def _version_of(lines: list[bytes], path: Path) -> int:
             return int(header["version"])
     except (ValueError, KeyError, TypeError, IndexError):
         pass
-    raise _damaged(path, "its first line does not say that it holds klog's metadata")
+    raise _damaged(path, "its first line is not the header of a klog-metadata file")
 
 
 def _state_of(rows: list[dict[str, Any]]) -> StoredState:
@@ -322,6 +324,6 @@ def owner_of(files: Files, directory: Path) -> MetaProperties | None:
 
 def _damaged(path: Path, what: str) -> StoreRefused:
     return StoreRefused(
-        f"{path} is damaged: {what}. Put a copy of it in its place, or start with another data"
+        f"{path} is damaged: {what}. Replace the file by a copy, or start with another data"
         " directory"
     )

@@ -154,7 +154,7 @@ def ignored_text(name: str, given: Collection[str], prefix: str, note: str | Non
     if note:
         hint = f"; {note}"
     elif meant is not None and meant in given:
-        hint = f"; {prefix}{meant} counts, which is given, too"
+        hint = f"; {prefix}{meant}, which is given, too, is used"
     else:
         hint = _hint(name, prefix)
     return f"it is no setting of Kafka's clients{hint}"

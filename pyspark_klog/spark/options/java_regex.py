@@ -41,7 +41,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
         translated = _Translation(pattern, captures=False).run()
     elif translation.is_possessive:
         raise OptionError(
-            f"subscribePattern is {pattern!r}, which has a reference to a group beside a "
+            f"subscribePattern is {pattern!r}, which has a reference to a group and a "
             "possessive quantifier or an atomic group: klog cannot translate both together from "
             "Java's regular expressions; write it in another way, or list the topics with subscribe"
         )

@@ -235,8 +235,8 @@ def _of_a_table(options: Mapping[str, str]) -> str:
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""
     return (
-        " (a table of SQL needs options in CREATE TABLE, unless its columns stand there, and again "
-        "where it is used, since Spark does not give those to a Python source: "
+        " (a table of SQL needs options in CREATE TABLE, unless that statement lists the columns, "
+        "and again in each query, since Spark does not give a Python source the table's options: "
         f"SELECT * FROM t WITH (`{_SERVERS}` = 'host:9092', subscribe = 'topicA'))"
     )
 

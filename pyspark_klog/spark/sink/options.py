@@ -65,7 +65,7 @@ def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
     client = options.client
     if client["acks"] != "all":
         raise OptionError(
-            f"option exactlyOnce needs kafka.acks=all, and it is {client['acks']}: "
+            f"option exactlyOnce needs kafka.acks=all, but kafka.acks is {client['acks']}: "
             "leave kafka.acks out"
         )
     if not client.flag("enable.idempotence"):

@@ -8,10 +8,15 @@ from enum import Enum
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.state_records.transaction_log import TransactionState
 
-_BEGIN = "a first partition or a group's offsets are added: a transaction begins"
+_BEGIN = "a transaction begins with its first partition, or with the offsets of a group"
 _INIT = "InitProducerId: the epoch is raised, or the id gets a new producer id"
-_EMPTY_ABORT = "EndTxn 5 aborts what has not begun: the epoch is raised, as with any other end"
-_EXPIRED = "nobody used the id for transactional.id.expiration.ms: its tombstone is written"
+_EMPTY_ABORT = (
+    "EndTxn 5 aborts, although no transaction has begun: like each EndTxn 5, it raises the producer"
+    " epoch"
+)
+_EXPIRED = (
+    "the transactional id was not used for transactional.id.expiration.ms: its tombstone is written"
+)
 
 TRANSITIONS: dict[TransactionState, dict[TransactionState, str]] = {
     TransactionState.EMPTY: {
@@ -23,14 +28,14 @@ TRANSITIONS: dict[TransactionState, dict[TransactionState, str]] = {
     TransactionState.ONGOING: {
         TransactionState.ONGOING: "more partitions are added",
         TransactionState.PREPARE_COMMIT: "EndTxn commits",
-        TransactionState.PREPARE_ABORT: "EndTxn aborts, InitProducerId fences the producer, or its "
-        "time-out has passed",
+        TransactionState.PREPARE_ABORT: "EndTxn aborts, InitProducerId fences the producer, or the "
+        "transaction timeout has passed",
     },
     TransactionState.PREPARE_COMMIT: {
-        TransactionState.COMPLETE_COMMIT: "every partition has its marker",
+        TransactionState.COMPLETE_COMMIT: "each partition has its commit marker",
     },
     TransactionState.PREPARE_ABORT: {
-        TransactionState.COMPLETE_ABORT: "every partition has its marker",
+        TransactionState.COMPLETE_ABORT: "each partition has its abort marker",
     },
     TransactionState.COMPLETE_COMMIT: {
         TransactionState.EMPTY: _INIT,
@@ -87,8 +92,8 @@ class TransactionRequest(Enum):
     ABORT = "EndTxn 0-4, abort"
     COMMIT_RAISING = "EndTxn 5, commit"
     ABORT_RAISING = "EndTxn 5, abort"
-    COMMIT_AGAIN = "EndTxn 5, commit, with the epoch before"
-    ABORT_AGAIN = "EndTxn 5, abort, with the epoch before"
+    COMMIT_AGAIN = "EndTxn 5, commit, repeated with the previous epoch"
+    ABORT_AGAIN = "EndTxn 5, abort, repeated with the previous epoch"
 
 
 _NONE, _CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
@@ -142,17 +147,17 @@ REMARKS: dict[tuple[TransactionRequest, TransactionState], str] = {
     (
         TransactionRequest.INIT,
         TransactionState.ONGOING,
-    ): "the transaction is aborted; done if that is over at once, else CONCURRENT_TRANSACTIONS",
+    ): "aborts the transaction; done if the abort completes at once, else CONCURRENT_TRANSACTIONS",
     (TransactionRequest.INIT, TransactionState.DEAD): "done, with a new producer id",
-    (TransactionRequest.COMMIT, TransactionState.COMPLETE_COMMIT): "done already",
-    (TransactionRequest.ABORT, TransactionState.COMPLETE_ABORT): "done already",
+    (TransactionRequest.COMMIT, TransactionState.COMPLETE_COMMIT): "was done before",
+    (TransactionRequest.ABORT, TransactionState.COMPLETE_ABORT): "was done before",
     (
         TransactionRequest.COMMIT_AGAIN,
         TransactionState.COMPLETE_COMMIT,
-    ): "done already: the same answer",
+    ): "was done before: the same response",
     (
         TransactionRequest.ABORT_AGAIN,
         TransactionState.COMPLETE_ABORT,
-    ): "done already: the same answer",
+    ): "was done before: the same response",
 }
 """Texts that docs/transactions.md prints instead of the error of a request in a state."""

@@ -155,8 +155,8 @@ def refuse_row_elsewhere(
         if other != topic and row.batch_id >= now.batch_id:
             return Fail(
                 f"task {now.task} of micro-batch {now.batch_id} finds that run {row.run_id} has "
-                f"written micro-batch {row.batch_id} with its progress under topic {other}, and "
-                f"it is to be under {topic} now: set option exactlyOnceTopic={other}"
+                f"written micro-batch {row.batch_id} with its progress under topic {other}, but "
+                f"this run stores progress under {topic}: set option exactlyOnceTopic={other}"
             )
     return None
 

@@ -21,7 +21,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-_UNLOADED = "this broker leads the group's partition no longer"
+_UNLOADED = "this broker no longer leads the group's partition"
 
 TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     GroupState.EMPTY: {
@@ -107,11 +107,11 @@ PARKED: dict[tuple[GroupRequest, GroupState], str] = {
     (
         GroupRequest.JOIN,
         GroupState.COMPLETING_REBALANCE,
-    ): "a repeated request is answered; any other starts a rebalance, and waits for it",
+    ): "a repeated request is answered; any other starts a rebalance and waits for its result",
     (
         GroupRequest.JOIN,
         GroupState.STABLE,
-    ): "a follower's repeated request is answered; any other starts a rebalance, and waits for it",
+    ): "a follower's repeat is answered; any other starts a rebalance and waits for its result",
     (
         GroupRequest.SYNC,
         GroupState.COMPLETING_REBALANCE,
