@@ -24,8 +24,8 @@ def check(environ: Mapping[str, str], servers: str | None, config: Path | None) 
 def _items(environ: Mapping[str, str], servers: str | None, config: Path | None) -> Iterator[Item]:
     if environ.get("SPARK_REMOTE"):
         yield note(
-            f"SPARK_REMOTE={environ['SPARK_REMOTE']}: a Spark Connect server runs klog, and its "
-            "Python and Java count: run this there, too"
+            f"SPARK_REMOTE={environ['SPARK_REMOTE']}: a Spark Connect server runs klog, so the "
+            "Python and Java of that server matter: run this check there, too"
         )
     else:
         yield from check_pythons(environ)

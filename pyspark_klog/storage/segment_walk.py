@@ -135,7 +135,7 @@ def place_of(
 
     The first position is the start of a batch, at or before the first batch of the range. The
     second position is behind the last batch of the range, or None if the index names no such
-    position. Without a usable offset index the result is (0, None), the whole file.
+    position. If the offset index is missing or wrong, the result is (0, None), the whole file.
     """
     index_file = files.open_if_there(base, Suffix.OFFSET_INDEX)
     if index_file is None:
@@ -161,8 +161,8 @@ def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int)
 def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
     """Return the position after the batches from ``position`` on that end before ``offset``.
 
-    At most _MOST_STEPS batches are skipped, so that the caller need not read them. The result is
-    never behind bytes that are not a complete batch: the caller reads them and reports the fault.
+    At most _MOST_STEPS batches are skipped, so that the caller need not read them. Bytes that are
+    not a complete batch are never skipped, so that the caller reads them and reports the fault.
     """
     size = file.size()
     for _ in range(_MOST_STEPS):
@@ -222,10 +222,11 @@ def last_stable_offset(
 def _open_at_snapshot(
     files: PartitionFiles, listing: Listing, start: int, high_watermark: int
 ) -> tuple[dict[int, int], int]:
-    """Return the transactions that the newest usable producer snapshot lists as open.
+    """Return the transactions that a producer snapshot lists as open: the newest readable snapshot
+    with an offset from ``start`` to ``high_watermark``.
 
     The result is the first offset of each open transaction, by producer id, and the offset of the
-    snapshot. Without a usable snapshot the result is ({}, ``start``).
+    snapshot. Without such a snapshot the result is ({}, ``start``).
     """
     for offset in reversed(listing.snapshots):
         if not start <= offset <= high_watermark:

@@ -403,7 +403,7 @@ def test_an_order_by_a_connection_that_was_given_up_comes_too_late(world: OrderW
     world.connection = 8
     world.answer(lead(leader_epoch=1))
     world.connection = 7
-    assert "by a later connection" in world.give(stop()).closed
+    assert "over a newer connection" in world.give(stop()).closed
     assert world.has_log()
     assert world.answer(stop(controller_epoch=4)).error_code == ErrorCode.NONE
 

@@ -184,7 +184,7 @@ def test_the_high_watermark_is_the_end(log: LogFiles) -> None:
     log.commit(13)
     assert _offsets(log.data) == list(range(13))
     with pytest.raises(
-        DataLost, match=r"offsets 13 to 20 of t-0 .* ends at offset 13 .*failOnDataLoss"
+        DataLost, match=r"offsets 13 to 20 of t-0 .* end at offset 13 .*failOnDataLoss"
     ):
         _ranges(log.data, endingOffsets=_json(20))
     assert _ranges(log.data, endingOffsets=_json(20), failOnDataLoss="false") == [
@@ -358,7 +358,7 @@ def test_an_end_behind_an_open_transaction_names_it_and_since_when(log: LogFiles
     with pytest.raises(DataLost) as caught:
         _ranges(log.data, endingOffsets=_json(6), **_COMMITTED)
     text = str(caught.value)
-    assert "ends at offset 2 (ends exclusive): t-0 has an open transaction since " in text
+    assert "end at offset 2 (ends exclusive): t-0 has an open transaction since " in text
     assert "since 2023-11-14 22:13:20+00:00, which begins at offset 2; nothing is lost" in text
     assert "set option failOnDataLoss=false to go on" not in text
     assert "\n" not in text

@@ -262,7 +262,7 @@ def test_what_was_synced_and_is_gone_is_damage_after_a_crash_too(data: Path) -> 
     log.write_bytes(log.read_bytes()[:-3])
     code, lines = verify(data)
     assert code == 1
-    assert "error: topic-0: it ends at offset" in "\n".join(lines)
+    assert "error: topic-0: the log ends at offset" in "\n".join(lines)
     assert lines[0].startswith(f"error: topic-0/{log.name}, byte ")
 
 

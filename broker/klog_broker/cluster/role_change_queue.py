@@ -112,7 +112,7 @@ class ControllerRequestQueue:
         ):
             # The controller has since replaced the connection of this request by a later one, on
             # which it repeats each request that got no response.
-            request.close("the controller has sent requests by a later connection")
+            request.close("the controller has already sent requests over a newer connection")
         else:
             self.controller_epoch = request.controller_epoch
             self._connection_number = request.connection_number

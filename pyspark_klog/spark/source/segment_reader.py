@@ -50,9 +50,9 @@ class SegmentReader(BatchReader):
             bound = discovery.end_of(p, enough=end[p])
             if bound < end[p]:
                 text = (
-                    f"offsets {max(bound, start[p])} to {end[p]} of {p} were to be read, and what "
-                    f"is known to be committed in {options.path} ends at offset {bound} (ends "
-                    "exclusive)"
+                    f"offsets {max(bound, start[p])} to {end[p]} of {p} were to be read, but "
+                    f"the records in {options.path} that are known to be committed end at offset "
+                    f"{bound} (ends exclusive)"
                 )
                 transaction = discovery.open_transaction_at(p, bound)
                 if transaction is None:
