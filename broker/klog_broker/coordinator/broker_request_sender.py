@@ -1,9 +1,8 @@
 """Sends the requests for transactions that a broker sends to other brokers.
 
-A request consists of parts, each for one transaction. Each broker has one connection, a queue of
-parts, and at most one request in flight, which combines all parts that were queued. Failed parts
-are not retried here: the caller looks up the leader of the part's partition again, and sends the
-part to that leader.
+A part is what one transaction has to send to one broker. Each broker has one connection, a queue of
+parts, and at most one request in flight, which combines all queued parts. Failed parts are not
+retried here: the caller looks the partition's leader up again and sends the part to the new leader.
 """
 
 import logging
@@ -28,10 +27,9 @@ REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
 the replication of transaction markers, and then reports the partitions without replicated ones."""
 MOST_PARTITIONS = 5_000
-"""Largest number of partitions in a request; only a single larger part may exceed the limit.
-
-The limit keeps combined parts below MAX_REQUEST_ELEMENTS, which the other broker's dispatcher
-enforces."""
+"""Largest number of partitions in a request that combines several transactions' parts. A
+transaction with more partitions is sent alone, as one request. The limit keeps combined requests
+below MAX_REQUEST_ELEMENTS, the number of array elements that the receiving broker accepts."""
 
 _UNKNOWN = ErrorCode.NETWORK_EXCEPTION
 
@@ -57,7 +55,8 @@ class RequestPart(NamedTuple, Generic[Q]):
 
 
 class BatchedApi(Protocol, Generic[Q, R]):
-    """Combines parts into a request, and reads the results of the parts from the response."""
+    """An API whose requests combine the parts of several transactions (WriteTxnMarkers,
+    AddPartitionsToTxn): builds the request, and reads the parts' results from the response."""
 
     @property
     def reply_class(self) -> type[R]: ...
@@ -70,7 +69,7 @@ class BatchedApi(Protocol, Generic[Q, R]):
     def build(self, contents: list[Q]) -> Request: ...
 
     def read(self, reply: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """Return the partitions' codes by the part's key, or the error of the whole request."""
+        """Return each part's error codes by the part's key, or the error of the whole request."""
 
 
 class _Link(Generic[Q]):
@@ -87,7 +86,8 @@ class _Link(Generic[Q]):
 
 
 class BrokerRequestSender(Generic[Q, R]):
-    """Sends requests of one API, made of parts, to other brokers, in the event loop's thread only.
+    """Sends one API's requests, combined from transactions' parts, to other brokers. Loop thread
+    only.
 
     ``listener`` is the name of the inter-broker listener.
     """
@@ -114,7 +114,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return self._address(broker_id) is not None
 
     def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:
-        """Put the part into the broker's next request, sent once no other request is in flight.
+        """Queue the part for the next request to the broker, which is sent once no other request is
+        in flight.
 
         After `close`, and for a broker that is not in the metadata image, ``on_result`` is called
         soon with NETWORK_EXCEPTION.
@@ -129,7 +130,8 @@ class BrokerRequestSender(Generic[Q, R]):
     def close_stale_connections(self) -> None:
         """Close the connections of brokers that left the new metadata image or changed address.
 
-        The parts for these brokers fail, because other brokers may lead the partitions by now.
+        Queued and sent parts of these connections fail at once, because other brokers may lead the
+        partitions by now.
         """
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
@@ -160,8 +162,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Send a request in the append phase of the event loop's turn, because all parts that this
-        turn makes are queued by then."""
+        """Send the request in the append phase of this event-loop turn: by then, all parts of the
+        turn are queued."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))

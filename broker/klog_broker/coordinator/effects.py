@@ -45,7 +45,7 @@ class Effects(Generic[K, V]):
 
 
 class Machine(Protocol[K, V]):
-    """The state machine of one key of a shard: of a group, or of a transactional id.
+    """The state machine of one key: a group id, or a transactional id.
 
     Deadlines and ``now_ms`` are milliseconds of the event loop's clock.
     """

@@ -19,7 +19,8 @@ KERNEL_WORTHWHILE_BYTES = 3 * 1024 * 1024
 
 
 class PlainReads:
-    """Counts the bytes that a state topic's loaders read without kernels. Loop thread only."""
+    """Counts the bytes of a state topic that were loaded without compiled kernels. Loop thread
+    only."""
 
     def __init__(self) -> None:
         self._bytes = 0

@@ -37,8 +37,8 @@ hundred bytes may decompress to the largest allowed batch."""
 
 # Pause before repeating a read that failed because no file descriptor was free.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
-# How many records of a batch one step applies, and what one record costs, in elements (the unit of
-# cost in runtime/event_loop/slices.py).
+# How many records one step applies (the event loop can serve requests only between two steps), and
+# what one record costs, in elements (the unit of cost in runtime/event_loop/slices.py, 5 us).
 _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 
@@ -120,14 +120,15 @@ class BulkLoading(Protocol):
     """
 
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
-        """Return the runs among the checked batches, by position. Called in a helper thread.
+        """Decode some of the checked batches. Called in a helper thread.
 
-        No run has a record below ``from_offset``, or below the end of an earlier batch, because
-        such records are applied already.
+        Returns the runs (adjacent batches that were decoded together) by position. No run has a
+        record below ``from_offset``, or below the end of an earlier batch, because such records are
+        applied already.
         """
 
     def apply(self, run: BatchRun) -> Steps:
-        """Apply a run whose records are below the high watermark. Called in the loop."""
+        """Apply the records of a run, which are below the high watermark. Called in the loop."""
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
@@ -139,11 +140,11 @@ class Loader:
 
     ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While ``new_walk``
     returns None, the loop checks the batches, until all loaders together have read enough to load
-    the kernels (``plain_reads``). A run of ``bulk`` is applied as a whole if ``begin_run``
-    (Shard.begin_run) returns True, or else record by record. ``on_loaded`` is called once: with
-    None when everything is applied, or with the error that prevents loading (a damaged log, a
-    failed disk). ``on_loaded`` is never called if the leadership ends (StateLog.ended) or
-    ``cancel`` is called first.
+    the kernels (``plain_reads``). Batches that ``bulk`` has decoded together are applied as a whole
+    if ``begin_run`` (Shard.begin_run) returns True, or else record by record. ``on_loaded`` is
+    called once: with None when everything is applied, or with the error that prevents loading (a
+    damaged log, a failed disk). ``on_loaded`` is never called if the leadership ends
+    (StateLog.ended) or ``cancel`` is called first.
     """
 
     def __init__(
@@ -182,8 +183,8 @@ class Loader:
     def continue_with_log(self, log: StateLog) -> bool:
         """Continue with ``log``: this broker leads the partition again, in a newer epoch.
 
-        Returns True if ``log`` ends where the loader is to stop; the remaining reads then use
-        ``log``. Returns False if loading must start again.
+        Returns True if ``log`` still has the end offset up to which this loader loads; the
+        remaining reads then use ``log``. Returns False if loading must start again.
         """
         if log.log_end_offset != self._end_offset:
             return False
@@ -191,7 +192,7 @@ class Loader:
         return True
 
     def cancel(self) -> None:
-        """Stop loading: results of a helper thread and the remaining slices are ignored."""
+        """Stop loading: ignore what a helper thread still reads, and apply no more records."""
         self._is_cancelled = True
 
     def _is_wanted(self) -> bool:

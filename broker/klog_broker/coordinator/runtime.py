@@ -51,8 +51,8 @@ _log = logging.getLogger("klog.coordinator")
 class RuntimeServices:
     """The broker's services that a runtime uses.
 
-    ``new_walk`` makes the BatchWalk that checks a loading log in a helper thread; it returns None
-    until the kernels are loaded.
+    ``new_walk`` makes a BatchWalk, which checks batches of a log in a helper thread while a shard
+    is loaded; it returns None until the compiled kernels are loaded.
     """
 
     loop: Loop
@@ -68,7 +68,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     ``num_partitions`` returns None while the topic does not exist. ``new_state`` makes the state of
     a new shard, and the BatchObserver that the shard notifies before it applies batches.
-    ``new_bulk`` makes the BulkLoading of a state, which loads faster than record by record.
+    ``new_bulk`` makes the object that decodes and applies many batches at once during loading.
     """
 
     def __init__(
@@ -203,8 +203,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- decisions and deadlines of state machines -----------------------------------------------
     def carry_out_effects(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
-        """Carry out effects of the machine under ``key``, then those that the machine returns after
-        an append."""
+        """Append the records and send the responses that the key's state machine decided (Effects);
+        then do the same for each decision that the machine returns after an append."""
         services = self._services
         while True:
             if effects.responses:
@@ -279,8 +279,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
 
 def count_in_steps(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
-    """Count how often each state occurs, as a generator of steps for Slices
-    (runtime/event_loop/slices.py)."""
+    """Return how often each state occurs. A generator that yields after each part of the work, so
+    that the event loop can serve requests in between (Slices)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):
         counts.update(states[start : start + _COUNTED_A_STEP])

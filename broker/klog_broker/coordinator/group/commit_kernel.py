@@ -1,9 +1,9 @@
-"""Kernel that decodes committed offsets of __consumer_offsets, many batches in one call.
+"""Compiled code (a kernel) that decodes many batches of committed offsets in one call.
 
-A run is a sequence of adjacent batches that contain only committed offsets and their tombstones,
-outside of transactions. The kernel ends the run at any other batch, and at a batch that it cannot
-decode. The caller applies the batch that ended the run record by record, and so finds what is wrong
-with the batch.
+A run is a sequence of adjacent batches of __consumer_offsets that contain only committed offsets
+and their tombstones, outside of transactions. The kernel ends the run at any other batch, and at a
+batch that it cannot decode. The caller applies the batch that ended the run record by record, and
+so finds what is wrong with the batch.
 
 The kernel writes one row for each record of a run. The rows are sorted by pairs of group and topic;
 the rows of one pair stay in the order of the log. The order of rows of different pairs does not
@@ -37,7 +37,7 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- columns of ``pairs``: a group and a topic that occur together in keys of the run ------------
+# --- columns of ``pairs``: a group and a topic that occur together in the key of an offset -------
 PAIR_GROUP_AT = 0
 PAIR_GROUP_END = 1
 PAIR_TOPIC_AT = 2
@@ -66,7 +66,7 @@ TEXT_AT = 0  # start of the commit's metadata; -1 for a tombstone
 TEXT_END = 1
 TEXT_COLUMNS = 2
 
-# --- byte positions in a row of ``packed``: an offset's fields (group/packed_offsets.py) ---------
+# --- byte positions in a row of ``packed``: fields of a committed offset (packed_offsets.py) -----
 PACKED_OFFSET_AT = 0
 PACKED_COMMIT_MS_AT = 8
 PACKED_EXPIRE_MS_AT = 16
@@ -76,8 +76,8 @@ PACKED_TOPIC_ID_AT = 36
 PACKED_BYTES = 52
 
 # --- fields of ``state``: where the next call of read_run continues ------------------------------
-STATE_ROW = 0  # the next batch to decode: its row in the scan's table
-STATE_FROM_OFFSET = 1  # a batch that begins before this offset ends the run
+STATE_ROW = 0  # the next batch to decode: its row in ``table``, which has one row per batch
+STATE_FROM_OFFSET = 1  # earlier records are applied already: do not decode a batch that has any
 STATE_PAIRS = 2
 STATE_ROWS = 3
 STATE_FIELDS = 4
@@ -353,7 +353,8 @@ def _sort(
     texts: Array,
     packed: Array,
 ) -> None:
-    """Write the rows of ``found`` to ``partitions``, ``texts`` and ``packed``, sorted by pair."""
+    """Write the rows of ``found`` to ``partitions``, ``texts`` and ``packed``, sorted by pair of
+    group and topic."""
     for row in range(first_row, rows):
         at = row * FOUND_COLUMNS
         pair = int(found[at + _FOUND_PAIR]) * PAIR_COLUMNS
@@ -395,7 +396,8 @@ def read_run(
     packed: Array,
     state: Array,
 ) -> int:
-    """Decode batches from STATE_ROW on, up to the first batch that cannot be part of a run.
+    """Decode batches from STATE_ROW on, up to the first batch that is part of a transaction, has
+    other records than committed offsets, or cannot be decoded.
 
     ``table`` has one row for each batch, from a scan (kernels/scan.py) that found all CRCs right.
     ``sections`` says where in ``buf`` each batch's records are. ``slots`` is a hash table of pairs,

@@ -28,47 +28,52 @@ read of the log. The region's later batches are applied record by record, so tha
 arrays stay small."""
 
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
-"""Size in bytes of a region (one read of the log) from which loading the kernel pays off. A smaller
-region is usually the only or last one of its log."""
+"""Size in bytes of a region (one read of the log) from which it pays off to load the compiled
+kernel. A smaller region is usually the only or last one of its log."""
 
-# The cost of storing offsets is counted in parts; _PARTS_AN_ELEMENT parts are one element, the unit
-# of cost in runtime/event_loop/slices.py. A row costs one part. A pair of group and topic costs
-# more: it is looked up, and its names are decoded.
+# The cost of storing offsets is counted in parts. _PARTS_AN_ELEMENT parts are one element, the unit
+# (about 5 us) in which long work reports its cost to the event loop (slices.py). An offset costs
+# one part. A pair of group and topic costs more: it is looked up, and its names are decoded.
 _PARTS_AN_ELEMENT = 40
 _PARTS_A_PAIR = 20
 _PARTS_A_SPAN = 8
 _PARTS_A_STEP = 4_000
-# Longer spans (see _Rows) are divided, so that a step can end between two spans.
+# Largest number of rows of a span (rows that are stored with one call): the event loop can serve
+# other requests only between two spans.
 _MOST_ROWS_A_SPAN = 2_000
-# Largest number of pairs of group and topic whose GroupOffsets and TopicRows are cached.
+# For how many pairs of group and topic to cache the objects that store their offsets.
 _MOST_TARGETS = 50_000
 
 
 class _Rows(NamedTuple):
-    """The rows of all runs of a region: one row for each committed offset or tombstone.
+    """The committed offsets and tombstones that the kernel decoded from one read of the log: a row
+    for each, sorted by pair of group and topic.
 
     The loop reads single numbers, which is faster in lists than in arrays. A span is a sequence of
-    rows of one pair with consecutive partitions, or a single row of ``outside_block``.
+    rows that are stored with one call: offsets of consecutive partitions of one pair, or a single
+    row of ``outside_block``.
     """
 
     data: bytes
     pairs: list[list[int]]
-    """For each pair of group and topic the kernel's columns before PAIR_PUBLIC, then the pair's
-    first span and the end of its spans."""
+    """For each pair of group and topic: the first PAIR_PUBLIC columns of the kernel's ``pairs``,
+    then the numbers of the pair's first span and of the span after its last."""
     span_rows: list[int]
-    """The number of each span's first row; the last item is the end of the last span."""
+    """The number of the first row of each span (rows that are stored with one call); the last item
+    is the count of all rows."""
     span_partitions: list[int]
-    """The partition of each span's first row."""
+    """The partition number in the first row of each span (rows that are stored with one call)."""
     packed: bytes
     outside_block: dict[int, PackedOffset | None]
-    """The rows that a TopicRows cannot store in its block of packed offsets, by row number: an
-    offset with metadata, or None for a tombstone."""
+    """The rows that cannot be stored in a topic's block, whose entries have a fixed size. By row
+    number: an offset with metadata, or None for a tombstone."""
 
 
 class CommitLoading:
     """Implements BulkLoading (loading.py) for one shard of the group coordinator.
 
-    A helper thread calls ``load_kernel`` for the first region that has at least ``least_bytes``.
+    The first time that a read of the log returns at least ``least_bytes``, a helper thread calls
+    ``load_kernel``, which imports the compiled kernel or returns None.
     """
 
     def __init__(
@@ -83,9 +88,13 @@ class CommitLoading:
         self._kernel: Any | None = None
         self._targets: dict[bytes, tuple[GroupOffsets, TopicRows]] = {}
 
-    # --- decoding a region's offsets, in a helper thread -----------------------------------------
+    # --- decoding the committed offsets of one read of the log, in a helper thread ---------------
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
-        """Decode a region's batches; returns the runs by the position of their first batch."""
+        """Decode the batches of one read of the log.
+
+        Returns the runs (adjacent batches that were decoded together) by the position of their
+        first batch.
+        """
         if checked.table is None or not len(checked.table):
             return {}
         if self._load_kernel is not None and len(checked.data) >= self._least_bytes:
@@ -94,9 +103,9 @@ class CommitLoading:
             return {}
         return _Reading(self._kernel, checked, from_offset).runs()
 
-    # --- storing the offsets of a run, in the loop -----------------------------------------------
+    # --- storing the decoded offsets, in the event loop ------------------------------------------
     def apply(self, run: BatchRun) -> Steps:
-        """Store the offsets of a run in the shard's state."""
+        """Store the offsets of a run (batches that were decoded together) in the shard's state."""
         rows, targets, spent = run.rows, self._targets, 0
         data = rows.data
         for pair in rows.pairs[run.first_pair : run.pairs_end]:
@@ -123,7 +132,7 @@ class CommitLoading:
         yield spent // _PARTS_AN_ELEMENT + 1
 
     def _apply_each(self, rows: _Rows, group_id: str, topic: str, spans: range) -> Steps:
-        """Apply a pair's offsets and tombstones in the order of the log."""
+        """Apply the offsets and tombstones of a group in a topic, in the order of the log."""
         state, spent = self._state, 0
         for span in spans:
             if rows.outside_block.get(rows.span_rows[span], b"") is None:
@@ -139,8 +148,10 @@ class CommitLoading:
 
 
 def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> int:
-    """Store the offsets of a span (see _Rows) that is not a tombstone; returns its number of
-    rows."""
+    """Store the offsets of a span: of consecutive partitions, or a single offset with metadata.
+
+    Returns the number of offsets.
+    """
     first, end = rows.span_rows[span], rows.span_rows[span + 1]
     alone = rows.outside_block.get(first)
     if alone is None:
@@ -154,7 +165,7 @@ def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> 
 def _names(
     data: bytes, group_at: int, group_end: int, topic_at: int, topic_end: int
 ) -> tuple[str, str]:
-    """Decode a pair's group and topic; all groups share one string of the topic's name."""
+    """Decode the names of a group and a topic; all groups share one string of the topic's name."""
     group_id = str(data[group_at:group_end], "utf-8")
     return group_id, sys.intern(str(data[topic_at:topic_end], "utf-8"))
 
@@ -207,8 +218,8 @@ class _Reading:
             if rows_end > row:
                 bounds.append((row, rows_end, first_pair, int(state[kernel.STATE_PAIRS])))
             if rows_end < len(table):
-                # The loader applies the batch that ended the run. The next run begins after that
-                # batch.
+                # The kernel does not decode this batch: the loader applies it record by record.
+                # Continue with the batch after it.
                 next_offset = int(table[rows_end, scan.LAST_OFFSET]) + 1
                 if state[kernel.STATE_FROM_OFFSET] < next_offset <= at.INT64_MAX:
                     state[kernel.STATE_FROM_OFFSET] = next_offset
@@ -240,7 +251,7 @@ class _Reading:
         starts, ends = texts[:, kernel.TEXT_AT], texts[:, kernel.TEXT_END]
         of_pairs = self._pairs.reshape(-1, kernel.PAIR_COLUMNS)[:pairs, : kernel.PAIR_PUBLIC]
         is_alone = (starts < 0) | (ends > starts)
-        # For each row, whether a span (see _Rows) starts at the row.
+        # For each row, whether a span (rows that are stored with one call) starts at the row.
         begins = np.ones(rows + 1, dtype=np.bool_)
         begins[1:-1] = (np.diff(partitions) != 1) | is_alone[1:] | is_alone[:-1]
         begins[of_pairs[:, kernel.PAIR_ROWS]] = True
@@ -262,10 +273,8 @@ class _Reading:
         )
 
     def _sections_of(self, checked: CheckedBytes) -> tuple[bytes, Any]:
-        """Return the region's bytes with the decompressed records appended, and the sections.
-
-        The sections say where each batch's records are in the returned bytes.
-        """
+        """Return the bytes that were read from the log, with the decompressed records appended, and
+        the start and end of each batch's records in the returned bytes."""
         np, scan, kernel, table = self._np, self._scan, self._kernel, self._table
         sections = np.empty((len(table), kernel.SECTION_COLUMNS), dtype=np.int64)
         sections[:, kernel.SECTION_AT] = table[:, scan.POSITION] + at.RECORDS_AT

@@ -293,8 +293,8 @@ class GroupCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:
-        """Count the groups by state, as a generator of steps for Slices
-        (runtime/event_loop/slices.py)."""
+        """Return the number of groups in each state. A generator that yields after each part of the
+        work, so that the event loop can serve requests in between (Slices)."""
         counts: Counter[GroupState] = Counter()
         for shard in self._runtime.shards():
             states = [each.group.state for each in shard.state.groups.values()]

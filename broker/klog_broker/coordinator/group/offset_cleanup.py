@@ -28,14 +28,14 @@ TOMBSTONES_AT_ONCE = 500
 """Largest number of a group's offsets that one batch deletes. A batch that exceeds the log's
 largest batch size is split."""
 
-# How many offsets OffsetCleanup can examine at the cost of one element, the unit of cost in
-# runtime/event_loop/slices.py.
+# How many offsets OffsetCleanup can examine at the cost of one element, the unit (about 5 us) in
+# which long work reports its cost to the event loop (runtime/event_loop/slices.py).
 _SEEN_AN_ELEMENT = 20
 
 
 class OffsetCleanup:
-    """Deletes the expired offsets of all groups, and the offsets of deleted topics, in slices of
-    the loop."""
+    """Deletes the expired offsets of all groups, and the offsets of deleted topics. The work is
+    divided into slices, so that the event loop serves requests in between."""
 
     def __init__(
         self,

@@ -75,9 +75,10 @@ class GroupOffsets:
         return before
 
     def rows_in(self, topic: str) -> TopicRows:
-        """The topic's rows, to pass to put_adjacent and put_outside_block.
+        """The object that stores the group's offsets in the topic, to pass to put_adjacent and
+        put_outside_block.
 
-        The rows stay part of this GroupOffsets until their last offset is removed.
+        The object stays part of this GroupOffsets until its last offset is removed.
         """
         found = self._by_topic.get(topic)
         if found is None:
@@ -85,11 +86,13 @@ class GroupOffsets:
         return found
 
     def put_adjacent(self, rows: TopicRows, first: int, packed: bytes) -> None:
-        """Store packed offsets without metadata, of adjacent partitions from ``first`` on."""
+        """Store packed offsets (52 bytes each) without metadata, of adjacent partitions from
+        ``first`` on."""
         self._count += rows.put_adjacent(first, packed)
 
     def put_outside_block(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
-        """Store a packed offset, which may have metadata, outside the block of ``rows``."""
+        """Store a packed offset, which may have metadata, in the dict of ``rows``, not in its block
+        of offsets without metadata."""
         self._count += rows.put_outside_block(partition, packed)
 
     def remove(self, topic: str, partition: int) -> StoredOffset | None:

@@ -195,8 +195,8 @@ class GroupShardState:
 
         The caller puts offsets into these objects instead of calling ``store_offset`` for each. The
         caller must put at least one offset at once, and may use the rows later as long as they are
-        not empty. Use this method only for offsets below the high watermark, because changes of the
-        rows are not noted in the timeline (timeline.py).
+        not empty. Use this method only for offsets below the high watermark: the changes are not
+        noted in the timeline, which remembers the values that readers see below the high watermark.
         """
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         rows = entry.offsets.rows_in(topic)
@@ -269,8 +269,8 @@ class VisibleOffsets:
         self._timeline = timeline
         self._instead = timeline.replaced_values(group_id)
         self._instead_in: dict[str, list[int]] | None = None
-        """The partitions of ``_instead`` by topic, collected on first use. Readers see the values
-        in ``_instead`` instead of newer commits that are above the high watermark."""
+        """The partitions of ``_instead`` by topic, collected on first use. ``_instead`` has the
+        offsets that readers see in place of newer commits above the high watermark."""
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:

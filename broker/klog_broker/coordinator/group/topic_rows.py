@@ -36,8 +36,9 @@ _MORE_ROWS = 4
 
 
 class TopicRows:
-    """The offsets by partition: each is either in the block or in ``outside_block``.
+    """A group's offsets in a topic: each is either in the block or in ``outside_block``.
 
+    The block is a bytearray with one row of 52 bytes for each partition from partition 0 on.
     ``outside_block`` has the offsets that were committed after loading, those with metadata, and
     those of partitions so far above the others that the block would consist mostly of absent rows.
     Callers may write to ``outside_block``, but must then remove the partition's offset from the
@@ -49,7 +50,7 @@ class TopicRows:
     def __init__(self) -> None:
         self.outside_block: dict[int, StoredOffset] = {}
         self.in_block = 0
-        """The number of offsets in the block."""
+        """The number of offsets in ``_block``, which has a row of 52 bytes for each partition."""
         self._block = bytearray()
 
     def __len__(self) -> int:

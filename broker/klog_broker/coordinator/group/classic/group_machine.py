@@ -1,8 +1,8 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
 The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
-member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: a later
-``ParkedResponse`` then answers its waiter. rebalance.py has the course of a rebalance.
+member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request; a later call of a
+method then returns the response in its Effects. rebalance.py has the course of a rebalance.
 """
 
 from collections.abc import Callable
@@ -212,7 +212,8 @@ class GroupMachine:
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
-        """Undo a replacement or an assignment whose record could not be appended; its requests get
+        """Undo the replacement of a static member, or the assignment of a generation, because the
+        group's record could not be appended; answer the requests that waited for it with
         ``error``."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None

@@ -72,7 +72,8 @@ class Rebalance:
             self.complete_if_ready(effects, now_ms)
 
     def complete_if_ready(self, effects: GroupEffects, now_ms: int) -> None:
-        """Start the next generation if a rebalance is running and all members have joined."""
+        """Start the next generation if a rebalance is running, all members have joined and no
+        initial delay is running."""
         group = self._group
         waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
