@@ -73,7 +73,7 @@ class CoordinatorState(Protocol[K, V]):
     def machine(self, key: str) -> Machine[K, V] | None: ...
 
     def keys(self) -> Iterable[str]:
-        """The keys of all machines: group ids, or transactional ids."""
+        """The keys of all state machines: group ids, or transactional ids."""
 
     def drop_if_unused(self, key: str) -> None:
         """Drop the entry of ``key`` if nothing uses it. Called after decisions about the key."""
@@ -83,8 +83,8 @@ S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
 
 class BatchObserver(Protocol):
-    """Is notified before a shard applies a batch or a run of batches. Implemented by Timeline and
-    UntrackedChanges."""
+    """Is notified before a shard applies batches to its state. Implemented by Timeline, which
+    stores the values that the batches replace, and by UntrackedChanges, which does nothing."""
 
     def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
@@ -135,7 +135,8 @@ class Shard(Generic[K, V, S]):
         self.state = state
         self.status = ShardStatus.LOADING
         self.timers: dict[str, tuple[int, Timer]] = {}
-        """The deadline and timer of each machine that has a deadline, by the machine's key."""
+        """The deadline and timer of each state machine that has a deadline, by its key: a group id
+        or transactional id."""
         self.when_serving: list[Callable[[], None]] = []
         """Callbacks to run once when the shard has finished loading."""
         self._changes = changes

@@ -43,7 +43,7 @@ class StateLog(Protocol):
         """
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
-        """Append a batch that finish_plain_batch has just completed, as :meth:`append` does."""
+        """Append a batch whose header finish_plain_batch has written, as :meth:`append` does."""
 
     def append_marker(
         self,

@@ -39,14 +39,16 @@ class Timeline(Generic[P, V]):
         self._applying = Offset(0)
 
     def begin_batch(self, end_offset: Offset, high_watermark: Offset) -> None:
-        """Start a batch: changes until the next call belong to the batch before ``end_offset``."""
+        """Start a batch: changes until the next call belong to the batch that ends before
+        ``end_offset``."""
         if self._changes:
             self.drop_passed_changes(high_watermark)
         self.is_ahead = end_offset > high_watermark
         self._applying = end_offset
 
     def note_replaced_value(self, owner: str, place: P, before: V | None) -> None:
-        """Record that the current batch changes ``place``; ``before`` is the old value or None."""
+        """Record that the current batch changes the offset of the group ``owner`` in the partition
+        ``place``; ``before`` is the old value, or None."""
         if not self.is_ahead:
             return
         self._changes.append(_Change(self._applying, owner, place))
@@ -65,14 +67,17 @@ class Timeline(Generic[P, V]):
                     del self._before[owner]
 
     def is_changing(self, owner: str, place: P) -> bool:
-        """Whether ``place`` has a change that readers cannot see yet."""
+        """Whether the offset of the group ``owner`` in the partition ``place`` has a change that
+        readers cannot see yet."""
         return place in self._before.get(owner, ())
 
     def visible_value(self, owner: str, place: P, newest: V | None) -> V | None:
-        """Return the value that readers see at ``place``; ``newest`` is the current value."""
+        """Return the offset that readers see for the group ``owner`` in the partition ``place``;
+        ``newest`` is the current value."""
         before = self._before.get(owner, {}).get(place)
         return newest if before is None else before[0]
 
     def replaced_values(self, owner: str) -> dict[P, V | None]:
-        """The values that readers see instead of the newest ones, by place; None means no value."""
+        """The offsets of the group ``owner`` that readers see instead of the newest ones, by
+        partition; None means no offset."""
         return {place: before[0] for place, before in self._before.get(owner, {}).items()}

@@ -51,8 +51,8 @@ class HostedCoordinator(Protocol):
 
 
 def runtime_services(services: HostingServices) -> RuntimeServices:
-    """The services of one coordinator's runtime. Each coordinator has its own ``Slices``, in which
-    it does long work."""
+    """The services of one coordinator's runtime. Each coordinator has its own ``Slices``, which
+    divides long work so that the event loop serves requests in between."""
     return RuntimeServices(
         loop=services.loop,
         purgatory=services.purgatory,

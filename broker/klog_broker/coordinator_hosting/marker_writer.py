@@ -27,8 +27,8 @@ from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 
 MARKER_ELEMENTS = 10
-"""The cost of writing one marker, in the elements in which ``Slices`` measures work
-(runtime/event_loop/slices.py)."""
+"""The cost of writing one marker, in elements: the unit (about 5 us) in which long work reports its
+cost to the event loop (runtime/event_loop/slices.py)."""
 
 _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),

@@ -77,7 +77,7 @@ class BrokerApi(Generic[S]):
     differ."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
-    send more than MAX_REQUEST_ELEMENTS; the dispatcher decodes such requests in slices."""
+    send more than MAX_REQUEST_ELEMENTS; such a request is decoded in several event-loop turns."""
     cached_request_max_bytes: int = CACHED_REQUEST_BYTES
     """The longest frame for which `cache_request` is called. The limit bounds the memory that
     cached requests take for each connection."""
@@ -110,5 +110,5 @@ class ApiHandler(NamedTuple):
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:
-    """Return the handlers of a family of APIs that use the same services."""
+    """Return the handlers of APIs that use the same services."""
     return tuple(each.bind(services) for each in apis)

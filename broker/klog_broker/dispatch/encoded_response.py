@@ -18,8 +18,8 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# A response whose steps cost fewer elements than this is made and encoded at once, without slices,
-# which is faster.
+# A response that costs less than this, in elements (units of about 5 us, slices.py), is made and
+# encoded at once: spreading the work over several event-loop turns would be slower.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32
@@ -124,8 +124,8 @@ class EncodedResponse:
 
 
 def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
-    """Run steps until they have cost _FEW_ELEMENTS. Returns whether the steps have ended, and if
-    so, the response that they returned."""
+    """Run the first steps that make a response, for about 80 us (_FEW_ELEMENTS). Returns whether
+    the steps have ended, and if so, the response that they returned."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:

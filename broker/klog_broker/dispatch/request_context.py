@@ -2,9 +2,9 @@
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
 once, by ``send``, ``skip`` or ``close``. Until then the purgatory holds the delayed request. A
-response that can become long is a generator of steps (``ResponseSteps``), which the dispatcher runs
-in slices. A request's records are views of the receive buffer, valid until the append phase of the
-event-loop turn ends.
+response that can become long is a generator of steps (``ResponseSteps``), which may run in several
+event-loop turns. A request's records are views of the receive buffer, valid until the append phase
+of the event-loop turn ends.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class RequestContext:
 
 
 ResponseSteps = Generator[int, None, Response | None]
-"""A generator that makes a response in steps; each step yields its cost in elements
-(runtime/event_loop/slices.py). For responses that grow with the request, or with the number of the
-broker's topics and groups."""
+"""A generator that makes a response in steps; each step yields its cost in elements, units of about
+5 us (runtime/event_loop/slices.py). For responses that grow with the request, or with the number of
+the broker's topics and groups."""
 
 Handle = Callable[[Any, RequestContext], Response | ResponseSteps | None]
 """(request, context) -> the response, at once or in steps; None if the response comes later through

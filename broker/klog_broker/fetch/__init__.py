@@ -1,1 +1,1 @@
-"""The fetch engine: sessions, reads, down-conversion and the parts of responses."""
+"""Serves Fetch: fetch sessions, reads of partitions, down-conversion, encoding of responses."""

@@ -41,8 +41,8 @@ class AwaitedFollowers:
         self._loop = loop
         self._purgatory = purgatory
         self._leaders: dict[BrokerId, deque[tuple[Leader, int]]] = {}
-        """By follower: the leaders of partitions that the follower has not fetched yet, each with
-        the loop's time in milliseconds at which it stops to wait for the follower."""
+        """By follower: the Leader objects of partitions that the follower has not fetched yet, each
+        with the loop's time in ms from which on the follower's fetches wait as usual again."""
 
     def await_followers_of(self, leader: Leader) -> None:
         """Answer the waiting fetches of all followers in the leader's ISR now, and let their next

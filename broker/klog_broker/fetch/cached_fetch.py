@@ -2,9 +2,10 @@
 
 A consumer's fetches differ only in correlation id, session epoch and fetch offsets. For the last
 Fetch of a connection the broker caches (dispatch/cached_requests.py) the request's bytes around
-these fields, the decoded request, its partitions with their leaders, and the reader. If the next
-Fetch has the same bytes, only these fields are read and put into the cached request. A connection's
-next Fetch begins when its last one has been answered, so no other fetch uses the cached request.
+these fields, the decoded request, its partitions with their leaders, and the FetchReader. If the
+next Fetch has the same bytes around these fields, only the fields are read and put into the cached
+request. A connection's next Fetch begins when its last one has been answered, so no other fetch
+uses the cached request.
 """
 
 from __future__ import annotations

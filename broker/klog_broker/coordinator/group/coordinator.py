@@ -182,7 +182,8 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, names: Iterable[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Return the request's error and, if it is NONE, an error code for each of ``names``."""
+        """Remove the members ``names`` (LeaveGroup). Returns the request's error and, if it is
+        NONE, an error code for each member."""
         error, shard, entry = self._member_entry(group_id)
         if shard is None:
             return error, []

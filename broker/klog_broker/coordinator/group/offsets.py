@@ -112,7 +112,8 @@ class GroupOffsets:
         return topic in self._by_topic
 
     def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
-        """All partitions in lists of ``size``. Offsets may be put and removed between two lists.
+        """Yield the partitions with an offset in lists of ``size``. Offsets may be put and removed
+        between two lists.
 
         An offset that is present the whole time is in one of the lists.
         """

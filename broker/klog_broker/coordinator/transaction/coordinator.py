@@ -50,8 +50,8 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
-# Cost of resuming the end of one transaction, in elements (the unit of cost in
-# runtime/event_loop/slices.py).
+# Cost of completing one transaction after a shard was loaded, in elements (the unit of cost in
+# runtime/event_loop/slices.py, about 5 us).
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
@@ -292,8 +292,8 @@ class TransactionCoordinator:
         return ErrorCode.NONE, machine.metadata
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
-        """Return the machines of all transactional ids; COORDINATOR_LOAD_IN_PROGRESS if a shard is
-        loading."""
+        """Return the state machines of all transactional ids; COORDINATOR_LOAD_IN_PROGRESS if a
+        shard is loading."""
         errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
@@ -305,8 +305,8 @@ class TransactionCoordinator:
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
-        """Count the transactional ids by state, as a generator of steps for Slices
-        (runtime/event_loop/slices.py)."""
+        """Return the number of transactional ids in each state. A generator that yields after each
+        part of the work, so that the event loop can serve requests in between (Slices)."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._runtime.shards():
             known = [each.metadata for each in shard.state.machines.values()]

@@ -155,8 +155,8 @@ def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None)
 
 # --- adding partitions to a transaction, and verifying them ---------------------------------------
 def check_producer(known: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Return NONE if ``producer`` is the current producer id and epoch of the id, else the
-    error."""
+    """Return NONE if ``producer`` is the current producer id and epoch of the transactional id,
+    else the error."""
     if known is None or known.producer_id != producer.producer_id:
         return _UNKNOWN
     return _NONE if known.producer_epoch == producer.producer_epoch else _FENCED
@@ -251,6 +251,6 @@ def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def is_expired(known: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id's state is unchanged for ``expiration_ms`` and no transaction is open or
-    ending."""
+    """Whether the transactional id's state is unchanged for ``expiration_ms``, and no transaction
+    is open or being ended."""
     return known.state in ENDED and known.update_ms <= now_ms - expiration_ms

@@ -187,6 +187,8 @@ class TransactionCompletion:
             del self._endings[ending.machine]
 
     def _log_failure(self, ending: _Ending, what: str, why: str) -> None:
+        """Log ``what``: that a transaction marker was not written; ``why`` names partition and
+        error."""
         if self._not_sent.allows(self._clock.monotonic_ms()):
             more = self._not_sent.take_note()
             _log.warning(

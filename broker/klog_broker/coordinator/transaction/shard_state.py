@@ -21,7 +21,8 @@ from pyspark_klog.state_records.versions import UnknownStateRecord
 
 _log = logging.getLogger("klog.transaction")
 
-# The members of states.ENDING. To look a state up in this set would call the slow Enum.__hash__.
+# The members of the set states.ENDING, for comparisons with ``is``: a look-up in the set would call
+# the slow Enum.__hash__.
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 
 
@@ -50,7 +51,7 @@ class TransactionShardState:
         return self.machines
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop the machine of a transactional id that has no record."""
+        """Drop the state machine of a transactional id that has no record."""
         machine = self.machines.get(key)
         if machine is not None and machine.metadata is None:
             del self.machines[key]

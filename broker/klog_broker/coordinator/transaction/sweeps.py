@@ -25,8 +25,9 @@ Decide = Callable[[TransactionMetadata | None, int], TransactionDecision]
 class Sweeps:
     """Searches all serving shards for timed-out transactions and for expired transactional ids.
 
-    Each search has its own interval, and runs in slices of the loop. ``abort`` carries out a
-    decision on a transactional id, which gets a new producer id if it needs one.
+    Each search has its own interval, and is divided into slices, between which the event loop
+    serves requests. ``abort`` carries out a decision on a transactional id, which gets a new
+    producer id if it needs one.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class Sweeps:
         return known is not None and is_expired(known, now_ms, self._id_expiration_ms)
 
     def _delete_expired(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
-        """Delete those ids that are still expired: an id may be used again between two slices of
-        the search."""
+        """Delete the transactional ids that are still expired: since the search found an id, a
+        producer may have used it again."""
         over = [each for each in machines if self._is_expired(each.metadata)]
         if not over or shard.serving_error() is not ErrorCode.NONE:
             return

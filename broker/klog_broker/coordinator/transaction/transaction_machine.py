@@ -30,11 +30,11 @@ class TransactionMachine:
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.metadata: TransactionMetadata | None = None
-        """The id's state; None until the first record of the id is applied."""
+        """The transactional id's state; None until its first record is applied."""
 
     def apply(self, metadata: TransactionMetadata) -> None:
-        """Set the id's state: from a record when the shard is loaded, or as the coordinator has
-        decided and appended it.
+        """Set the transactional id's state: from a record when the shard is loaded, or as the
+        coordinator has decided and appended it.
 
         Only a decided state has a ``last_producer_epoch``, because records do not store this field.
         """

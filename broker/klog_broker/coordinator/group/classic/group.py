@@ -40,8 +40,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_ms = -1
-        """Wall clock time in ms of the newest metadata record. In an empty group, the retention
-        time of the offsets starts at this time."""
+        """Wall clock time in ms of the group's newest record in __consumer_offsets. In an empty
+        group, the retention time of the offsets starts at this time."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None

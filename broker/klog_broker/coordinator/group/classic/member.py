@@ -12,7 +12,8 @@ Protocol = tuple[str, bytes]
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """A member. ``join_waiter`` and ``sync_waiter`` are set while such a request is parked."""
+    """A member of a classic group. While its JoinGroup or SyncGroup is parked (answered later),
+    ``join_waiter`` or ``sync_waiter`` is the callback that sends the response."""
 
     member_id: str
     client_id: str
