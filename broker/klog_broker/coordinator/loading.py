@@ -261,7 +261,8 @@ class Loader:
             data = region.file.pread(region.size, region.position)
             checks = walk
             if is_much and records_kernels_loaded():
-                # No other method uses self._walk until this read is over.
+                # A helper thread may set self._walk: until this read is over, no other method uses
+                # the field.
                 checks = self._walk = KernelWalk()
             if checks is None:
                 return CheckedBytes(data, 0, {}), {}

@@ -164,7 +164,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._services.slices.run(self._starting(shard), is_wanted)
 
     def _starting(self, shard: Shard[K, V, S]) -> Steps:
-        """Set the timers of the machines of a shard whose log is replayed, then start serving."""
+        """Set the timers of all state machines of a shard whose log was replayed, then start to
+        serve requests."""
         for key in list(shard.state.keys()):
             machine = shard.state.machine(key)
             if machine is not None:
@@ -243,10 +244,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
         return _NONE
 
     def schedule(self, shard: Shard[K, V, S], key: str) -> None:
-        """Set the machine's timer to its next deadline.
+        """Set the timer of the key's state machine to the machine's next deadline.
 
         A machine has at most one timer. If the deadline has moved later, the timer stays: when it
-        fires, the machine has nothing to do and is scheduled again.
+        fires, the machine has nothing to do, and the timer is set again.
         """
         machine = shard.state.machine(key)
         deadline_ms = None if machine is None else machine.next_deadline_ms()

@@ -1,4 +1,5 @@
-"""The objects that requests of all APIs share: error counts, bug reports, slices of long work."""
+"""The objects that requests of all APIs share: error counts, bug reports, the schedule of long
+responses."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class DownConversions:
     """The down-conversions of one broker. Loop thread only."""
 
     def __init__(self, loop: Loop, helpers: Helpers, prepare: Callable[[], object]) -> None:
-        """``prepare`` runs once, in a helper thread, before the first conversion."""
+        """``prepare`` runs once, in a helper thread, before the first conversion, to load compiled
+        code for it."""
         self.unsent_bytes = 0
         self._loop = loop
         self._helpers = helpers

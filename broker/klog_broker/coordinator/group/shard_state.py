@@ -122,7 +122,8 @@ class GroupShardState:
         return found
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop a group that never had a record, has no offsets, and has no pending members."""
+        """Drop a group that never had a record, and has no members, no pending member ids and no
+        offsets."""
         entry = self.groups.get(key)
         if (
             entry is not None

@@ -104,8 +104,8 @@ class TransactionCompletion:
         self._not_sent = RateLimit()
 
     def begin_completion(self, shard: TransactionShard, machine: TransactionMachine) -> None:
-        """Start to write the markers of the machine's transaction, if the end of the transaction is
-        decided and its markers are not being written already."""
+        """Start to write the transaction markers of a transactional id, if the end of its
+        transaction is decided and the markers are not being written already."""
         known = machine.metadata
         if known is None or known.state not in ENDING or machine in self._endings:
             return

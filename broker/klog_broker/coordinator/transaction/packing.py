@@ -79,7 +79,7 @@ def _packed(partitions: tuple[TopicPartition, ...]) -> bytes:
     for topic, numbers in topics.items():
         name = topic.encode()
         out += uvarint(len(name) + 1) + name + uvarint(len(numbers) + 1)
-        out += Struct(f">{len(numbers)}ix").pack(*numbers)  # "x": no tagged fields
+        out += Struct(f">{len(numbers)}ix").pack(*numbers)  # "x" is 0: no tagged fields
     return bytes(out)
 
 

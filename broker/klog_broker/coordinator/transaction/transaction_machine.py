@@ -61,6 +61,6 @@ class TransactionMachine:
         were being ended (coordinator.py)."""
 
     def unload(self) -> TransactionEffects:
-        """Return no effects: no request waits in this object. The shard delays responses until
-        their records are visible."""
+        """Return no effects: no request is parked in this object. Responses wait in the shard until
+        the high watermark has passed their records."""
         return Effects()

@@ -77,7 +77,7 @@ class GroupMachine:
         self._rebalance = Rebalance(group, settings)
         self._replacement: _Replacement | None = None
         self._pending_deadline_ms = 0
-        """Lower bound of the expiry times of pending ids, in ms.
+        """Lower bound, in ms, of the expiry times of pending member ids (assigned, not joined yet).
 
         The bound avoids a search through all ids, which may be many, on each request.
         """
