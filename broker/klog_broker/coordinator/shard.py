@@ -402,7 +402,8 @@ class Shard(Generic[K, V, S]):
         self._purgatory.check(self)
 
     def resign(self) -> None:
-        """Stop serving, because another broker leads the partition; fail all pending callbacks."""
+        """Stop serving, because this broker no longer leads the partition, or loads its log again;
+        fail all pending callbacks."""
         self.status = ShardStatus.RESIGNED
         self._purgatory.check(self)
 

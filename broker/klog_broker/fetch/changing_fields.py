@@ -50,8 +50,8 @@ class ChangingFields(NamedTuple):
 
 def find_changing_fields(frame: bytes, version: int, position: int) -> ChangingFields | None:
     """Find the changing fields of a request; ``position`` is the start of the message after the
-    header. Return None for rare requests: versions before 4, tagged fields of topics, forgotten
-    topics, or in flexible versions a count above 126."""
+    header. Return None for rare requests: versions before 4, tagged fields of topics or partitions,
+    forgotten topics, or in flexible versions a count or a name's length above 126."""
     if version < _FIRST_VERSION:
         return None
     try:

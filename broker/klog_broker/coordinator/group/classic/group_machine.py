@@ -354,7 +354,8 @@ class GroupMachine:
             member.member_id
         )
         if is_retry or (is_idle_follower and is_unchanged):
-            # The JoinGroup response to the member was lost: answer with its current generation.
+            # The member has joined already and offers the same protocols (perhaps it did not get
+            # the response): answer with the current generation.
             group.renew_session(member, now_ms)
             effects.add_response(waiter, generation_response(group, member))
             return
