@@ -27,9 +27,9 @@ REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
 the replication of transaction markers, and then reports the partitions without replicated ones."""
 MOST_PARTITIONS = 5_000
-"""Largest number of partitions in a request that combines several transactions' parts. A
-transaction with more partitions is sent alone, as one request. The limit keeps combined requests
-below MAX_REQUEST_ELEMENTS, the number of array elements that the receiving broker accepts."""
+"""Largest number of partitions in a request that combines several transactions' parts. A part with
+more partitions is sent alone, as one request. The limit keeps combined requests below
+MAX_REQUEST_ELEMENTS, the number of array elements that the receiving broker accepts."""
 
 _UNKNOWN = ErrorCode.NETWORK_EXCEPTION
 

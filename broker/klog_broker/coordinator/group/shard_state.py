@@ -197,7 +197,7 @@ class GroupShardState:
         The caller puts offsets into these objects instead of calling ``store_offset`` for each. The
         caller must put at least one offset at once, and may use the rows later as long as they are
         not empty. Use this method only for offsets below the high watermark: the changes are not
-        noted in the timeline, which remembers the values that readers see below the high watermark.
+        noted in the timeline, which stores the values replaced by changes above the high watermark.
         """
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         rows = entry.offsets.rows_in(topic)
