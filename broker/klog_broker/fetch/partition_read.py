@@ -161,8 +161,8 @@ class ReadPartition:
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None
-        # The last read was allowed to block, because a helper thread had just read its pages. The
-        # next read must not block the loop.
+        # The last read may have been allowed to block, after a helper thread had read the missing
+        # pages. The next fetch must not block the event loop.
         self.may_block = False
 
     def response_part(self) -> PartitionData:

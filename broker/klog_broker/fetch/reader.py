@@ -54,7 +54,8 @@ def requested_partitions(
 ) -> list[ReadPartition]:
     """Return all partitions in the order of the request.
 
-    A partition that the request lists twice is read once, with its last entry, as in Kafka.
+    A partition that the request lists twice is read once, with the offset and limit of its last
+    entry in the request, as in Kafka.
     """
     partitions = []
     for topic in request.topics:
@@ -143,7 +144,7 @@ class FetchReader:
 
     @property
     def follower(self) -> BrokerId | None:
-        """The follower that sent the fetch; None for a consumer."""
+        """The broker id of the follower that sent the fetch; None for a consumer."""
         return None if self._follower is None else self._follower.broker_id
 
     @property
@@ -252,9 +253,9 @@ class FetchReader:
 
     def _behind_bare_batches(self, each: ReadPartition, info: ReadInfo) -> int | None:
         """Return the offset after the control batches and batches without records with which the
-        region begins; None if it begins with no such batch, or if MAX_HEADERS were read. A client
-        of Fetch before version 4 cannot read such batches: if it got nothing else, as at the end of
-        a cleaned segment, it would never advance."""
+        region begins; None if it begins with no such batch, or if the limit MAX_HEADERS is reached.
+        A client of Fetch before version 4 cannot read such batches: if it got nothing else, as at
+        the end of a cleaned segment, it would never advance."""
         if self.converts_to is None or info.region is None or info.segment is None:
             return None
         headers = max(self._headers_left, 1)

@@ -26,16 +26,17 @@ _FIRST_VERSION_WITH_READ_REPLICAS = 11
 _FIRST_FLEXIBLE_VERSION = 12
 _NO_REPLICA = -1
 
-# The head: size, correlation id, throttle time; since version 7 error code, session id; then topic
-# count.
+# The first fields of a response: size, correlation id, throttle time; since version 7 error code
+# and session id; then the topic count.
 _HEAD_V4 = Struct(">iiii").pack
 _HEAD_V7 = Struct(">iiihii").pack
 _HEAD_V12 = Struct(">iibihi").pack
 _SIZE = Struct(">i")
 _COUNT = Struct(">i").pack
 _LENGTH = Struct(">h").pack
-# A partition: index, error code, high watermark, last stable offset; since version 5 log start
-# offset; count of aborted transactions; since version 11 the preferred read replica.
+# The fields of a partition: index, error code, high watermark, last stable offset; since version 5
+# log start offset; count of aborted transactions; since version 11 the preferred read replica; last
+# the size of the records, which version 12 stores as a varint after these fields.
 _PARTITION_V4 = Struct(">ihqqii").pack
 _PARTITION_V5 = Struct(">ihqqqii").pack
 _PARTITION_V11 = Struct(">ihqqqiii").pack
@@ -52,8 +53,8 @@ and the response."""
 _MOST_COPIED_BYTES = 16 * 1024
 """The most bytes of records that are copied into a response: up to this size, a copy is cheaper
 than a sendfile call plus a second send call."""
-# The encoded sizes are cached, because the records of most responses have the largest size that the
-# consumer allows.
+# The varints of the sizes of records are cached, because the records of most responses have the
+# largest size that the consumer allows.
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
@@ -64,8 +65,8 @@ def pack_response(
     error_code: ErrorCode,
     included: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
-    """Return the response's whole frame in parts, as ``encode_response_parts`` does; None if the
-    response cannot be packed."""
+    """Return the whole frame of the response, beginning with its size, as parts that are sent in
+    order: bytes, and regions of log files. Return None if the response cannot be packed."""
     if version < _FIRST_VERSION or error_code:
         return None
     if len(included) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -114,7 +115,8 @@ def pack_response(
 def _pack_one(
     correlation_id: int, session_id: int, error_code: ErrorCode, each: ReadPartition
 ) -> list[Buffer | ReadRegion] | None:
-    """Return the frame with one partition in version 13 or later; None if it cannot be packed."""
+    """Return the frame of a response with one partition, for Fetch 13 or later; None if the
+    partition's result has an error, for example, and so cannot be packed."""
     if not _is_plain(each):
         return None
     region = each.region

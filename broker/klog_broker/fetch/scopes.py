@@ -31,7 +31,7 @@ _WITHOUT_SESSION = (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class FetchResult(NamedTuple):
-    """The result of a fetch that goes into its response."""
+    """The parts of a fetch's result that go into the response."""
 
     session_id: int
     included: Sequence[ReadPartition]
@@ -96,7 +96,8 @@ class WholeFetch:
 
 
 class SessionFetch:
-    """A fetch of the partitions of a session that may have changed."""
+    """An incremental fetch: reads those partitions of a fetch session for which there may be news
+    since the session's last response."""
 
     __slots__ = ("_epoch", "_seen_events", "_session", "partitions")
 
@@ -145,7 +146,8 @@ def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
 
 
 Named = Callable[[FetchRequest, int, FetchServices], Sequence[ReadPartition]]
-"""Returns the partitions that a request of this version lists."""
+"""A function (request, version of the request, services) that returns the partitions which the
+request lists."""
 
 
 def scope_of(
@@ -154,8 +156,8 @@ def scope_of(
     services: FetchServices,
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
-    """Return the WholeFetch or SessionFetch for a request, by its session id and session epoch.
-    Raise BrokerError if these are wrong."""
+    """Return a WholeFetch for a full fetch request, or a SessionFetch for an incremental one. The
+    request's session id and epoch tell which it is. Raise BrokerError if they fit no session."""
     sessions = services.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, services), version, sessions)

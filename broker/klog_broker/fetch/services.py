@@ -1,4 +1,4 @@
-"""The services that Fetch needs."""
+"""The parts of a broker that the handler of Fetch uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 
 
 class FetchServices(PartitionServices, Protocol):
-    """The services that Fetch needs."""
+    """The parts of a broker that the handler of Fetch uses."""
 
     @property
     def config(self) -> BrokerConfig: ...
