@@ -70,7 +70,7 @@ def _is_partition(path: Path) -> bool:
 
 
 class _DataDirectory:
-    """The files of a data directory, and the partitions in it."""
+    """Checks the files of a data directory, and the partitions in it."""
 
     def __init__(self, path: Path, report: Report) -> None:
         self._path = path
@@ -140,7 +140,9 @@ class _DataDirectory:
             self._checkpoints[name].get(partition) for name in _CHECKPOINTS
         )
         if recovery_point is None and not self._is_clean:
-            recovery_point = Offset(0)  # no entry after a crash: perhaps nothing was synced
+            # After a crash, a log without a recovery point in the checkpoint file may never have
+            # been synced.
+            recovery_point = Offset(0)
         circumstances = DirectoryFacts(
             is_clean=self._is_clean,
             is_running=self._is_running,

@@ -155,7 +155,8 @@ def _bad_bytes(path: Path, bad: BadBytes) -> Finding:
 
 
 def _decoder(path: Path, options: DumpOptions) -> Decoder | None:
-    """Return the decoder that the options ask for, or else the decoder for the folder's topic."""
+    """Return the function that decodes the records of a log: as the options ask, or else by the
+    topic of the folder that the file is in; None if keys and values are printed as they are."""
     if options.offsets_decoder:
         return decode_offsets
     if options.transaction_log_decoder:

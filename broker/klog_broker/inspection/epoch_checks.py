@@ -59,8 +59,8 @@ class EpochCheck:
         if self._epochs is None:
             return
         said = self._numbers[np.searchsorted(self._starts, offsets, side="right")]
-        # The file has no epochs below the log start offset, which DeleteRecords may set inside a
-        # segment: earlier batches of that segment have an epoch that the file lacks.
+        # leader-epoch-checkpoint has no epochs below the log start offset, which DeleteRecords may
+        # set inside a segment: earlier batches of that segment have an epoch that the file lacks.
         is_cut = (said == at.NO_LEADER_EPOCH) & bool(len(self._starts))
         for row in np.flatnonzero((said != epochs) & ~is_cut)[:1].tolist():
             text = f"the file has epoch {said[row]} for offset {offsets[row]}, the batch has "

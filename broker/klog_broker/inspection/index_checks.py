@@ -1,4 +1,4 @@
-"""Checks the indexes of a segment against its batches, each read once, from start to end."""
+"""Checks a segment's index files against its batches; reads each file once, from start to end."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -152,8 +152,8 @@ class OffsetIndexCheck:
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
-        """Check the index rows with positions in the next batches of the log, which are given as
-        ``rows``."""
+        """Check the index rows that point into the next batches of the log: ``rows`` has the header
+        fields of these batches, and ``positions`` their positions in the log file."""
         end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
         last_offsets = rows[:, scan.LAST_OFFSET]
         self._check_waiting_rows(last_offsets)
@@ -289,8 +289,8 @@ class TimeIndexCheck:
             offset = int(self._rows.second[0]) + self._base
             why = f"the segment's largest timestamp is {self._largest_ms}"
             self._misfit(self._rows.number, self._last_row_ms, offset, why)
-        # A row with timestamp 0 and offset 0 would be zeros, like the space after the last row, so
-        # the check needs a largest timestamp above 0.
+        # If the largest timestamp is 0, its row may be missing: with the relative offset 0, the row
+        # would consist of zeros, like the free space after the last row.
         if is_full and self._last_row_ms < self._largest_ms and self._largest_ms > 0:
             text = (
                 f"the last row has timestamp {self._last_row_ms}, but the segment's largest "

@@ -30,7 +30,8 @@ def check_known_data(
     if _directory_id(directory) is None and directories:
         report.error(
             file,
-            "the directory has no meta.properties with a directory.id, by which this file finds it",
+            "the directory has no meta.properties with a directory.id, "
+            "by which a broker finds its logs",
         )
     for topic_partition in _logs_in(state, own):
         if topic_partition not in partitions:

@@ -24,8 +24,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
-# The most producers and abort markers, counted together, that the replay holds in memory. With
-# more, it gives up.
+# The most producers and abort markers, counted together, that the replay holds in memory. If there
+# are more, producers and aborted transactions are no longer checked.
 MOST_ENTRIES = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,

@@ -1,4 +1,5 @@
-"""Collects findings, limited per file, and counts what was checked."""
+"""Collects the findings of `klog verify` (faults in files, and remarks about them), and counts the
+partitions, segments, batches and records that were checked."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,7 @@ damaged byte may make many rows wrong."""
 
 
 class Report:
-    """Collects findings; ``say`` prints a finding."""
+    """Collects the findings of `klog verify`; ``say`` prints a finding."""
 
     def __init__(self, say: Callable[[Finding], object]) -> None:
         self._say = say

@@ -100,9 +100,9 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[ScannedBatches |
 def _larger_batch(
     file: ReadOnlyFile, header: bytearray, position: int
 ) -> int | ScannedBatches | BadPlace:
-    """Handle a batch that is larger than the window. Return its size up to MAX_ENTRY_BYTES, so that
-    the caller makes the window larger. Return a larger batch without its bytes, and a BadPlace for
-    bytes that are not a batch."""
+    """Handle a batch that is larger than the read buffer. Return the batch's size if it is at most
+    MAX_ENTRY_BYTES, so that the caller makes the buffer larger; for a larger batch, return its
+    header fields without the bytes. Return a BadPlace for bytes that are not a batch."""
     left = file.size() - position
     try:
         head = read_entry_head(header)

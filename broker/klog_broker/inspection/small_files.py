@@ -1,5 +1,5 @@
 """The lines that `klog dump-log` prints of the small files: checkpoints, partition.metadata,
-klog-metadata, meta.properties and sync notes."""
+klog-metadata, meta.properties, and klog-syncs (the logs whose fsync was under way or failed)."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,1 +1,1 @@
-"""Start-up and shutdown of a broker: opening logs, refusals, exit codes, worker threads."""
+"""Start-up and shutdown of a broker: opening logs, reasons not to start, exit codes, threads."""

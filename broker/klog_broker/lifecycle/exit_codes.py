@@ -22,8 +22,8 @@ class ExitCode(IntEnum):
     NO_ZOOKEEPER = 6
     """No server of zookeeper.connect was usable within zookeeper.connection.timeout.ms."""
     REFUSED_BY_CLUSTER = 7
-    """The cluster does not accept the broker: another broker has its number or address, or the
-    cluster is migrating to KRaft."""
+    """The cluster does not accept the broker: another broker has its broker.id or address, or
+    the cluster is migrating to KRaft."""
     BUG = 70
     """The event loop failed because of a bug; the log has the traceback."""
 

@@ -134,8 +134,8 @@ class SettingsInForce:
         if cleaner_settings(old) != cleaner_settings(new):
             cleaner.take_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
-            # If an earlier `_follow` has not yet reached all topics, stop it: the new one gives the
-            # newest settings to all topics.
+            # `_follow` gives the settings to the logs of all topics. If an earlier call has not
+            # reached all topics yet, it stops here: the new call gives the newest settings to all.
             following = self._following = object()
             services.slices.run(_follow(services), lambda: self._following is following)
 
