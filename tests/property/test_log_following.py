@@ -161,7 +161,7 @@ def test_sets_of_older_messages_are_taken(magic: int, kernels: bool) -> None:
 @pytest.mark.parametrize(
     ("records", "error", "text"),
     [
-        (renumbered(2), OffsetOutOfRange, "begin at 2, the log ends at 4"),
+        (renumbered(2), OffsetOutOfRange, "from offset 2 on, but the log ends at 4"),
         (renumbered(6) + renumbered(5), CorruptRecords, "offsets of the records .* fall"),
         (renumbered(4, 3) + renumbered(6, 2), CorruptRecords, "leader epochs .* fall"),
         (renumbered(4, 0), CorruptRecords, "leader epochs .* fall"),

@@ -90,7 +90,7 @@ def test_an_older_epoch_is_refused_and_one_that_has_not_begun_is_a_bug() -> None
         lambda: log.begin_epoch(LeaderEpoch(3)),
         lambda: log.append_as_leader(batch(), leader_epoch=LeaderEpoch(3), now_ms=1),
     ):
-        with pytest.raises(StaleLeaderEpoch, match="leader epoch 4, 3 is over"):
+        with pytest.raises(StaleLeaderEpoch, match="leader epoch 4, leader epoch 3 is over"):
             refused()
     with pytest.raises(InvariantViolation, match="5 has not begun"):
         log.append_as_leader(batch(), leader_epoch=LeaderEpoch(5), now_ms=1)

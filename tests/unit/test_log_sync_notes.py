@@ -107,7 +107,7 @@ def test_no_sync_begins_once_the_notes_are_closed() -> None:
     notes = notes_on(files)
     with notes.note_sync("a-0"):
         notes.close()
-    with pytest.raises(OSError, match="notes of syncs were closed"), notes.note_sync("b-0"):
+    with pytest.raises(OSError, match="list of unsynced logs is closed"), notes.note_sync("b-0"):
         raise AssertionError("the sync has begun")
     # The failure of the running sync could not be noted any more, so the log is suspect.
     assert notes_on(files.killed()).is_suspect("a-0")

@@ -69,7 +69,7 @@ class PartitionLog:
         self.path = path
         self.log_directory = log_directory
         self.counts = counts
-        """The metrics of this log's topic."""
+        """The counters (messages, bytes and others) of this log's topic."""
         self.was_unclean = loaded.was_unclean
         """Whether the log had not been closed properly, and had to be recovered.
 
@@ -395,10 +395,10 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
-        """Append a coordinator's batch from finish_plain_batch, without validating it.
+        """Append a coordinator's batch, completed by finish_plain_batch, without validating it.
 
-        All records of the batch have the timestamp ``timestamp_ms``. The log and the errors are the
-        same as for :meth:`append_as_leader` with AppendOrigin.COORDINATOR.
+        All records of the batch have the timestamp ``timestamp_ms``. The log gets the same batch,
+        and the same errors are raised, as by :meth:`append_as_leader` with the origin COORDINATOR.
         """
         self._plain.append_plain(batch, record_count, timestamp_ms, leader_epoch, now_ms)
 
@@ -463,7 +463,8 @@ class PartitionLog:
         return self._appender.is_verified(producer_id, producer_epoch, guard)
 
     def may_begin_transaction(self, head: ProducerHead, guard: VerificationGuard) -> bool:
-        """Whether an append of a batch with this ``head`` would begin a transaction."""
+        """Whether a batch with the producer fields ``head`` can be appended with ``guard``, and so
+        begin its transaction: the batch is no duplicate, and no check refuses it."""
         return self._appender.may_begin_transaction(head, guard)
 
     # --- appends of a produce plan (planned by compiled code for many requests at once) ----------
@@ -627,8 +628,8 @@ class PartitionLog:
         """Drop all records and epochs in a helper thread, and start over at ``offset``.
 
         Followers do so if their leader has no record that could follow theirs. The log then starts
-        and ends at ``offset``, which may lie before its start or after its end. The newest epoch is
-        kept.
+        and ends at ``offset``, which may lie before its old start or after its old end. The log
+        still refuses appends in an epoch older than its newest one (:attr:`leader_epoch`).
 
         The log refuses all use (LogStorageError) until ``done(error)`` is called in the loop's
         thread. After a crash the log is the old one, the first part of the old one, empty, or the

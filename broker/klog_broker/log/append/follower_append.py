@@ -192,7 +192,7 @@ def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, m
 def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
     if first is not None and first.base_offset < log_end_offset:
         raise OffsetOutOfRange(
-            f"the leader sent batches that begin at {first.base_offset}, the log ends at "
+            f"the leader sent batches from offset {first.base_offset} on, but the log ends at "
             f"{log_end_offset}"
         )
     raise CorruptRecords(
@@ -259,7 +259,8 @@ class FollowerAppender:
         now_ms: int,
         plan: FollowerPlan,
     ) -> None:
-        """Append whole, checked batches; ``plan`` must be the plan of ``data`` for ``limits``."""
+        """Append whole, checked batches. ``limits`` are those of the active segment, and ``plan``
+        must have been made for ``data`` and these limits."""
         state = self._state
         parts = None if fits_segment(plan, limits) else split_batches(data, state.checks())
         if parts is not None:

@@ -55,7 +55,7 @@ class Appender:
         if leader_epoch < state.newest_epoch:
             raise StaleLeaderEpoch(
                 f"{state.topic_partition} is in leader epoch {state.newest_epoch}, "
-                f"{leader_epoch} is over"
+                f"leader epoch {leader_epoch} is over"
             )
 
     # --- appending batches after their validation ------------------------------------------------
@@ -251,7 +251,9 @@ class Appender:
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            return None  # append_as_leader appends instead, and reports the error
+            # Without the facts there is no produce plan: append_as_leader appends each request's
+            # batch, and reports a disk error.
+            return None
         if limits is None:
             return None
         return PlanFacts(

@@ -85,7 +85,8 @@ class LogWriter:
         return state.active is not active
 
     def limits_for_next(self, now_ms: int) -> AppendLimits:
-        """Return the append limits of the active segment; begin a new segment if a roll is due.
+        """Return what can still be appended to the active segment before it must be rolled; begin a
+        new segment if a roll is due.
 
         Raises LogStorageError if the disk fails.
         """

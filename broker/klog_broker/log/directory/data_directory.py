@@ -183,7 +183,8 @@ class LogDirectory:
         self._names.sync()
 
     def release_lock(self) -> None:
-        """Close the sync notes and the directory's descriptor, and release the lock."""
+        """Close klog-syncs (the file that names the logs whose fsync is under way or failed) and
+        the directory's descriptor, and release the lock."""
         self.sync_notes.close()
         if self._names is not None:
             self._names.close()

@@ -33,7 +33,7 @@ class FreeSpace:
         self.usable_bytes: int | None = None
         """Free bytes of the disk at the last measurement; None until the first one."""
         self.floor_bytes = 0
-        """log.dir.min.free.bytes; 0 refuses nothing."""
+        """The setting log.dir.min.free.bytes; with 0, no write is refused."""
         self.refuses_clients = False
         self.refuses_state = False
         """Whether the writes of coordinators are refused, too, not only the records of clients."""

@@ -1,4 +1,4 @@
-"""Notes of the logs that are being synced, in a mapped file that outlives a killed process.
+"""klog-syncs: names the logs that are being synced, in a mapped file that outlives its process.
 
 When fsync fails, Linux marks the dirty pages clean. The next process then reads bytes from the page
 cache that are not on the disk and that no later fsync writes. Hence a log's name is in this file
@@ -21,13 +21,14 @@ from pyspark_klog.storage.names import SYNC_NOTES
 _SLOT_BYTES = 256  # A byte with the name's length (0: a free slot), then a log folder's name.
 _SLOTS = 64
 _SIZE_BYTES = _SLOTS * _SLOT_BYTES
-# When no slot is free, this name notes every log. No log's folder has this name.
+# When no slot is free, this name is stored in the last slot, and stands for every log. No log's
+# folder has this name.
 _ALL = "*"
 
 
 class SyncNotes:
-    """The sync notes of one data directory. Logs are identified by the names of their folders.
-    Threads may note syncs concurrently."""
+    """The file klog-syncs of one data directory: the names of the log folders whose files are being
+    synced, or whose sync has failed. Threads may call `note_sync` concurrently."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -39,7 +40,8 @@ class SyncNotes:
         self._is_closed = False
 
     def open(self) -> None:
-        """Map the file and read the notes that the last process left. Blocks. Raises OSError."""
+        """Map the file, and read the names of logs that the last process left in it. Blocks. Raises
+        OSError."""
         file = self._files.open(self._path, create=True)
         found = file.pread(_SIZE_BYTES, 0).ljust(_SIZE_BYTES, b"\0")
         # Write all bytes, so that the file has no holes. On a full disk, a store into a hole of a
@@ -58,8 +60,8 @@ class SyncNotes:
         return log in self._found or _ALL in self._found
 
     def remove_old_notes(self) -> None:
-        """Remove the notes of the last process. Called once all logs of the directory are loaded,
-        because recovery has then written and synced the suspect bytes again."""
+        """Remove the names that the last process left. Called once all logs of the directory are
+        loaded, because recovery has then written and synced the suspect bytes again."""
         with self._lock:
             for slot, name in enumerate(self._slots):
                 if name in self._found:
@@ -68,21 +70,23 @@ class SyncNotes:
 
     @contextmanager
     def note_sync(self, log: str) -> Iterator[None]:
-        """Context manager around a sync of the log. The note stays if the sync fails."""
+        """Context manager around a sync of the log: the log's name is in the file from before the
+        sync until the sync has succeeded, and stays there if the sync fails."""
         self._note(log)
         try:
             yield
         except OSError as error:
             if is_exhausted(error) or isinstance(error, FileNotFoundError):
-                self._synced(log)  # No descriptor, so no sync was tried; or the log was deleted.
+                # No sync was tried, because no descriptor was free, or the log was deleted.
+                self._synced(log)
             raise
         self._synced(log)
 
     def _note(self, log: str) -> None:
         with self._lock:
             if self._is_closed:
-                # The file of the notes is closed, so a failed sync of this log could not be noted.
-                raise OSError(errno.EBADF, "the notes of syncs were closed", str(self._path))
+                # The file is closed, so a failed sync of this log would leave no trace in it.
+                raise OSError(errno.EBADF, "the list of unsynced logs is closed", str(self._path))
             if log in self._slots or self._mapping is None:
                 return
             is_full = "" not in self._slots
@@ -115,8 +119,8 @@ class SyncNotes:
 
 
 def noted_logs(data: bytes) -> list[str]:
-    """Return the names of the noted logs' folders in the bytes of a klog-syncs file; ``*`` stands
-    for all logs."""
+    """Return the names of log folders in the bytes of a klog-syncs file; ``*`` stands for all
+    logs."""
     data = data[:_SIZE_BYTES].ljust(_SIZE_BYTES, b"\0")
     return [name for slot in range(_SLOTS) if (name := _name_in(data, slot))]
 

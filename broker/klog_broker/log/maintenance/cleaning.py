@@ -79,16 +79,18 @@ class LogCleaning:
         return CleanedSegment(state.files, state.path, base_offset, state.config, now_ms)
 
     def checks(self) -> RecordChecks:
-        """Return the RecordChecks (plain or compiled) with which to read the log."""
+        """Return the object that scans and checks the log's batches, in Python or in compiled
+        code."""
         return self._state.checks()
 
     def swap(
         self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: SwapCallback
     ) -> None:
-        """Replace the segments ``sources`` by ``cleaned``, as :meth:`Swapper.swap` describes.
+        """Replace the segments ``sources`` by ``cleaned``; ``done(error)`` is called afterwards.
 
-        Raises SourcesChanged, too, if the log was truncated or emptied since the cleaning round
-        began.
+        ``sources`` are segments with the sizes that they had when the cleaner read them. Raises
+        LogStorageError, or SourcesChanged if the segments have changed, or if the log was truncated
+        or emptied since the cleaning round began. After an exception the log is unchanged.
         """
         if self.was_cut:
             # The cleaner may have dropped a record in favour of a later record of the same key that

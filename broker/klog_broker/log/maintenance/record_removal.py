@@ -81,13 +81,13 @@ class RecordRemoval:
         state = self._state
         if offset > state.log_start_offset:
             state.log_start_offset = Offset(offset)
-            # Do not write the epoch file: start-up also drops the epochs before the log start
-            # offset.
+            # Do not rewrite leader-epoch-checkpoint: start-up also drops the epochs before the log
+            # start offset.
             state.epochs.truncate_from_start(offset)
             self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that retention allows; see PartitionLog.apply_retention."""
+        """Delete the segments that time, size or the log start offset allow; returns how many."""
         state = self._state
         state.check_online()
         if state.is_being_cleaned:
@@ -236,7 +236,7 @@ class RecordRemoval:
         if isinstance(error, OSError) and not is_exhausted(error):
             error = state.log_directory.go_offline(error)
         elif error is not None:
-            # Only a part of the files is changed. The next start recovers the log.
+            # Perhaps only some of the log's files were changed. The next start recovers the log.
             error = state.go_offline(error)
         # First call the caller's callback, then the callbacks that were passed to ``after_cut``.
         state.is_being_cut = False

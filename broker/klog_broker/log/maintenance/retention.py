@@ -89,7 +89,7 @@ _NAMES: dict[RetentionPolicy, str] = {
 
 
 def _may_go(log: RetentionLogFacts, segment: RetentionSegmentFacts) -> bool:
-    # Keep records above the high watermark, and an empty last segment.
+    # Keep segments with records above the high watermark. An empty segment has nothing to delete.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
 
 

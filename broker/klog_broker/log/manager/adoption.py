@@ -1,4 +1,4 @@
-"""Finds partition folders that the metadata lacks, and plans how to add them to the metadata.
+"""Finds partition folders that the metadata lacks, and plans which topics to add to the metadata.
 
 Only `sync_folder` touches files: it makes files durable that a user has copied into a folder.
 """
@@ -20,7 +20,7 @@ _LISTED = 20
 
 
 class KnownTopic(NamedTuple):
-    """A topic as the metadata knows it."""
+    """A topic's name, id and number of partitions in the broker's metadata."""
 
     name: str
     topic_id: TopicId
@@ -58,7 +58,7 @@ class MetadataTopics:
     def unknown(self, partitions: Iterable[PartitionFolder]) -> list[PartitionFolder]:
         """Return the folders of partitions that are not in the metadata.
 
-        A folder without a topic id is taken for a folder of the known topic with its name.
+        A folder without a topic id counts as a folder of the topic with the same name.
         """
         return [found for found in partitions if not self._is_known(found)]
 

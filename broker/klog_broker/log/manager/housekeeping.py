@@ -1,7 +1,6 @@
 """Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
 
-Each round reads the clock again. Work that blocks is done by helper threads, whose results come
-back to the loop's thread.
+Work that blocks is done by helper threads, whose results come back to the loop's thread.
 """
 
 import heapq
@@ -90,7 +89,7 @@ class Housekeeping:
         self.wake: Callable[[], None] | None = None
         """Asks the event loop to call :meth:`run_due` soon, because work on all logs is unfinished.
 
-        While this is None, the caller must ask :meth:`next_deadline_ms` when work is due.
+        While this is None, the owner must call :meth:`run_due` when :meth:`next_deadline_ms` says.
         """
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceMonitor(files, helpers, [(d.path, d.space) for d in directories])
@@ -189,9 +188,9 @@ class Housekeeping:
         return (log for log in self._logs() if not log.is_offline)
 
     def _begin_retention(self) -> None:
-        """Start a retention round, in which each turn works on one log.
+        """Start a retention round, in which each event-loop turn works on one log.
 
-        To rename a log's old segments takes milliseconds, and there can be many logs.
+        Renaming the old segments of one log takes milliseconds, and there can be many logs.
         """
         self._retention_left = deque(self._logs())
 
@@ -201,7 +200,7 @@ class Housekeeping:
         try:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
-            # The directory has logged the failure already.
+            # LogDirectory has logged the failure already.
             _log.debug("log=%s retention failed: %s", log.path, error)
 
     def _flush_by_time(self) -> Iterator[None]:

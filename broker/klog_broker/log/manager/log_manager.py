@@ -62,7 +62,8 @@ class LogManager:
         default_config: LogConfig | None = None,
         chance: Chance | None = None,
     ) -> None:
-        # Called when a directory goes offline. The process has to end if no directory is left.
+        # Called when a directory goes offline. The broker has to stop if no directory is left, and
+        # in a cluster after any directory.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
         # Notified of appends and other changes of each log that is loaded or made.
         self.listener: LogListener[PartitionLog] | None = None
@@ -209,7 +210,7 @@ class LogManager:
 
     def _take_loaded(self, loading: DirectoryLoading) -> None:
         self._is_clean &= loading.is_clean or not loading.logs
-        # Add the logs in the order of the folders, because they may be loaded in any order.
+        # Add the logs in the order of their folders: threads may have loaded them in another order.
         for log in loading.logs:
             if log.loaded is not None:
                 self._add(

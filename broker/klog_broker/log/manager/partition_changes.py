@@ -83,7 +83,7 @@ class NewLog:
             )
             self.directory.sync_names()
         except OSError:
-            # The half-made log is empty, but the next start would find and keep it.
+            # Remove the incomplete log: it is empty, but the next start would find and keep it.
             try:
                 files.remove_tree(path)
             except OSError:
@@ -110,9 +110,9 @@ class Removal:
 
 
 class PartitionChanges:
-    """Changes the LogManager's ``logs``. For the loop's thread only.
+    """Creates and deletes logs, and adds them to ``logs``, the LogManager's dict, or removes them.
 
-    The async methods make one change of a partition at a time.
+    For the loop's thread only. The async methods wait for an earlier change of the same partition.
     """
 
     def __init__(
