@@ -306,8 +306,8 @@ class FetchReader:
         return region if LOG_OVERHEAD_BYTES + length <= region.size else None
 
     def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
-        """Add the records in the region to the partition's result: as a region of the file, or for
-        down-conversion."""
+        """Add the records in the region to the partition's result: as the region of the file, or as
+        a set that is converted down for an old client."""
         if self.converts_to is not None:
             configs = self._services.metadata.topic_configs(each.name)
             config = stored_topic_config(self._services.config, configs)

@@ -12,8 +12,9 @@ _CONTROLS |= {code: f"\\u{code:04x}" for code in (0x2028, 0x2029)}
 
 
 class Row(NamedTuple):
-    """One item of a file. ``text`` is the line that Kafka's DumpLogSegments prints for it, if that
-    tool supports the file; ``fields`` are for programs."""
+    """One item of a file, such as a batch, a record or an index entry. ``text`` is the line that
+    Kafka's DumpLogSegments prints for the item, if that tool supports the file; ``fields`` are for
+    programs."""
 
     kind: str
     fields: dict[str, object]

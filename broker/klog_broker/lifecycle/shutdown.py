@@ -76,8 +76,8 @@ class Shutdown:
         self._continue()
 
     def _continue(self) -> None:
-        # Expire long polls in every turn: a request that was received before the shutdown, but is
-        # handled only now, can be a new long poll.
+        # Expire long polls in every call of this method: a request that was received before the
+        # shutdown, but is handled only now, can be a new long poll.
         ending = self._server.end_connections(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
         resigned = self._led_with_others[-_ENDED_A_TURN:]

@@ -656,7 +656,7 @@ class PartitionLog:
         return self._record_removal.awaits_cut
 
     def retry_cut(self) -> None:
-        """Try the truncation or emptying again that failed for want of a file descriptor.
+        """Repeat the truncation or emptying that failed because no file descriptor was free.
 
         If the log is offline, the ``done`` callback of the truncation or emptying gets the error.
         """

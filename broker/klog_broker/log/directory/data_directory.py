@@ -210,7 +210,7 @@ class LogDirectory:
             ) from None
         except StorageFormatError as error:
             raise LogDirectoryError(
-                f"{path} is not of a data directory that klog can use: {error}"
+                f"{path} belongs to no data directory that klog can use: {error}"
             ) from None
 
     def write_meta(self, meta: MetaProperties) -> None:

@@ -3,8 +3,8 @@
 When fsync fails, Linux marks the dirty pages clean. The next process then reads bytes from the page
 cache that are not on the disk and that no later fsync writes. Hence a log's name is in this file
 from before each sync until the sync has succeeded. The file itself is never synced: like the page
-cache, its mapped pages outlive the process and are lost in a power cut. So a note costs two stores
-into memory (docs/decisions/0029).
+cache, its mapped pages outlive the process and are lost in a power cut. So to add a name costs only
+a few stores into memory (docs/decisions/0029).
 """
 
 import errno

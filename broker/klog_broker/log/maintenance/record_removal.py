@@ -218,11 +218,12 @@ class RecordRemoval:
 
     @property
     def awaits_cut(self) -> bool:
-        """Whether a truncation or emptying found no file descriptor and must be tried again."""
+        """Whether a truncation or emptying failed because no file descriptor was free, and must be
+        tried again."""
         return self._retry is not None
 
     def retry_cut(self) -> None:
-        """Try the truncation or emptying again that found no file descriptor."""
+        """Repeat the truncation or emptying that failed because no file descriptor was free."""
         again, self._retry = self._retry, None
         if again is not None:
             again()

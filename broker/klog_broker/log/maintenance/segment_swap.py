@@ -29,7 +29,8 @@ class SourcesChanged(KlogError):
 
 
 class Swapper:
-    """Swaps segments of one log. ``remove_later(paths, delay_ms)`` removes old files."""
+    """Replaces segments of one log by cleaned ones. ``remove_later(paths, delay_ms)`` removes the
+    files of the replaced segments."""
 
     def __init__(
         self,

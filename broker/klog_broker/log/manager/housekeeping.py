@@ -165,7 +165,7 @@ class Housekeeping:
     # --- walks over all logs ---------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:
         """Walk over the logs, with one step for each log. If no other walk is running, take the
-        first LOGS_A_TURN steps now, and the rest in later turns."""
+        first LOGS_A_TURN steps now, and the rest in later event-loop turns."""
         self._walks.append(steps)
         if len(self._walks) == 1:
             self._walk_on()
@@ -226,7 +226,8 @@ class Housekeeping:
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
 
     def measure_free_space(self) -> None:
-        """Measure the free space of the disks: periodically, and once when the broker starts."""
+        """Start to measure the free space of the disks. Called periodically, at start-up, and after
+        a change of settings."""
         self.free_space.start_measurement(self._settings.min_free_bytes)
         self._looks.interval_ms = self.free_space.pause_ms
 

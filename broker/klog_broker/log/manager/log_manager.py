@@ -347,7 +347,7 @@ class LogManager:
 
     @property
     def free_space(self) -> FreeSpaceMonitor:
-        """The free space of the disks."""
+        """The monitor of the free space on the disks of the data directories."""
         return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:

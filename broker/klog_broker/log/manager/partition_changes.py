@@ -140,7 +140,7 @@ class PartitionChanges:
         self._add = add
         self._remove_later = remove_later
         self._making: dict[TopicPartition, LogDirectory] = {}
-        """The logs that helper threads are making, with their directories."""
+        """The partitions whose logs helper threads are making, each with its data directory."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
         """The partitions whose logs helper threads are making or deleting, each with the calls of
         the async methods that wait for the end of this change."""
