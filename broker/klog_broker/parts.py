@@ -1,7 +1,7 @@
 """The parts of one broker that serve requests.
 
-app.py creates the parts once the logs are loaded. A family of APIs uses only the parts that its
-Protocol names (api/services.py).
+app.py creates the parts once the logs are loaded. The handlers of a family of APIs (such as those
+about consumer groups) use only the parts that the family's Protocol in api/services.py names.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ class BrokerParts:
         )
         self.awaited_followers = AwaitedFollowers(loop, purgatory)
         self.leader_holders = LeaderHolders()
-        """The objects that keep references to Leader objects between requests, until this broker's
-        leadership of any partition ends."""
+        """The objects that keep references to `Leader` objects (this broker's leaderships of
+        partitions) between requests, such as cached fetches. When any leadership ends, all of them
+        drop their references."""
         self.folder_warnings = RateLimit()
         """The rate limit of the warning that a folder in a data directory prevents the creation of
         a topic: clients request the topic again and again."""
@@ -97,7 +98,8 @@ class BrokerParts:
         self.on_topic_deleted: list[Callable[[str], None]] = []
         """Callbacks, called with a topic's name once the topic's logs are renamed for deletion."""
         self.on_image: list[Callable[[], None]] = []
-        """Callbacks, called after each change of the metadata image."""
+        """Callbacks, called after each change of the metadata image (the snapshot of topics,
+        partitions and brokers from which clients are answered)."""
         self.on_close: list[Callable[[], None]] = []
         """Callbacks, called when the broker stops and accepts no more requests."""
 

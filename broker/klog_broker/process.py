@@ -31,7 +31,8 @@ def _stop_when_stdin_ends(broker: BrokerServer) -> None:
     """
 
     def wait() -> None:
-        # Do not use sys.stdin: this thread would hold its lock when the interpreter ends.
+        # Do not read sys.stdin: this thread would hold the lock of sys.stdin when the interpreter
+        # ends, which is a fatal error in Python.
         with suppress(OSError):
             while os.read(0, 4096):
                 pass
@@ -87,7 +88,8 @@ def run(
     """
     if not _has_descriptors():
         return ExitCode.REFUSED
-    # Tests, which use `until_stdin_ends`, start hundreds of brokers: compile no kernel in advance.
+    # Tests, which use `until_stdin_ends`, start hundreds of brokers: do not compile the produce
+    # kernel in advance for them.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,

@@ -40,7 +40,8 @@ from klog_broker.security.principal_numbers import ANONYMOUS_NUMBER
 
 _READ_OFF_BYTES = 65_536
 _READ_OFF_TIMES = 16
-# Unpacks a frame's size, and its head: API key and version in one number.
+# Unpacks a frame's size, and its head: one number, with the API key in the upper 16 bits and the
+# version in the lower 16 bits.
 _unpack_size_and_head = Struct(">iI").unpack_from
 _unpack_head = Struct(">I").unpack_from
 # Produce has API key 0, so a request whose head is below this number is a Produce request.
@@ -89,13 +90,15 @@ class Connection:
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.principal_number = ANONYMOUS_NUMBER
-        """The principal's number (security/principal_numbers.py); changes together with the
-        principal."""
+        """A small number for ``principal``, by which the produce kernel knows what the connection
+        may write (security/principal_numbers.py). Changes together with ``principal``."""
         self.cached_requests: dict[int, Any] = {}
-        """The dispatcher's cached requests by API key, valid only for the present principal."""
+        """Cached requests by API key. A cached request serves the connection's next requests that
+        are like it without decoding (dispatch/cached_requests.py). Valid only for the present
+        principal."""
         self.rules_version = 0
-        """The version of the authorizer's rules that allowed the requests in
-        ``cached_requests``."""
+        """The version of the authorizer's rules under which ``cached_requests`` were allowed. If
+        the authorizer has a newer version, the dispatcher drops them."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._answered = host.requests.answered
@@ -107,13 +110,14 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # True after a produce plan has served Produce requests of this connection, until a request
-        # of another API comes. The next time that the connection is quiet and readable, it then
-        # joins the event-loop turn's produce plan, which receives for many connections in one call.
-        # Only plain (non-TLS) connections join.
+        # True after a produce plan (which serves the Produce requests of many connections together)
+        # has served this connection, until a request of another API comes. While True, the
+        # connection does not receive by itself when it is readable in the state QUIET: it joins the
+        # event-loop turn's plan, which receives for many connections in one call. Only plain
+        # (non-TLS) connections join.
         self._joins = False
-        # Whether the last produce plan served more than RECEIVE_BYTES / 2 bytes of requests of this
-        # connection.
+        # Whether the client sends in bulk: the last produce plan served more than RECEIVE_BYTES / 2
+        # bytes of this connection's requests. The connection may then receive more bytes at once.
         self._is_bulk = False
         self._resume_scheduled = False
         # The last event-loop turn that passed requests of this connection to handlers, and the
@@ -132,7 +136,8 @@ class Connection:
         return self._outbox.outstanding > 0
 
     def forget_cached_requests(self) -> None:
-        """Drop the cached requests, so that the next request of each API is decoded and checked.
+        """Drop the cached requests, which serve similar requests without decoding. So the next
+        request of each API is decoded, and its access is checked.
 
         Authentication must call this when the principal changes, because a cached request acts for
         the principal that sent it.
@@ -200,7 +205,8 @@ class Connection:
             self.receive()
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response to a single request, or give the request a place in the outbox's queue.
+        """Send the response to a single request (one that came while the connection was QUIET), or
+        give the request a place in the outbox's queue.
 
         A request without a response yet gets a place, and so do the bytes of a response that the
         socket does not accept.
@@ -271,11 +277,11 @@ class Connection:
         if not self._outbox:
             self.on_all_sent()
 
-    # -- produce plans ------------------------------------------------------------------------
+    # -- produce plans, which serve Produce requests of many connections together --------------
 
     def _is_offered_to_a_plan(self) -> bool:
-        """Offer the received bytes to the event-loop turn's produce plan; return whether the plan
-        takes them.
+        """Offer the received bytes to the event-loop turn's produce plan, which serves the Produce
+        requests of many connections together; return whether the plan takes them.
 
         If the plan takes them, the parsing continues when the plan calls ``on_planned``.
         """
@@ -301,16 +307,17 @@ class Connection:
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
-        """Take over bytes that a produce plan received for this connection in the state QUIET. The
-        plan has served the first ``taken_bytes`` of these bytes; ``replies`` are the responses."""
+        """Continue with the arena's bytes from ``start`` to ``end``, which a produce plan (it
+        serves many connections together) received for this connection in the state QUIET. The plan
+        has served the first ``taken_bytes`` of them; ``replies`` are the responses."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.take_over(start, end)
             self.on_planned(taken_bytes, replies)
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
-        """Continue after a produce plan: queue its responses, and parse the bytes after
-        ``taken_bytes``."""
+        """Continue after a produce plan that has served the first ``taken_bytes`` of the unparsed
+        bytes: queue its responses, ``replies``, and parse the other bytes."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:
@@ -380,8 +387,8 @@ class Connection:
             frame, large = inbox.take_request()
             slot = outbox.begin(api_key, _unpack_head(frame)[0])
             if large is not None:
-                # The request's records are views of the large frame's buffer until the event-loop
-                # turn's appends are over.
+                # The request's records are views of the large frame's buffer, so the buffer is
+                # returned to its pool only when the event-loop turn, with its appends, ends.
                 slot.frame = large
                 self._loop.call_at_turn_end(slot.end_turn)
             self._host.handle_frame(frame, slot, self)

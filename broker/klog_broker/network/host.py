@@ -40,22 +40,24 @@ class Host(OutboxHost, Protocol[C]):
         """
 
     def offer_to_plan(self, connection: C, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Offer received bytes that begin with Produce to this event-loop turn's produce plan.
+        """Offer received bytes that begin with a Produce request to this event-loop turn's produce
+        plan, which serves the Produce requests of many connections together.
 
         Returns whether the plan takes them.
         """
 
     @property
     def join_plan(self) -> Callable[[C], bool]:
-        """Offers a readable connection to the produce plan, which may receive the connection's
-        bytes.
+        """Offers a readable connection to the event-loop turn's produce plan, which receives for
+        many connections in one call, and serves their Produce requests together.
 
         The callable returns whether the plan receives from the connection.
         """
 
     def bulk_share_bytes(self) -> int:
         """Return how many bytes to receive at most in this event-loop turn from one connection that
-        sends in bulk (see bounds.BULK_RECEIVE_BYTES)."""
+        sends in bulk: BULK_RECEIVE_BYTES shared among the turn's ready connections, but at least
+        RECEIVE_BYTES."""
 
     def touch(self, connection: C) -> None:
         """Record that bytes were received or sent, so that the connection is not idle."""

@@ -65,7 +65,8 @@ class Inbox:
         keep: Callable[[], None],
     ) -> None:
         self.large: LargeFrame | None = None
-        """The large frame, which has its own buffer, while it arrives or waits for its handler."""
+        """A frame of RECEIVE_BYTES or more that did not arrive in one event-loop turn, in its own
+        buffer, while it arrives or waits for its handler; None if there is none."""
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes
@@ -121,10 +122,12 @@ class Inbox:
         return count
 
     def receive_into_rest(self) -> int:
-        """Receive once into ``rest``, up to RECEIVE_BYTES, or into the large frame.
+        """Receive once into the large frame, or into the connection's own buffer ``rest`` until it
+        has RECEIVE_BYTES.
 
-        Used while no request may be passed to a handler. Returns the number of received bytes, 0 at
-        the end of the stream; 1, without receiving, if ``rest`` is full.
+        Used while no request may be passed to a handler. Returns the number of received bytes: 0 at
+        the end of the stream. If ``rest`` is full, returns 1 without receiving, since 0 would mean
+        the end of the stream.
         """
         if self.large is not None:
             return self.large.receive(self._stream)
@@ -192,11 +195,12 @@ class Inbox:
         self._waits_for_memory = False
         return large
 
-    # -- produce plans ------------------------------------------------------------------------
+    # -- produce plans, which serve Produce requests of many connections together --------------
 
     def move_rest_into_arena(self) -> None:
         """Move ``rest``, the unparsed bytes of earlier event-loop turns, back into the receive
-        arena if they fit, so that a produce plan can serve them."""
+        arena if they fit. The event-loop turn's produce plan can serve only Produce requests in the
+        arena."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -231,8 +235,8 @@ class Inbox:
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """Skip the first ``size_bytes`` of the unparsed bytes, because a produce plan has served
-        them."""
+        """Skip the first ``size_bytes`` of the unparsed bytes, because the event-loop turn's
+        produce plan has served their requests."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- requests -----------------------------------------------------------------------------

@@ -100,13 +100,16 @@ class Outbox:
         """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
         """The number of places in the queue that have no response yet. A place is for one request,
-        or for several requests that a produce plan served together."""
+        or for several Produce requests of the connection that one produce plan (it serves many
+        connections together) has served."""
         self.planned = 0
-        """How many of the ``outstanding`` places are for requests that a produce plan served. While
-        only such places are outstanding, a plan may serve the connection's next requests."""
+        """How many of the ``outstanding`` places are for Produce requests that a produce plan has
+        served, such as acks=all requests that wait for the followers. While only such places are
+        outstanding, a plan may serve the connection's next requests."""
         self.held = 0
-        """How many of the ``outstanding`` places stop the parsing of later requests, because their
-        ``hold`` was called."""
+        """How many of the ``outstanding`` places stop the parsing of later requests. A handler
+        calls a place's ``hold`` for this while a helper thread or the transaction coordinator
+        checks the request."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -138,7 +141,8 @@ class Outbox:
         return slot
 
     def begin_planned(self, api_key: int) -> QueuedResponse:
-        """Add a place to the queue for the responses to requests that a produce plan has served.
+        """Add a place to the queue for the responses to Produce requests that the event-loop turn's
+        produce plan has served.
 
         A plan may serve later requests of the connection before this place is filled.
         """
@@ -156,7 +160,8 @@ class Outbox:
 
     def may_begin_none(self) -> bool:
         """Whether no request of any API may be passed to its handler now: too many responses are
-        outstanding or unsent, or an outstanding response keeps all other requests waiting."""
+        outstanding or unsent, an outstanding request is of an API without pipelining, or its
+        handler has called ``hold``."""
         if self.held:
             return True
         if len(self._replies) >= PENDING_REPLIES:
@@ -197,14 +202,15 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # While a place stops the parsing (`hold`), a partly received large frame gets no buffer, so
-        # the rest of the frame is not received. So the connection resumes also when the last such
-        # place is filled.
+        # While a handler has stopped the parsing (`hold`), a partly received large frame gets no
+        # buffer, so the rest of the frame is not received. So the connection resumes also when the
+        # last place that was held is filled.
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 
     def on_slot_held(self) -> None:
-        """Pass no more requests to handlers until the place whose ``hold`` was called is filled."""
+        """Pass no more requests of the connection to handlers until the request whose handler has
+        called ``hold`` is answered."""
         self.held += 1
 
     def schedule_flush(self) -> None:

@@ -39,10 +39,12 @@ class SlotOwner(Protocol):
         """Whether the connection is open, so that responses can be sent."""
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Called when ``slot`` has been filled: completed, skipped or closed."""
+        """Called when ``slot`` has been filled: it has a response (``complete``), its request gets
+        no response (``skip``), or it closes the connection (``close``)."""
 
     def on_slot_held(self) -> None:
-        """Pass no more requests to handlers until the place whose ``hold`` was called is filled."""
+        """Pass no more requests of the connection to handlers until the request whose handler has
+        called ``hold`` is answered."""
 
     def flush_now(self) -> None:
         """Send the scheduled responses now, before the event-loop turn's send phase."""
@@ -74,8 +76,9 @@ class QueuedResponse:
         self._owner = owner
         self.api_key = api_key
         self.head = head
-        """API key and version in one number, as in metrics/requests.py. COUNTED_ELSEWHERE for a
-        place of requests that a produce plan served: produce/planner.py counts them."""
+        """The request's API key (upper 16 bits) and version (lower 16 bits), under which the
+        metrics count it as answered. COUNTED_ELSEWHERE if the place is for requests that a produce
+        plan has served: produce/planner.py counts these."""
         self.began_ns = began_ns
         """The time in ns of the event-loop turn in which the request was passed to its handler."""
         self.state = SlotState.WAITING
@@ -229,8 +232,9 @@ class OutgoingParts:
 
         Returns why the sending stopped, and the number of sent bytes. File pieces are probed before
         they are sent, because sendfile of a page that is not in the page cache blocks even on a
-        non-blocking socket. ``is_fresh`` means that all parts were added in this event-loop turn,
-        so a small ProbedRegion needs no second probe.
+        non-blocking socket. ``is_fresh`` means that all parts were added in this event-loop turn.
+        Then a small ProbedRegion (whose first and last byte were found in the page cache when it
+        was created) needs no further probe.
         """
         sent_bytes = 0
         parts = self._parts
@@ -336,8 +340,9 @@ class OutgoingParts:
 
 
 class PendingResponse(Protocol):
-    """The delayed responses to acks=all requests that a produce plan has appended: they wait until
-    the followers have the batches."""
+    """The delayed responses to acks=all requests whose batches a produce plan has appended: the
+    responses wait until the followers have the batches."""
 
     def wait(self, place: QueuedResponse, /) -> None:
-        """Complete ``place`` once the responses are ready."""
+        """Complete ``place`` with the responses once the followers have the batches, or the
+        requests' timeout has passed."""

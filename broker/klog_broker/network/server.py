@@ -1,4 +1,5 @@
-"""Listeners and connections of one broker: accepting, limits, idle connections, produce plans."""
+"""Listeners and connections of one broker: accepting, limits, closing idle connections, and
+offering Produce requests to the event-loop turn's produce plan."""
 
 from __future__ import annotations
 
@@ -76,8 +77,9 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self._plans: Plans | None = None
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
-        """Offers a readable connection to the event-loop turn's produce plan; returns whether the
-        plan receives from the connection."""
+        """Offers a readable connection to the event-loop turn's produce plan, which serves the
+        Produce requests of many connections together; returns whether the plan receives from the
+        connection."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.single_requests = SingleRequests(loop)
         self.counters: Counter[str] = Counter()
@@ -277,23 +279,26 @@ class Server:
         if limit.allows(self.loop.now_ms()):
             _log.warning("%s%s", text, limit.take_note())
 
-    # -- produce plans and bulk receiving -----------------------------------------------------
+    # -- serving Produce requests of many connections together ---------------------------------
 
     def use_plans(self, plans: Plans) -> None:
-        """Offer Produce requests to ``plans`` from now on. Before this call, the Produce handler
-        serves all of them."""
+        """Offer Produce requests to ``plans`` from now on, which serves those of many connections
+        together, once in each event-loop turn. Before this call, the handler of Produce serves each
+        request by itself."""
         self._plans = plans
         self.join_plan = plans.offer_readable
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections may be offered to a produce plan."""
+        """Whether Produce requests may be offered to the event-loop turn's produce plan: the
+        compiled produce kernel is loaded."""
         return self._plans is not None and self._plans.is_planning
 
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Offer received bytes that begin with Produce to this event-loop turn's produce plan.
+        """Offer received bytes that begin with a Produce request to this event-loop turn's produce
+        plan, which serves the Produce requests of many connections together.
 
         Returns whether the plan takes them.
         """
@@ -303,7 +308,8 @@ class Server:
 
     def bulk_share_bytes(self) -> int:
         """Return how many bytes to receive at most in this event-loop turn from one connection that
-        sends in bulk (see bounds.BULK_RECEIVE_BYTES)."""
+        sends in bulk: BULK_RECEIVE_BYTES shared among the turn's ready connections, but at least
+        RECEIVE_BYTES."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
 

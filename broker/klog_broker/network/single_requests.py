@@ -30,7 +30,8 @@ class SingleRequestConnection(Protocol):
 
 
 class SingleResponse:
-    """The place of the response to a single request, with the same methods as QueuedResponse.
+    """The place of the response to a single request, which came while its connection had no
+    outstanding response. Has the same methods as QueuedResponse.
 
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
     """
@@ -40,7 +41,8 @@ class SingleResponse:
     def __init__(self, connection: SingleRequestConnection, outbox: Outbox, head: int) -> None:
         self.connection = connection
         self.head = head
-        """API key and version in one number, as in metrics/requests.py."""
+        """The request's API key (upper 16 bits) and version (lower 16 bits), under which the
+        metrics count it as answered."""
         self.response: list[Any] | None = None
         """The response as a list of one part, if it needs no place in the outbox; otherwise
         None."""
@@ -82,7 +84,7 @@ class SingleResponse:
 
     def send_early(self) -> None:
         """Send the response before the event-loop turn's send phase if it has a place in the
-        outbox; otherwise do nothing."""
+        outbox. A response without a place is sent in the send phase."""
         if self.ordinary is not None:
             self.ordinary.send_early()
 

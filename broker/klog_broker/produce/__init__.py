@@ -1,11 +1,11 @@
-"""Appends Produce requests: a turn's plain ones with one produce plan, others with the pipeline.
+"""Appends the batches of Produce requests: with a produce plan or with the pipeline.
 
-One call of a compiled kernel checks the Produce requests that an event-loop turn has received, and
-assigns their offsets: this is the turn's produce plan. kernel.py makes the plan; tables.py writes
-and reads the kernel's table; planner.py writes the planned batches to the logs and commits them;
-targets.py finds the partitions that may be in a plan. turn_plans.py collects the connections of a
-plan, and has kernel_loading.py load the kernel when enough requests come; quiet_loading.py loads
-the kernel while the broker is quiet. pipeline.py appends the Produce requests that are not in a
-plan. May import: every package below fetch and produce in the layers of docs/architecture.md, and
-network.
+One call of a compiled kernel checks the plain Produce requests that an event-loop turn has received
+from all connections, and assigns their offsets: this is the turn's produce plan. kernel.py makes
+the plan; tables.py writes and reads the kernel's table; planner.py writes the planned batches to
+the logs and commits them; targets.py finds the partitions that may be in a plan. turn_plans.py
+collects the connections of a plan, and has kernel_loading.py load the kernel when enough requests
+come; quiet_loading.py loads the kernel while the broker is quiet. pipeline.py appends the Produce
+requests that are not in a plan. May import: every package below fetch and produce in the layers of
+docs/architecture.md, and network.
 """

@@ -61,8 +61,8 @@ class AppendValidation:
     def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
         """Put an append behind the waiting appends of its connection."""
         if not append.pending.context.reply.hold():
-            # The records are views of the receive buffer, which is reused after this event-loop
-            # turn.
+            # The request's bytes do not stay valid: the records are views of the receive buffer,
+            # which is reused after this event-loop turn. So copy them.
             append = append._replace(records=bytearray(append.records))
         held = _WaitingAppend(leader, append)
         queue = self._queues.get(connection_id)

@@ -1,5 +1,5 @@
-"""Delayed responses to the acks=all requests of a produce plan: they wait until the followers have
-the batches.
+"""Delayed responses to the acks=all requests that a produce plan has served: they wait until the
+followers have the batches.
 
 The produce kernel has written each response as a success. All responses of one connection to the
 requests of one plan wait together if the requests have the same timeout, since they are sent in

@@ -69,19 +69,21 @@ handler."""
 
 # --- results of plan_produce ---------------------------------------------------------------------
 DONE = 0  # the requests of all connections are planned, or left to the generic handler
-# A section of the table, or `replies`, is full: the produce plan ends here, and the other requests
-# need another produce plan.
+# A section of the table, or the array of responses (`replies`), is full: the produce plan ends with
+# the last request that fitted, and the other requests need another produce plan.
 FULL = 1
-# The caller has to write the facts of a partition into the slot with the number HEAD_NEEDED, and
-# call again.
+# The caller has to write a partition's facts into the partition's slot (a row of the table), whose
+# number the table has in HEAD_NEEDED, and call again.
 NEED_SLOT = 2
-# The caller has to write the log's state of a producer into the row with the number HEAD_NEEDED of
-# the section of producers, and call again.
+# The caller has to write the log's state of a producer into the producer's row of the table, whose
+# number the table has in HEAD_NEEDED, and call again.
 NEED_PRODUCER = 3
-# As NEED_PRODUCER; the caller also has to decide whether the producer's batch begins a transaction.
+# The caller has to write the producer's state as for NEED_PRODUCER, and first decide whether the
+# producer's batch begins a transaction.
 NEED_TRANSACTION = 4
 
-# Internal results of planning one frame, which ``plan_produce`` never returns.
+# Internal results, which ``plan_produce`` never returns. _TAKEN: the request or batch passed all
+# checks. _STOP: the generic handler has to serve the request.
 _TAKEN = 5
 _STOP = 6
 
@@ -91,7 +93,8 @@ _STOP = 6
 HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
-HEAD_SLOTS = 3  # how many slots are in use; slots stay in use for later produce plans
+# how many slots (rows of partitions) are in use; they stay in use for later produce plans
+HEAD_SLOTS = 3
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
@@ -114,12 +117,12 @@ HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 
 # --- words of a connection in the kernel's table -------------------------------------------------
-CONNECTION_AT = 0  # arena position of the next frame; the requests before it are planned
+CONNECTION_AT = 0  # position, in the arena (the receive buffer), of the next frame to plan
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
 CONNECTION_REQUESTS = 4
-CONNECTION_PRINCIPAL = 5  # the principal's number (security/principal_numbers.py)
+CONNECTION_PRINCIPAL = 5  # a small number for the principal (security/principal_numbers.py)
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
@@ -142,23 +145,26 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-SLOT_ACKS_ALL = 18  # how the produce plan treats acks=-1: ACKS_ALL_NEVER, _AT_ONCE or _LATER
+# how the produce plan treats acks=-1: ACKS_ALL_NEVER (leaves the request to the generic handler),
+# ACKS_ALL_AT_ONCE (answers after the append) or ACKS_ALL_LATER (after the replication)
+SLOT_ACKS_ALL = 18
 # For each produce plan, the caller (PlanTables.fill_slot) writes the words of a slot from
 # SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words below.
 SLOT_BATCHES = 19  # how many batches this produce plan has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-# The position in `batches` of the partition's first batch. While _gather copies batches: the
-# position to which it copies the partition's next batch.
+# The position of the partition's first batch in `batches`, the array to which the kernel copies the
+# planned batches. While _gather copies them: the position for the partition's next batch.
 SLOT_OUT = 22
-SLOT_REQUEST = 23  # HEAD_REQUEST_STAMP of the last request that had a batch for the partition
+SLOT_REQUEST = 23  # number (HEAD_REQUEST_STAMP) of the last request with a batch for the partition
 SLOT_BY_ID = 24
 SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
 # The caller writes the words of a slot from SLOT_TARGET to SLOT_UNTIMED_LIMIT_MS; the kernel writes
 # SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET is the position of the slot that this
-# produce plan uses for the partition: a partition can have several slots.
+# produce plan uses for the partition: a partition has several slots if requests name its topic by
+# name and by id, or if several principals write.
 SLOT_TARGET = 28
 SLOT_FIRST_OFFSET = 29  # the offset that this produce plan gives to the partition's first batch
 SLOT_LONGEST_MS = 30
@@ -168,7 +174,7 @@ SLOT_FIRST_TIMESTAMP_MS = 32
 SLOT_PRINCIPAL = 33  # the number of the principal whose requests use this slot
 SLOT_WORDS = 34
 MAX_SLOTS = 512
-NAME_BYTES = 256  # the bytes in `names` that each slot has for the topic's name or id
+NAME_BYTES = 256  # each slot's bytes, in the array `names`, for the topic's name or id
 
 SLOT_READY = 1
 SLOT_UNAVAILABLE = 2  # the produce plan leaves the partition's requests to the generic handler
@@ -184,8 +190,8 @@ PRODUCER_BATCHES = 6  # how many batches of the producer this produce plan has f
 PRODUCER_BUCKET = 7  # the number of the bucket in the hash table that leads to the producer
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
-# The words of each batch in the producer's window: first and last sequence, first and last offset,
-# maximum timestamp.
+# The words of each batch in the producer's window (its last WINDOW_BATCHES batches in this produce
+# plan): first and last sequence, first and last offset, maximum timestamp.
 WINDOW_WORDS = 5
 # Whether the producer has an open transaction in the partition.
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
@@ -211,9 +217,10 @@ ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-# For a batch with a delayed response (acks=all): the position of its error code in `replies`, or -1
-# if the response is not delayed; how many bytes after the error code have to become 0xFF if the
-# response becomes an error (offsets and times of -1); the request's timeout.
+# For a batch with a delayed response (acks=all): the position of its error code in the array of
+# responses (`replies`), or -1 if the response is not delayed; how many bytes after the error code
+# have to become 0xFF if the response becomes an error (offsets and times of -1); the request's
+# timeout.
 ROW_ANSWER_AT = 10
 ROW_ANSWER_ONES = 11
 ROW_TIMEOUT_MS = 12
@@ -254,8 +261,8 @@ FIRST_WITH_LOG_START = 5
 FIRST_WITH_ERROR_MESSAGE = 8
 FRAME_HEAD_BYTES = 14  # frame size, API key, version, correlation id, length of the client id
 TOPIC_ID_BYTES = 16
-# The most bytes of a response: for each partition, for each topic (without its name), and for the
-# rest.
+# Upper bounds for the bytes of a response: for each of its partitions, for each of its topics
+# (without the name), and for all other fields together.
 REPLY_PARTITION_BYTES = 48
 REPLY_TOPIC_BYTES = 16
 REPLY_OTHER_BYTES = 32
@@ -297,8 +304,8 @@ def _find_slot(
     table: Array,
     names: Array,
 ) -> int:
-    """Return the position of the words of the slot for this topic, partition and principal; make a
-    new slot if none exists. Return -1 if no slot is free."""
+    """Return the position, in the table, of the slot (the facts of a partition) for this topic,
+    partition and principal; make a new slot if none exists. Return -1 if no slot is free."""
     mark = 1 if by_id else 0
     # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49, and cannot
     # overflow an int64.
@@ -519,7 +526,8 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
             if max_timestamp_ms <= INT64_MAX - longest_ms:
                 limit_ms = max_timestamp_ms + longest_ms
         table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
-    # Segment.commit makes the same updates.
+    # Add the batch to the segment's maximum timestamp, index entries and size, as Segment.commit
+    # does for a batch outside a produce plan.
     if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
         table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
         table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset

@@ -1,5 +1,5 @@
-"""Loads the compiled kernels that produce plans need; numba is imported only when they are
-loaded."""
+"""Loads the compiled kernels with which an event-loop turn serves many Produce requests at once;
+numba is imported only when they are loaded."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SOCKET_MODULE = "klog_broker.runtime.net.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down_conversion"
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
-"""Loads the module of the produce kernel; returns None if that is impossible. Runs in a helper
-thread and may block. The argument is a function that returns True once the broker stops: the
-loading then soon gives up."""
+"""Loads the module of the produce kernel; returns None if that is impossible, such as without
+numba. Runs in a helper thread and may block. The argument is a function that returns True once the
+broker stops: the loading then soon gives up."""
 
 CompileKernel = Callable[[Callable[[], bool]], bool]
 """Compiles the kernels into their cache on disk, so that LoadKernel compiles nothing; returns False
-if that is impossible. Runs in a helper thread, has the same argument as LoadKernel, and does not
-import numba in this process."""
+if that is impossible, such as without numba. Runs in a helper thread, has the same argument as
+LoadKernel, and does not import numba in this process."""
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:

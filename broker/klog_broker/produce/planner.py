@@ -32,7 +32,8 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """The methods of a connection that produce plans use."""
+    """The methods of a connection that a produce plan uses, which serves the plain Produce requests
+    of many connections together."""
 
     @property
     def is_open(self) -> bool:
@@ -45,7 +46,8 @@ class PlannedConnection(Protocol):
 
     @property
     def principal_number(self) -> int:
-        """The number of the connection's principal (security/principal_numbers.py)."""
+        """A small number for the connection's principal, by which the produce kernel knows what the
+        principal may write (security/principal_numbers.py)."""
 
     def plannable(self) -> tuple[int, int] | None:
         """Return start and end of the connection's unparsed bytes in the receive arena; None if the
@@ -59,17 +61,18 @@ class PlannedConnection(Protocol):
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
-        """Continue after a produce plan that received bytes for the connection and did not do all
-        its work. The plan has served the first ``taken_bytes`` of the receive arena's bytes from
-        ``start`` to ``end``. The connection sends ``replies``, and parses the other bytes."""
+        """Continue after a produce plan that received bytes for the connection, and left bytes to
+        parse or responses to send. The plan has served the first ``taken_bytes`` of the receive
+        arena's bytes from ``start`` to ``end``. The connection sends ``replies``, and parses the
+        other bytes."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Received(NamedTuple):
-    """The bytes that one call has received, for a produce plan, from all connections that joined
-    the plan instead of receiving by themselves."""
+    """The bytes that one ``SocketCalls.receive`` has received for a produce plan, from all
+    connections that joined the plan instead of receiving by themselves."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
@@ -81,7 +84,8 @@ NOTHING_RECEIVED = Received((), (0,))
 
 
 class PlanTargets(Protocol):
-    """Finds the partitions that may be in a produce plan; implemented in targets.py."""
+    """Finds the partitions to which an event-loop turn's produce plan may append; implemented in
+    targets.py."""
 
     @property
     def version(self) -> int:
@@ -95,9 +99,9 @@ class PlanTargets(Protocol):
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """Return the partition if the produce plan may append to it for the principal with this
-        number; None leaves the request to the generic handler. ``topic`` is the topic's name, or
-        its id if ``by_id``."""
+        """Return the partition if the produce plan may append to it for the principal whose number
+        (security/principal_numbers.py) is ``principal``; None leaves the request to the generic
+        handler. ``topic`` is the topic's name, or its id if ``by_id``."""
 
     def hold(
         self,
@@ -127,8 +131,9 @@ class _CommitFailed(Exception):
 
 
 class _Turn:
-    """The connections that an event-loop turn plans for: first those that offered received bytes,
-    then those for which one call has received (``Received``)."""
+    """The connections that an event-loop turn's produce plan serves: first those that have received
+    by themselves and offered their bytes, then those for which one ``SocketCalls.receive`` has
+    received."""
 
     def __init__(
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
@@ -139,8 +144,9 @@ class _Turn:
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
-        """Whether no connection has work left: one call has received for all of them, all received
-        requests are served, and all responses are sent."""
+        """Whether no connection has to continue after the produce plan: one ``SocketCalls.receive``
+        has received for all of them, all received requests are served, and all responses are
+        sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
         """Add ``data`` to the responses that the produce plan's connection ``number`` sends."""
@@ -148,8 +154,8 @@ class _Turn:
 
 
 class ProducePlanner:
-    """Makes one broker's produce plans, once the compiled produce kernel is loaded. Loop thread
-    only."""
+    """Makes one broker's produce plans, each for the plain Produce requests of an event-loop turn,
+    once the compiled produce kernel is loaded. Loop thread only."""
 
     def __init__(
         self,
@@ -169,12 +175,14 @@ class ProducePlanner:
         self._times = times
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
         self.calls = make_calls(arena.view, self._tables.replies)
-        """Receives from many sockets, or sends responses to many sockets, in one call; None if such
-        calls are not available, so that each connection receives and sends by itself."""
+        """Receives from many sockets, or sends responses to many sockets, in one call of compiled
+        code (SocketCalls); None without such code, as on a system other than Linux, where each
+        connection receives and sends by itself."""
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # By log: the number of the slot that has the log's facts in this produce plan.
+        # By log: the number of the slot (a row of the kernel's table) that has the log's facts in
+        # this produce plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
@@ -184,9 +192,9 @@ class ProducePlanner:
         them.
 
         ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
-        called once, in order. Connections in ``received`` get their responses through ``calls``;
-        ``continue_after_plan`` is called only for those with bytes left to parse or send. Return
-        whether ``continue_after_plan`` was never called.
+        called once, in order. Connections in ``received`` get their responses from ``calls.send``,
+        which serves many sockets at once; ``continue_after_plan`` is called only for those with
+        bytes left to parse or send. Return whether ``continue_after_plan`` was never called.
         """
         limit = self._kernel.MAX_CONNECTIONS
         connections, bounds = received
@@ -258,7 +266,8 @@ class ProducePlanner:
                 self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
                 return
-            # A table is full: the next produce plan continues from here.
+            # A section of the kernel's table is full: the next produce plan begins with the
+            # connection whose request did not fit.
             first += min(tables.connection, count)
             if not requests and not self._free_slots():
                 first += 1
@@ -394,17 +403,17 @@ class ProducePlanner:
     # -- responses ----------------------------------------------------------------------------
 
     def _send_responses(self, turn: _Turn) -> bool:
-        """Send the responses of all connections with one call, if possible: one call has received
-        for all connections, all received bytes are planned, no response is delayed, and each
-        connection has a response. If that is not possible, send nothing and return False: the
-        caller handles the connections one by one."""
+        """Send the responses of all connections with one ``calls.send``, if possible: one
+        ``calls.receive`` has received for all connections, the produce plan has served all received
+        bytes, no response is delayed, and each connection has a response. If that is not possible,
+        send nothing and return False: the caller handles the connections one by one."""
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
-        # While the produce plan appended, a connection may have been closed (see
-        # PlannedConnection.is_open).
+        # The produce plan's appends may have completed delayed requests, and a connection is closed
+        # if sending its response fails.
         descriptors = [each.descriptor for each in turn.waiting if each.is_open]
         if min(sizes) <= 0 or len(descriptors) < count:
             return False
@@ -480,11 +489,11 @@ class ProducePlanner:
         return self._targets.hold(answer, appends, timeout_ms, answered) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
-        """Send responses to many sockets with one call. Bytes that a socket does not accept are
-        left to its connection, which sends them later."""
+        """Send responses to many sockets with one ``calls.send``. Bytes that a socket does not
+        accept are left to its connection, which sends them later."""
         assert self.calls is not None
-        # While the produce plan appended, a connection may have been closed (see
-        # PlannedConnection.is_open).
+        # The produce plan's appends may have completed delayed requests, and a connection is closed
+        # if sending its response fails.
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(
             [turn.waiting[number].descriptor for number, _, _ in ready],
