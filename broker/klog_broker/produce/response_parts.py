@@ -1,6 +1,7 @@
-"""Splits a produce plan's responses to one connection by the timeouts of the requests. Pure.
+"""Splits the responses to one connection's acks=all requests by the requests' timeouts. Pure.
 
-Usually all requests of a client have the same timeout, and the plan's responses wait together
+The responses are those of one produce plan (it serves an event-loop turn's plain requests
+together). Usually all requests of a client have the same timeout, and the responses wait together
 until the batches are replicated. If the timeouts differ (librdkafka has one for each topic), the
 responses wait separately. A common wait would give a request with a long timeout REQUEST_TIMED_OUT
 as soon as the shorter timeout of an earlier request has passed.
@@ -16,8 +17,8 @@ _SIZE_BYTES = 4
 
 
 class ResponsePart(NamedTuple):
-    """Consecutive responses that are sent together, when the batches ``held`` are replicated. The
-    requests of these batches have the same timeout."""
+    """Consecutive responses that are sent together, when the delayed batches (``held``, of acks=all
+    requests) are replicated. The requests of these batches have the same timeout."""
 
     held: Sequence[DelayedBatch]
     start: int
@@ -30,9 +31,9 @@ def split_responses(
 ) -> Sequence[ResponsePart]:
     """Split the bytes of ``replies`` from ``start`` to ``stop``, which are whole response frames.
 
-    ``requests`` is the number of requests that the plan has taken from the connection. Requests
-    with acks=0 have no response, and count for the last part. ``held`` must not be empty, and must
-    have the batches in the order of the responses.
+    ``requests`` is the number of the connection's requests that the produce plan has served.
+    Requests with acks=0 have no response, and count for the last part. ``held`` must not be empty,
+    and must have the batches in the order of the responses.
     """
     if len({each.timeout_ms for each in held}) == 1:
         return (ResponsePart(held, start, stop, requests),)

@@ -34,10 +34,10 @@ from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
-"""The words of a slot's row up to SLOT_OUT: the facts of a partition, which the plan updates while
-it adds batches, and the counts and the position of these batches."""
+"""The words of a partition's row (slot) up to SLOT_OUT: the partition's facts, which the plan
+updates while it adds batches, and the counts and the position of these batches."""
 CONNECTION_ROW = Struct("=5q8x")
-"""The words of a connection's row, without the last one (the number of the principal)."""
+"""The words of a connection's row, without the last one (a small number for its principal)."""
 BATCH_ROW = Struct("=13q")
 
 
@@ -55,7 +55,7 @@ class DelayedBatch(NamedTuple):
 
     slot: int
     end_offset: int
-    answer_at: int  # the position of the batch's error code in `replies`
+    answer_at: int  # the position of the batch's error code in `replies`, the array of responses
     # how many bytes after the error code an error response sets to 0xFF (offsets and times of -1)
     ones: int
     timeout_ms: int
@@ -92,9 +92,10 @@ class PlanTables:
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
     ) -> None:
         """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.
-        ``principals``: the number of each connection's principal; None if every principal may write
-        to every topic and use every transactional id. A plan with principals leaves requests with a
-        transactional id to the generic handler, which checks access to the id."""
+        ``principals``: the number of each connection's principal (security/principal_numbers.py);
+        None if every principal may write to every topic and use every transactional id. A plan with
+        principals leaves requests with a transactional id to the generic handler, which checks
+        access to the id."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -184,7 +185,7 @@ class PlanTables:
 
     def slot_key(self, number: int) -> tuple[bytes, bool, int, int]:
         """Return the key of a slot: topic name or id, whether it is an id, partition, and the
-        number of the principal that writes."""
+        number (security/principal_numbers.py) of the principal that writes."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         name_at = number * kernel.NAME_BYTES
@@ -214,7 +215,9 @@ class PlanTables:
 
     def fill_slot(self, number: int, facts: PlanFacts, acks_all: int) -> None:
         """Write the facts of a partition, such as its next offset and limits, into the partition's
-        slot for this plan. ``acks_all`` is one of the constants ACKS_ALL_..."""
+        slot for this plan. ``acks_all`` is ACKS_ALL_NEVER, ACKS_ALL_AT_ONCE or ACKS_ALL_LATER:
+        whether the plan leaves requests with acks=all to the generic handler, answers them after
+        the append, or after the replication."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         limits = facts.limits
@@ -344,8 +347,8 @@ class PlanTables:
         )
 
     def answers(self, count: int) -> tuple[list[int], list[int]]:
-        """Return the starts and the ends of the responses in ``replies`` of the plan's first
-        ``count`` connections."""
+        """Return, for each of the plan's first ``count`` connections, where its responses start and
+        end in ``replies``, the array of all responses."""
         kernel = self._kernel
         return (
             self._column(kernel.CONNECTION_REPLIES_AT, count).tolist(),
@@ -354,8 +357,8 @@ class PlanTables:
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield a row for each of the plan's first ``count`` connections: start and end of its
-        bytes in the arena that were not taken, start and end of its responses in ``replies``, and
-        how many requests were taken."""
+        bytes in the arena that the plan has not served, start and end of its responses in
+        ``replies``, and how many requests the plan has served."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)

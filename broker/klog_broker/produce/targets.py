@@ -1,4 +1,4 @@
-"""Finds the partitions that a produce plan may use."""
+"""Finds the partitions to which an event-loop turn's produce plan may append."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,8 @@ from pyspark_klog.ids import UUID
 
 
 class ProduceTargets:
-    """The partitions that this broker leads, except those of internal topics."""
+    """The partitions to which a produce plan may append: those that this broker leads, except those
+    of internal topics."""
 
     def __init__(self, services: ProduceServices) -> None:
         self._services = services
@@ -41,8 +42,9 @@ class ProduceTargets:
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """Return the partition of the topic with this name or id for the principal with this
-        number; None leaves the request to the generic handler.
+        """Return the partition of the topic with this name or id, if the principal with the number
+        ``principal`` (security/principal_numbers.py) may write to it; None leaves the request to
+        the generic handler.
 
         A plan uses the result for all client addresses of the principal. So the result is None if
         the principal may write from some addresses only, and the generic handler checks the access.
@@ -88,5 +90,6 @@ class ProduceTargets:
         self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Return whether the batch begins its producer's transaction in this partition."""
+        """Return whether the transaction coordinator and the log allow the batch to begin its
+        producer's transaction in this partition now."""
         return begins_now(self._services, log, first)

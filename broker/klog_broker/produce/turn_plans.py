@@ -31,21 +31,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-# Load the kernel when one receive brings this many requests (_PIPELINED_REQUESTS), or when this
-# many connections begin with Produce in one turn (_READY_CONNECTIONS).
+# Load the produce kernel when one receive brings _PIPELINED_REQUESTS times the bytes of its first
+# Produce request, or when _READY_CONNECTIONS connections receive Produce requests in one event-loop
+# turn.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
-# Load the kernel also for one request of this size: without the kernel, Python code checks the
-# request's records one by one.
+# Load the produce kernel also for one request of this size: without the kernel, Python code checks
+# the request's records one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
-"""Load the kernel also after this many unplanned Produce requests: serving them without the kernel
-has cost as much time as loading it. On a leader with followers the quiet moment for which
-quiet_loading.py waits never comes, because the followers send fetches all the time."""
+"""Load the produce kernel also when connections have received Produce requests this many times:
+serving the requests without the kernel has cost as much time as loading it. On a leader with
+followers the quiet moment for which quiet_loading.py waits never comes, because the followers send
+fetches all the time."""
 
 
 class TurnPlans:
-    """Collects the connections of an event-loop turn for its produce plan. Loop thread only."""
+    """Collects the connections that an event-loop turn's produce plan serves together. Loop thread
+    only."""
 
     def __init__(
         self,
@@ -76,20 +79,21 @@ class TurnPlans:
 
     @property
     def is_planning(self) -> bool:
-        """Whether the kernel is loaded."""
+        """Whether the compiled produce kernel is loaded, so that produce plans are made."""
         return self.planner is not None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether any client has sent a Produce request, so that the kernel is useful."""
+        """Whether any client has sent a Produce request, so that the produce kernel is useful."""
         return self._turn >= 0
 
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Add a connection that has received Produce requests to the plan of this event-loop turn
-        (see Plans in network/plans.py). The connection must then not parse its bytes before its
-        ``on_planned`` is called. Return False if the plan does not take the connection."""
+        """Add a connection that has received Produce requests to this event-loop turn's produce
+        plan, which serves many connections together. The connection must then not parse its bytes
+        before its ``on_planned`` is called. Return False if the plan does not take the
+        connection."""
         if self.planner is None:
             if not self.is_load_requested:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -103,8 +107,9 @@ class TurnPlans:
         return True
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Let a readable connection join this turn's plan, which then receives its bytes. Return
-        False if the connection has to receive by itself."""
+        """Let a readable connection join this event-loop turn's produce plan: one call then
+        receives from all joined connections. Return False if the connection has to receive by
+        itself."""
         joined = self._joined
         if not joined:
             if not self.receives:
@@ -117,8 +122,8 @@ class TurnPlans:
 
     @property
     def receives(self) -> bool:
-        """Whether readable connections may join plans: the kernel is loaded, and the planner can
-        receive from many connections in one call."""
+        """Whether readable connections may join produce plans: the produce kernel is loaded, and
+        the system can receive from many connections in one call of compiled code."""
         return self.planner is not None and self.planner.calls is not None
 
     def _schedule(self) -> None:
@@ -134,7 +139,8 @@ class TurnPlans:
         received = self._receive(joined) if joined else NOTHING_RECEIVED
         after_bytes = received.bounds[-1] if received.connections else before_bytes
         if self.planner.run(waiting, received):
-            # The received bytes are no longer in use.
+            # The plan has finished all connections for which it received, so their bytes in the
+            # arena are free again.
             arena.unmark(before_bytes, after_bytes)
 
     def _receive(self, joined: list[Connection]) -> Received:
@@ -174,7 +180,8 @@ class TurnPlans:
             self.load()
 
     def load(self) -> None:
-        """Load the kernel once, in a helper thread; plans begin when it is loaded."""
+        """Load the produce kernel once, in a helper thread; produce plans are made once it is
+        loaded."""
         if not self.is_load_requested:
             self.is_load_requested = True
             self._asked_ms = self._loop.now_ms()

@@ -94,7 +94,8 @@ def transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
 def guard_for(
     services: ProduceServices, leader: Leader, batch: TransactionalBatch, context: RequestContext
 ) -> VerificationGuard | None:
-    """Return the guard that the batch's append must pass to the log; None if it needs no
+    """Begin the verification of a transactional batch. Return the guard (a token of this
+    verification) that the batch's append must pass to the log; None if the batch needs no
     verification."""
     return leader.log.begin_verification(
         *batch,
@@ -104,7 +105,8 @@ def guard_for(
 
 
 class ProduceVerification:
-    """The appends of one request that wait for the coordinator."""
+    """The appends of one Produce request that wait until the transaction coordinator has verified
+    them."""
 
     def __init__(
         self,
@@ -120,11 +122,12 @@ class ProduceVerification:
         self._is_over = False
 
     def ask_coordinator(self, producer_id: int, producer_epoch: int) -> None:
-        """Ask the coordinator to verify the partitions; its answer completes or fails the appends.
+        """Ask the transaction coordinator whether the partitions are part of the transaction. If
+        so, the batches are appended; if not, the appends fail.
 
-        The connection's next requests are parsed only after the response. By then the transaction
-        is open in the log. So the next batches need no verification, and the produce kernel can
-        plan them.
+        The connection's next requests are parsed only after the response to this one. By then the
+        appended batches have opened the transaction in the log, so the next batches need no
+        verification, and a produce plan can serve them.
         """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
@@ -138,8 +141,8 @@ class ProduceVerification:
         )
         keeps_bytes = self._context.reply.hold()
         if not self._is_over and not keeps_bytes:
-            # The records are views of the receive buffer, which is reused after this event-loop
-            # turn.
+            # The request's bytes do not stay valid: the records are views of the receive buffer,
+            # which is reused after this event-loop turn. So copy them.
             self._appends = [
                 Unverified(leader, append._replace(records=bytearray(append.records)))
                 for leader, append in self._appends
@@ -160,12 +163,12 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     """Return whether the batch, if appended now, begins its producer's transaction in the
     partition.
 
-    Return False if the coordinator or the log refuses, or if the coordinator's answer has to wait:
-    then the generic handler asks the coordinator again.
+    Return False if the transaction coordinator or the log refuses, or if the coordinator cannot
+    answer at once: then the generic handler of Produce asks the coordinator again.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # Another broker is the coordinator, and the generic handler asks it. If this function asked
-        # it, too, the request would be sent twice.
+        # Another broker is the transaction coordinator, and the generic handler asks that broker.
+        # If this function asked, too, the request would be sent twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS

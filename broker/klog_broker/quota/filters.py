@@ -1,4 +1,5 @@
-"""Filters that select the entities with quotas in a request (KIP-546), as in Kafka 4.3.1."""
+"""Filters of DescribeClientQuotas requests, which select entities that have quotas (KIP-546), as in
+Kafka 4.3.1."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

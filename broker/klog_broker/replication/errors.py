@@ -11,7 +11,8 @@ class ReplicationError(KlogError):
 
 
 class StaleRoleChange(ReplicationError):
-    """The epochs of a role change are older than those that the replica has already."""
+    """A role change (the controller's instruction to lead, follow or stop) has older epochs than
+    the replica has already."""
 
 
 class NotEnoughReplicas(ReplicationError):

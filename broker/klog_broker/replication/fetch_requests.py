@@ -56,7 +56,8 @@ class FollowerIdentity(NamedTuple):
 def fetch_request(
     delta: Delta, identity: FollowerIdentity, settings: FetcherSettings, wait_ms: int
 ) -> FetchRequest:
-    """Build the Fetch request that carries `delta`; the leader may wait up to `wait_ms`."""
+    """Build the Fetch request with the session and the changed partitions of `delta`; the leader
+    may delay the response for up to `wait_ms`."""
     topics: dict[TopicId, FetchTopic] = {}
     for (topic_id, number), asked in delta.named:
         topic = topics.get(topic_id)

@@ -43,9 +43,9 @@ MOST_NAMED = 1_000
 """The most partitions that one request names if the leader keeps a fetch session; the next request
 names further partitions."""
 MOST_WHOLE = 5_000
-"""The most partitions that one request names if the leader keeps no session; each request fetches
-the partitions that follow those of the request before, in turn. A leader accepts about 30,000
-partitions in a request."""
+"""The most partitions that one request names if the leader keeps no session. If more are followed,
+each request names those that the requests before have not named, in turn. A leader accepts about
+30,000 partitions in a request."""
 # A long response is handled in several event-loop turns, each with a limited amount of work. The
 # unit of work is an element of about 5 us (runtime/event_loop/slices.py). A partition counts as
 # _PART_ELEMENTS elements, and its records as one element for every _BYTES_AN_ELEMENT bytes.
@@ -78,7 +78,8 @@ class Fetcher:
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
         self._session_broker_epoch = -1
-        """The broker epoch of this broker in the first request of the session."""
+        """The broker epoch of this broker in the first request of the session: after a change of
+        the broker epoch, a new session has to name all partitions."""
         self._followed: dict[Key, FollowedPartition] = {}
         # A partition whose fetch position may have changed is in one of three dicts: in `_news`
         # until the position is read; in `_due` until a request names the position (None removes the
@@ -120,7 +121,7 @@ class Fetcher:
             self.on_news(key)
 
     def on_news(self, key: Key) -> None:
-        """Read the fetch position of a partition again before the next request."""
+        """Read a partition's fetch position, which may have changed, before the next request."""
         self._unflushed.pop(key, None)
         self._due.pop(key, None)
         self._news[key] = None
@@ -257,7 +258,8 @@ class Fetcher:
         """How many milliseconds the leader may delay the next Fetch: replica.fetch.wait.max.ms, or
         0 if other partitions wait for the request after it. If the leader keeps no session, and
         more than MOST_WHOLE partitions are followed, some always wait. Then each Fetch may be
-        delayed for its share of that time, so that there is a pause between requests."""
+        delayed for the part MOST_WHOLE / (followed partitions) of that time, so that there is a
+        pause between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:
@@ -280,7 +282,7 @@ class Fetcher:
         ):
             self._is_busy = False
             if code is ErrorCode.NONE:
-                self._failed("the response has partitions that the request did not name")
+                self._failed("the response has partitions that were not requested")
             elif self._failures:
                 self._failed(f"{code.name}: {code.message}")
             else:

@@ -29,13 +29,13 @@ from pyspark_klog.records.control import EndTransactionMarker
 
 
 def _ignore(_leader: "Leader") -> None:
-    """Ignore an ISR change: a standalone broker has no controller to ask."""
+    """Ignore an ISR change: a standalone broker (without ZooKeeper) has no controller to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderContext:
     """The functions and values of the broker and its cluster that leaders use; the defaults serve a
-    standalone broker. Times are monotonic."""
+    standalone broker (without ZooKeeper). Times are monotonic."""
 
     now_ms: Callable[[], int] = lambda: 0
     broker_epoch: Callable[[], int] = lambda: -1
@@ -44,7 +44,8 @@ class LeaderContext:
     max_lag_ms: int = 30_000
     """replica.lag.time.max.ms"""
     wake: Callable[[TopicPartition], None] = lambda _: None
-    """Called when requests that wait for the partition may have become ready."""
+    """Called when delayed requests about the partition (Fetch, Produce, DeleteRecords) may have
+    become ready to be answered."""
     in_sync_changed: Callable[["Leader"], None] = _ignore
     """Called when the ISR has changed, or when the controller has to be asked for a change."""
 
@@ -156,7 +157,8 @@ class Leader:
     def append_plain(
         self, batch: bytearray, record_count: int, timestamp_ms: int, *, now_ms: int
     ) -> None:
-        """Call ``PartitionLog.append_plain`` in this leadership's epoch, with acks=all.
+        """Append a coordinator's batch without validation, in this leadership's epoch and with
+        acks=all (``PartitionLog.append_plain``).
 
         Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
         NotEnoughReplicas, all with nothing changed."""
@@ -269,8 +271,8 @@ class Leader:
         self.advance_watermark()
 
     def handle_isr_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
-        """Handle the controller's response to an ISR change, and return the leader's next state, as
-        LeaderReplicas.handle_result does. The leadership must not have ended."""
+        """Handle the controller's response to an ISR change that this leader has requested, and
+        return the leader's next state. The leadership must not have ended."""
         after = self.replicas.handle_result(change, answer)
         if after in (IsrOutcome.COMMITTED, IsrOutcome.REFUSED):
             self._context.in_sync_changed(self)
@@ -278,8 +280,9 @@ class Leader:
         return after
 
     def take_partition_state(self, state: PartitionRegistration) -> None:
-        """Take the partition state of the metadata image, if it is newer than the leader's own. The
-        leadership must not have ended."""
+        """Take the partition state in the metadata image (the snapshot of the cluster from the
+        controller's UpdateMetadata requests), if it is newer than the leader's own. The leadership
+        must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
         if self.replicas.take_partition_state(committed):
             self._context.in_sync_changed(self)
@@ -305,7 +308,8 @@ class Leader:
 
     def advance_watermark(self) -> None:
         """Raise the high watermark to the records that all replicas of the maximal ISR have. If
-        responses wait for flushes, the records must also be flushed on this broker."""
+        responses wait for flushes (flush.messages=1), the records must also be flushed on this
+        broker."""
         log = self.log
         if log.config.responses_wait_for_flush:
             reached = log.flushed_offset

@@ -76,8 +76,9 @@ class LeaderReplicas:
         self.partition_epoch = assignment.partition_epoch
         self.in_sync: InSyncSet = self._committed(assignment.in_sync)
         self.live: Collection[BrokerId] = assignment.replicas
-        """The live brokers in the newest metadata image; the Leader sets this collection. Only live
-        followers are added to the ISR, and DeleteRecords waits for live followers only."""
+        """The live brokers according to the controller's latest UpdateMetadata request; the Leader
+        sets this collection. Only live followers are added to the ISR, and DeleteRecords waits for
+        live followers only."""
         # An in-sync follower counts as caught up now, so it has replica.lag.time.max.ms to fetch.
         # Its log end offset is unknown, because its log may have been truncated since an earlier
         # leader epoch, or may be shorter after a restart.
@@ -229,8 +230,8 @@ class LeaderReplicas:
     def awaits_leader_and_isr(self) -> bool:
         """Whether the response to the requested change was AWAITS_LEADER_AND_ISR. The controller
         sends no LeaderAndIsr request if the state was changed within this leader epoch. So the
-        caller has to pass the state of the metadata image to `take_partition_state` and repeat the
-        request, periodically."""
+        caller has to pass the partition state of the latest UpdateMetadata request to
+        `take_partition_state` and repeat the AlterPartition request, periodically."""
         return self._awaits_leader_and_isr
 
     def take_partition_state(self, state: CommittedIsr) -> bool:
@@ -335,7 +336,8 @@ class LeaderReplicas:
 
     def watermark(self, set_before: int, own_end: int, leader_end: int, now_ms: int) -> Offset:
         """Return the high watermark, whose last value was `set_before`. `own_end` is `leader_end`,
-        the end of the leader's log, or the end of its flushed part if responses wait for flushes.
+        the end of the leader's log, or the end of its flushed part if responses wait for flushes
+        (flush.messages=1).
 
         The high watermark stands still while fewer than min.insync.replicas are in sync (KIP-966).
         Apart from the maximal ISR, the high watermark waits for live followers that keep pace but

@@ -176,7 +176,8 @@ class Partition:
             leader.advance_watermark()
 
     def log_flushed(self, log: PartitionLog) -> None:
-        """Advance the high watermark after a flush, if responses wait for flushes."""
+        """Advance the high watermark after a flush, if responses wait for flushes
+        (flush.messages=1)."""
         leader = self.role
         if type(leader) is Leader and log.config.responses_wait_for_flush:
             leader.advance_watermark()

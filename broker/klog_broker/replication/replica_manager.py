@@ -1,4 +1,5 @@
-"""The partitions that this broker has replicas of, and the role changes from the controller.
+"""The partitions that this broker has replicas of, and the role changes from the controller:
+instructions to lead, to follow, or to stop.
 
 The role changes of one call of ``apply`` are applied together; those of later calls wait until all
 of them are done. Helper threads do the work on the disk (they create and delete logs), a few logs
@@ -78,8 +79,9 @@ class ReplicaManager:
     ``settings_of`` returns a topic's present settings. ``wake`` is called with a partition when
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
     the present one. A log can go offline in the middle of a coordinator's append, and ``on_resign``
-    callbacks must not reach the coordinator before that append has returned.
-    ``context`` is passed to leaders, with its ``wake`` and ``in_sync_changed`` replaced.
+    callbacks must not reach the coordinator before that append has returned. Leaders get
+    ``context`` with this ``wake``, and with an ``in_sync_changed`` that calls the callbacks
+    ``on_in_sync_changed``.
     """
 
     def __init__(
@@ -94,8 +96,8 @@ class ReplicaManager:
     ) -> None:
         self.version = 0
         """A number that rises when a role, an ISR or a setting changes, or when a disk starts or
-        stops refusing records for lack of space. Caches of leaders (produce/targets.py) compare
-        it."""
+        stops refusing records for lack of space. A cache of leaders, such as the produce planner's,
+        is valid only while this number stays the same."""
         self.led: dict[tuple[str, int], Leader] = {}
         """All present leaderships, by topic and partition number (a TopicPartition is an equal
         key)."""
@@ -166,7 +168,9 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # a batch has ended within `run` below, and that loop runs the next batch
+            # a batch of role changes was done within `run` below; the loop there begins the next
+            # one
+            return
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
