@@ -251,8 +251,8 @@ class Outbox:
         self._owner.on_sent()
 
     def _queue_responses(self) -> None:
-        """Move responses from the head of the queue to the outgoing parts, up to the first place
-        that has no response yet."""
+        """Move the responses at the head of the queue, up to the first place that has no response
+        yet, to the outgoing parts: the byte strings and file regions that are sent next."""
         replies = self._replies
         while replies and replies[0].state is not SlotState.WAITING:
             slot = replies.popleft()
@@ -265,8 +265,8 @@ class Outbox:
                 self._outgoing.add(slot)
 
     def _send_single(self, slot: QueuedResponse) -> None:
-        """Send the response of ``slot``, the only one in the queue; unsent bytes become outgoing
-        parts."""
+        """Send the response of ``slot``, the only one in the queue; bytes that the socket does not
+        accept become outgoing parts, which are sent later."""
         self._queued_bytes -= slot.size_bytes
         if not slot.fits_one_send:
             self._outgoing.add(slot)

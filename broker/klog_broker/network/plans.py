@@ -25,17 +25,18 @@ class Plans(Protocol):
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
         """Offer a connection that has received Produce requests; return whether the event-loop
-        turn's plan takes it.
+        turn's produce plan serves them.
 
-        A connection that the produce plan takes must not parse before its ``on_planned`` is called.
+        If so, the connection must not parse its received bytes before the plan calls its
+        ``on_planned``.
         """
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Offer a readable connection; return whether the produce plan receives from it and plans
-        its requests.
+        """Offer a readable connection; return whether the event-loop turn's produce plan receives
+        from it and serves its Produce requests.
 
         If the plan does, it calls the connection's ``receive``, ``put_off`` or
-        ``continue_after_plan`` in the event-loop turn's next phase, or none of these if it has
-        planned and answered everything that the connection sent. Only a plain (non-TLS)
-        connection whose last request a plan has served may be offered.
+        ``continue_after_plan`` in the append phase of the same event-loop turn, or none of these if
+        it has served and answered all requests that it received from the connection. Only a plain
+        (non-TLS) connection whose last request a plan has served may be offered.
         """

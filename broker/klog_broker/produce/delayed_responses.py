@@ -62,7 +62,7 @@ class DelayedResponse(DelayedOperation):
         answered: Callable[[int], None],
     ) -> None:
         """``answered`` is called when the response is sent, with the time (ns) of the event-loop
-        turn in which the place joined the queue."""
+        turn in which the response got its place in the connection's queue."""
         self._answer = answer
         self._answered = answered
         self._waiting = waiting

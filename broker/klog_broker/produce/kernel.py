@@ -149,7 +149,8 @@ SLOT_MAX_TIMESTAMP_OFFSET = 17
 # ACKS_ALL_AT_ONCE (answers after the append) or ACKS_ALL_LATER (after the replication)
 SLOT_ACKS_ALL = 18
 # For each produce plan, the caller (PlanTables.fill_slot) writes the words of a slot from
-# SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words below.
+# SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words from
+# SLOT_BATCHES to SLOT_HASH.
 SLOT_BATCHES = 19  # how many batches this produce plan has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21

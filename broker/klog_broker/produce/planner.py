@@ -110,8 +110,9 @@ class PlanTargets(Protocol):
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> DelayedResponse | None:
-        """Return the delayed response for the batches ``held``; None if no batch has to wait, so
-        that ``answer`` can be sent now."""
+        """Return the delayed response for the batches ``held``, which were appended with acks=all;
+        None if no batch has to wait for replication, so that the bytes ``answer`` can be sent
+        now."""
 
     def appended(self) -> None:
         """Complete the delayed fetches of followers now, because delayed responses of the produce

@@ -77,8 +77,9 @@ class ProduceTargets:
         timeout_ms: int,
         answered: Callable[[int], None],
     ) -> DelayedResponse | None:
-        """Return the delayed response for the batches ``held``; None if no batch has to wait for
-        replication, so that the bytes ``answer`` can be sent now."""
+        """Return the delayed response for the batches ``held``, which were appended with acks=all;
+        None if no batch has to wait for replication, so that the bytes ``answer`` can be sent
+        now."""
         led = self._services.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
         made = DelayedResponse(answer, waiting, timeout_ms, self._services, answered)

@@ -34,8 +34,9 @@ _log = logging.getLogger("klog.replication")
 class FollowedPartition:
     """A partition during one Follower role of its replica.
 
-    ``on_news(key)`` is called when :meth:`next_position` may have changed, except after calls of
-    :meth:`handle_response`, :meth:`handle_ends` or :meth:`handle_unknown_ends`. Loop thread only.
+    ``on_news(key)`` is called when :meth:`next_position` may have changed. :meth:`handle_response`,
+    :meth:`handle_ends` and :meth:`handle_unknown_ends` need not call it, because their caller reads
+    the position afterwards. Loop thread only.
     """
 
     def __init__(
@@ -119,15 +120,17 @@ class FollowedPartition:
             self._perform(step, part)
 
     def handle_ends(self, leader_epoch: int, start: int, end: int) -> None:
-        """Handle the log start and end offset of the leader of `leader_epoch`."""
+        """Handle the leader's log start and end offset from ListOffsets; ignore them if
+        `leader_epoch` is not the epoch that this broker follows."""
         if self.is_current and not self._log.is_offline:
             step = self._state.handle_ends(leader_epoch, start, end, self._loop.now_ms())
             self._perform(step, None)
 
     def handle_unknown_ends(self) -> None:
-        """Handle a ListOffsets request that failed, by a delay before the next Fetch."""
+        """Delay the next Fetch, because ListOffsets did not return the leader's log start and end
+        offset."""
         if self.needs_ends:
-            self._refused("ListOffsets did not return the log start and end offset of the leader")
+            self._refused("ListOffsets did not return the leader's log start and end offset")
 
     # --- performing the steps of FollowerState ---------------------------------------------------
     def _perform(self, step: Step, part: FetchedPart | None) -> None:

@@ -65,8 +65,8 @@ class IsrOutcome(Enum):
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """With these errors the controller says that it has the partition epoch of the request, and has not
-made the change; so no other controller has made the change. The change may still be made if the
-same request was sent before, and that earlier copy arrives late."""
+made the change. The unchanged partition epoch shows that no other controller has made it. The
+change may still be made if the same request was sent before, and that earlier copy arrives late."""
 
 _LEADER_AND_ISR_FOLLOWS = frozenset(
     {
