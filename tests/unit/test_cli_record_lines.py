@@ -137,7 +137,7 @@ class TestJson:
             (b'{"timestamp": 1.5}', "timestamp is 1.5; expected a whole number"),
             (b'{"timestamp": 9223372036854775807}', "timestamp is 9223372036854775807; expected"),
             (b'{"headers": "h"}', "headers: expected [{"),
-            (b'{"headers": [{"value": "x"}]}', "headers: expected a key"),
+            (b'{"headers": [{"value": "x"}]}', "headers: expected a text as the key"),
             (b'{"headers": [{"key": "x", "v": ""}]}', "headers: expected objects of key and"),
             (b'{"headers": {"\\ud800": ""}}', "a header's name has half a character"),
         ],

@@ -77,6 +77,6 @@ def test_the_figure_of_the_first_screen_is_that_of_the_page() -> None:
     row = next(line for line in page.splitlines() if line.startswith("| `spark`: batch read,"))
     ratio = float(re.findall(r"([\d.]+)x", row)[0])
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    claimed = re.search(r"([\d.]+) times as fast as by Spark's own connector", readme)
+    claimed = re.search(r"([\d.]+) times as fast as with Spark's own connector", readme)
     assert claimed is not None
     assert claimed[1] == f"{ratio:.1f}"

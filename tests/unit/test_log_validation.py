@@ -340,7 +340,7 @@ def test_a_second_wrapper_is_refused_before_it_is_inflated(check: Validator) -> 
 
 
 def test_max_message_bytes_counts_before_and_after(check: Validator) -> None:
-    with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes is 100"):
+    with pytest.raises(RecordTooLarge, match=r"larger than max\.message\.bytes=100"):
         check(batch(), max_message_bytes=100)
     small = batch(value=bytes(10_000), codec=Codec.GZIP)
     assert len(small) < 500

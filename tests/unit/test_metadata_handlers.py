@@ -565,7 +565,7 @@ class TestIncrementalAlterConfigs:
         assert misnamed.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         broker = self.alter(world, ("num.partitions", SET, "2"), topic="1", kind=BROKER)
         assert broker.error_code == ErrorCode.INVALID_REQUEST
-        assert "start it again" in broker.error_message
+        assert "restart the broker" in broker.error_message
         other = self.alter(world, topic="x", kind=8)
         assert other.error_code == ErrorCode.INVALID_REQUEST
         twice = self.alter(world, ("flush.ms", SET, "1"), ("flush.ms", DELETE, None))

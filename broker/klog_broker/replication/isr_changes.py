@@ -54,13 +54,17 @@ IsrResult = CommittedIsr | ErrorCode
 class IsrOutcome(Enum):
     """The leader's next state after a response to an ISR change."""
 
-    COMMITTED = "the ISR is what the controller has committed"
-    REFUSED = "the change was not made, and never will be: the ISR is unchanged"
+    COMMITTED = "the ISR is the one in the controller's response"
+    REFUSED = "the change was not made and never will be, so the ISR is unchanged"
     AWAITS_LEADER_AND_ISR = (
-        "the controller has another partition state: until it is known, both ISRs count"
+        "the controller has a newer state than this leader: until LeaderAndIsr brings that state,"
+        " the high watermark waits for the replicas of the old and of the requested ISR"
     )
-    RETRY = "the change may have been made, or may still be made: send the present request"
-    STALE = "the response is to a change that is no longer requested"
+    RETRY = (
+        "the change may have been made, or may still be made: the leader sends the ISR that it"
+        " wants now"
+    )
+    STALE = "the response belongs to a change that the leader no longer requests"
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
