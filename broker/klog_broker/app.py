@@ -79,8 +79,8 @@ from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
 
-# The longest time until the broker asks the log manager again for its next deadline, because a
-# deletion or a new setting can make the deadline earlier.
+# The longest time until the broker asks the log manager again when retention, flushes and its other
+# periodic work are due next: a deletion or a new setting can make this time earlier.
 _LONGEST_PAUSE_MS = 1000
 
 
@@ -130,8 +130,9 @@ class BrokerServer:
         self.metrics_port: int | None = None
         """The port of metrics.listener; None until the broker has opened it."""
         self.plans: TurnPlans | None = None
-        """Collects the Produce requests of each event-loop turn for the produce kernel; None until
-        the broker has started, or without ``load_kernel``."""
+        """Collects the Produce requests of each event-loop turn for the produce kernel (compiled
+        code that checks them together); None until the broker has started, or without
+        ``load_kernel``."""
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
@@ -408,8 +409,8 @@ class BrokerServer:
         )
 
     def _prepare_kernels(self) -> None:
-        """Load the kernels, which a child process compiles if necessary. Blocks: called in a helper
-        thread."""
+        """Load the kernels (compiled code, such as that for Produce requests), which a child
+        process compiles if necessary. Blocks: called in a helper thread."""
         if self._load_kernel is not None:
             self._load_kernel(lambda: not self._is_wanted)
 
@@ -539,7 +540,8 @@ class BrokerServer:
         self.loop.stop()
 
     def close(self, cleanly: bool = True) -> None:
-        """Close connections, wait for the helpers, close the logs and the metadata store. Blocks.
+        """Close connections, wait for the helper threads, close the logs and the metadata store.
+        Blocks.
 
         With ``cleanly=False``, after a bug, the state in memory cannot be trusted: the logs are
         left as after a kill, and the next start recovers them from the disk.

@@ -36,8 +36,9 @@ from pyspark_klog.protocol.keys import ApiKey
 
 BATCHED_SINCE = 4
 
-# Cost of one partition in elements of about 5 us (runtime/event_loop/slices.py): the partition is
-# looked up, checked, and written into a record and the response.
+# Cost of one partition in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py): the partition is looked up, checked, and written into a record and
+# the response.
 _PARTITION = 2
 
 _Errors = Mapping[TopicPartition, ErrorCode]

@@ -1,7 +1,7 @@
 """Answers a request that alters settings: applies or refuses each resource independently.
 
-AlterConfigs and IncrementalAlterConfigs share these steps. The two APIs differ in how they plan
-the change of one resource.
+AlterConfigs and IncrementalAlterConfigs share :func:`alter_each`. Each of the two APIs passes a
+function to it that checks the changes of one resource.
 """
 
 from collections import Counter
@@ -34,9 +34,9 @@ _Resource = TypeVar(
     incremental_alter_configs.AlterConfigsResource,
 )
 
-# Costs in elements of about 5 us (runtime/event_loop/slices.py). _CHECKED: to check the changes of
-# a topic. _BROKER_CHECKED: to check the changes of a broker, which has many more settings. _CHANGE:
-# to request one change from the metadata store and to answer.
+# Costs in units of about 5 us of the event loop's time (runtime/event_loop/slices.py). _CHECKED: to
+# check the changes of a topic. _BROKER_CHECKED: to check the changes of a broker, which has many
+# more settings. _CHANGE: to request one change from the metadata store and to answer.
 _CHECKED = 20
 _BROKER_CHECKED = 100
 _CHANGE = 20

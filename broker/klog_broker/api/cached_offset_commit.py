@@ -37,10 +37,11 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
-"""The most partitions of a cached OffsetCommit. The handler of OffsetCommit decodes a request with
-more partitions, and answers it over several event-loop turns."""
+"""The most partitions of an OffsetCommit that is served without decoding. The handler of
+OffsetCommit decodes a request with more partitions, and answers it over several event-loop
+turns."""
 
-# OffsetCommit version 1 is not cached, because it has a timestamp for each commit.
+# OffsetCommit version 1 is always decoded, because it has a timestamp for each partition.
 _FIRST_VERSION = 2
 _NO_LEADER_EPOCH = -1
 

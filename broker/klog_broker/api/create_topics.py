@@ -41,8 +41,8 @@ _INTERNAL_TOPIC_MESSAGE = (
     " broker is configured for"
 )
 
-# Costs in elements of about 5 us (runtime/event_loop/slices.py). _PLANNED: to check a topic with
-# its settings. _SETTINGS: to describe all settings of a topic.
+# Costs in units of about 5 us of the event loop's time (runtime/event_loop/slices.py). _PLANNED: to
+# check a topic with its settings. _SETTINGS: to describe all settings of a topic.
 _PLANNED = 10
 _SETTINGS = 60
 

@@ -34,8 +34,9 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _NO_LOW_WATERMARK = -1
 
-# Cost of raising one log start offset, in elements of about 5 us (runtime/event_loop/slices.py):
-# the log's leader epochs are truncated, and waiting fetches are woken.
+# Cost of raising one log start offset, in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py): the log's leader epochs are truncated, and waiting fetches are
+# woken.
 _RAISED = 4
 
 

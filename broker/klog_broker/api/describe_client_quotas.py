@@ -17,8 +17,8 @@ from pyspark_klog.protocol.apis.describe_client_quotas import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# How many entities can be compared with the filter at the cost of one element of about 5 us
-# (runtime/event_loop/slices.py).
+# How many entities can be compared with the filter in about 5 us of the event loop's time, the unit
+# of cost that the handler yields (runtime/event_loop/slices.py).
 _LOOKED_AT = 5
 
 

@@ -40,8 +40,8 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Costs of finding and describing all settings of a topic or broker, in elements of about 5 us
-# (runtime/event_loop/slices.py).
+# Costs of finding and describing all settings of a topic or broker, in units of about 5 us of the
+# event loop's time (runtime/event_loop/slices.py).
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
 _DescribedSettings = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
@@ -64,8 +64,8 @@ def handle(
 def _with_settings(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer after the settings of new topics have been read from ZooKeeper, or after PATIENCE_MS.
-    The metadata image may have a topic before its settings, and the topic would seem to have no
+    """Answer after the settings of new topics have been read from ZooKeeper, or after PATIENCE_MS,
+    2 s. Without this wait a topic whose settings this broker has not read yet would seem to have no
     overrides."""
     reading = services.new_topic_settings
     unread: dict[str, TopicId] = {}
@@ -123,9 +123,9 @@ def _configs(
     context: RequestContext,
     answered: _DescribedSettings,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """Yield costs in elements of about 5 us (runtime/event_loop/slices.py), and return the
-    described settings of one resource. ``answered`` caches the described settings for later topics
-    with the same overrides (most topics have none)."""
+    """Return the described settings of one resource. Each yield is the cost of a step, in units of
+    about 5 us of the event loop's time (runtime/event_loop/slices.py). ``answered`` caches the
+    described settings for later topics with the same overrides (most topics have none)."""
     yield 1
     keys = asked.configuration_keys or None
     if asked.resource_type not in _SETTINGS:
@@ -202,7 +202,7 @@ def _described(
         name=entry.setting.name,
         value=entry.value,
         read_only=entry.read_only,
-        # The field exists in version 0 only; later versions have config_source instead.
+        # Only responses of version 0 have is_default; later versions have config_source instead.
         is_default=version == 0 and entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=entry.setting.is_secret,

@@ -25,8 +25,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _FIRST_VERSION_WITH_VOLUMES = 4
 
-# How many segments' sizes can be summed at the cost of one element of about 5 us
-# (runtime/event_loop/slices.py).
+# How many segments' sizes can be summed in about 5 us of the event loop's time, the unit of cost
+# that _describe yields (runtime/event_loop/slices.py).
 _SEGMENTS_AN_ELEMENT = 20
 
 _Usages = Mapping[LogDirectory, DiskUsage | None]
@@ -69,8 +69,9 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 def _describe(
     request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
 ) -> ResponseSteps:
-    """Yield costs in elements, and return the response. The response is made over several
-    event-loop turns: a partition that is created or deleted meanwhile may or may not be in it."""
+    """Return the response; each yield is the cost of a step in units of about 5 us. The response is
+    made over several event-loop turns: a partition that is created or deleted meanwhile may or may
+    not be in it."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}
     topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
     for log in _wanted(request, services):
@@ -110,8 +111,9 @@ def _result(directory: LogDirectory, usage: DiskUsage | None) -> DescribeLogDirs
 def _wanted(
     request: DescribeLogDirsRequest, services: LogServices
 ) -> Iterable[PartitionLog | None]:
-    """Yield each requested log once. Yield None, for which the caller only counts the cost, for
-    each topic, for a partition without a log on this broker, and for a repeated partition."""
+    """Yield each requested log once. Yield None, which lets the caller count the time of the
+    look-up, for each topic, for a partition without a log on this broker, and for a repeated
+    partition."""
     if request.topics is None:
         yield from services.logs.logs()
         return

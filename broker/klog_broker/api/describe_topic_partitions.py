@@ -33,7 +33,7 @@ MAX_PARTITIONS = 2000
 
 _PARTITIONS_A_STEP = 50
 _NAMES_A_STEP = 1000
-# Cost of comparing and sorting _NAMES_A_STEP names, in elements of about 5 us
+# Cost of comparing and sorting _NAMES_A_STEP names, in units of about 5 us of the event loop's time
 # (runtime/event_loop/slices.py).
 _NAMES = 100
 

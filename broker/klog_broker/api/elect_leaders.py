@@ -135,9 +135,9 @@ def _told(
     context: RequestContext,
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
 ) -> ResponseSteps:
-    """Return the steps to the response. An error for the whole request (NOT_CONTROLLER) is repeated
-    for each requested partition, as in Kafka, because Kafka's clients look for the error in the
-    partitions' results."""
+    """Return a generator that makes the response step by step. An error for the whole request
+    (NOT_CONTROLLER) is repeated for each requested partition, as in Kafka, because Kafka's clients
+    look for the error in the partitions' results."""
     if isinstance(elected, ErrorCode):
         asked = request.topic_partitions
         if asked is None:

@@ -23,8 +23,8 @@ from pyspark_klog.protocol.wire import uvarint
 
 RAISES_EPOCH_SINCE = 5
 
-# The size of a request's fields after the transactional id: producer id, producer epoch, decision,
-# no tagged fields.
+# The size of a request's fields after the transactional id: producer id, producer epoch, commit or
+# abort, and an empty list of tagged fields.
 _LAST_BYTES = struct.calcsize(">qh?B")
 # The size of a request's fields before the transactional id: API key and version, correlation id,
 # length of the client id; and one byte of empty tagged fields after the client id.
@@ -57,7 +57,7 @@ def handle(services: TransactionServices, request: EndTxnRequest, context: Reque
 
 class _CachedEndTxn:
     """Serves the next EndTxn version 5 of one transactional id without decoding it: only the
-    correlation id, producer id, producer epoch and decision differ."""
+    correlation id, producer id, producer epoch and the choice of commit or abort differ."""
 
     __slots__ = (
         "_behind",

@@ -79,7 +79,7 @@ from klog_broker.dispatch.api_handler import ApiHandler, BrokerApi, bind
 from klog_broker.fetch.services import FetchServices
 from klog_broker.produce.services import ProduceServices
 
-# --- the APIs of each family ---------------------------------------------------------------------
+# --- the families: APIs that use the same services -----------------------------------------------
 _PRODUCE: tuple[BrokerApi[ProduceServices], ...] = (produce.API,)
 _FETCH: tuple[BrokerApi[FetchServices], ...] = (fetch.API,)
 _LOGS: tuple[BrokerApi[LogServices], ...] = (
@@ -169,7 +169,7 @@ SERVED: tuple[BrokerApi[Any], ...] = (
 """APIs that every broker serves."""
 
 
-# --- the families, bound to a broker's services --------------------------------------------------
+# --- functions that bind a family's APIs to a broker's services ----------------------------------
 def produce_handlers(services: ProduceServices) -> tuple[ApiHandler, ...]:
     """Return the handler of Produce."""
     return bind(_PRODUCE, services)

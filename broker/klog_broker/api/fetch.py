@@ -153,9 +153,9 @@ class _DelayedFetch(DelayedOperation):
 
         for each in cold:
             assert each.cold is not None
-            # The read after the helper's may block on the disk: if the pages leave the page cache
-            # so soon after the helper has read them, a second helper could not keep them there
-            # either.
+            # After the helper thread, the event loop's own read may block on the disk: if the pages
+            # leave the page cache so soon after the helper has read them, a second helper could not
+            # keep them there either.
             each.may_block = True
             self._services.requests.count("cold-look-ups")
             self._services.helpers.submit(each.cold, done)

@@ -18,7 +18,7 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 
-# Cost of finding the coordinator of one key, in elements of about 5 us
+# Cost of finding the coordinator of one key, in units of about 5 us of the event loop's time
 # (runtime/event_loop/slices.py).
 _KEY = 5
 

@@ -73,8 +73,8 @@ def handle(
 
 
 class _RoleAssignments:
-    """Turns the partition states of one request into role assignments, and collects their
-    errors."""
+    """Turns the partition states of one request into role assignments (each makes one replica
+    leader or follower), and collects their errors."""
 
     def __init__(self, request: LeaderAndIsrRequest, services: BetweenBrokersServices) -> None:
         self._request = request
@@ -116,7 +116,7 @@ class _RoleAssignments:
         return ErrorCode.NONE
 
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
-        """Note that a role assignment failed."""
+        """Store the error of a partition whose replica could not become leader or follower."""
         self._errors[partition] = role_change_error(error)
 
     def response(self) -> LeaderAndIsrResponse:

@@ -62,8 +62,8 @@ class LinearPattern:
         return len(self._states) - 1
 
     def once_more(self) -> None:
-        """Count one more copy of a repeated part. A part without states is counted too, since it
-        also costs time."""
+        """Count one more copy of a repeated part. An empty part, such as a group (), has no states
+        but is counted too, since each copy costs time."""
         self._times += 1
         if self._times > MAX_STATES:
             raise InvalidPattern(f"the pattern repeats more than {MAX_STATES} parts")
@@ -73,8 +73,8 @@ class LinearPattern:
         self._states[state].following.append(following)
 
     def matches(self, text: str) -> Generator[int, None, bool]:
-        """Return whether the pattern matches ``text``; yield the cost of each character in elements
-        of about 5 us (runtime/event_loop/slices.py)."""
+        """Return whether the pattern matches ``text``; yield the cost of each character in units of
+        about 5 us of the event loop's time (runtime/event_loop/slices.py)."""
         states, reached = self._states, self._reached([self._start])
         for character in map(ord, text):
             yield 1 + len(reached) // _STEPS_AN_ELEMENT

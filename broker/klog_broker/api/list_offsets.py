@@ -40,8 +40,8 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
-# Cost of finding an offset by timestamp, in elements of about 5 us (runtime/event_loop/slices.py):
-# the look-up searches the index and reads records.
+# Cost of finding an offset by timestamp, in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py): the look-up searches the index and reads records.
 _LOOK_UP = 20
 
 # The first version of ListOffsets that has each special timestamp.
@@ -77,9 +77,9 @@ class _ListOffsets:
         )
 
     def run(self) -> ResponseSteps:
-        """Yield costs in elements, and return the response. If a look-up needs a helper thread,
-        return None instead; ``run`` is called again after the helper has finished, and continues
-        with the same partition."""
+        """Return the response; each yield is the cost of a step in units of about 5 us. If a
+        look-up needs a helper thread, return None instead; ``run`` is called again after the helper
+        has finished, and continues with the same partition."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row
@@ -178,7 +178,8 @@ class _ListOffsets:
             raise _NeedsHelper(key, long.search) from None
         is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
         if found is None or (is_of_record and found.offset >= readable_end):
-            # No record that readers can see yet has this timestamp.
+            # No record matches, or the matching record is not below the offset up to which the
+            # client may read (the high watermark or last stable offset).
             if is_of_record:
                 self._check_watermark(leader)
             return
@@ -190,8 +191,8 @@ class _ListOffsets:
 
     def _offsets_before(self, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
         """Return the offsets of a version 0 response, newest first: base offsets of the segments
-        that were last modified before the requested time, and for LATEST_TIMESTAMP the log's
-        end."""
+        that were last modified up to the requested time. LATEST_TIMESTAMP selects all segments and
+        the log's end, EARLIEST_TIMESTAMP only the log's start."""
         if asked.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and asked.timestamp < 0:

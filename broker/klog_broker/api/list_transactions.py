@@ -19,8 +19,8 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records import transaction_log
 
 _BY_NAME = {each.kafkas_name: each for each in transaction_log.TransactionState}
-# How many transactional ids can be checked at the cost of one element of about 5 us
-# (runtime/event_loop/slices.py).
+# How many transactional ids can be checked in about 5 us of the event loop's time, the unit of cost
+# that the handler yields (runtime/event_loop/slices.py).
 _LOOKED_AT = 10
 
 

@@ -40,8 +40,8 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Cost of checking a topic to create, with its settings, in elements of about 5 us
-# (runtime/event_loop/slices.py).
+# Cost of checking a topic to create, with its settings, in units of about 5 us of the event loop's
+# time (runtime/event_loop/slices.py).
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
@@ -216,8 +216,9 @@ def _describe(
     context: RequestContext,
     refused: dict[str, ErrorCode],
 ) -> ResponseSteps:
-    """Yield costs in elements, and return the response. The response is made over several
-    event-loop turns: a topic that is created or deleted meanwhile may or may not be in it."""
+    """Return the response; each yield is the cost of a step in units of about 5 us. The response is
+    made over several event-loop turns: a topic that is created or deleted meanwhile may or may not
+    be in it."""
     image = services.metadata.image
     seen = SeenPartitions(
         services,

@@ -28,8 +28,8 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """How many partitions of one request are appended in one event-loop turn, as one batch."""
 
-# Cost of one partition's commit, which is created, encoded, appended and applied, in elements of
-# about 5 us (runtime/event_loop/slices.py).
+# Cost of one partition's commit, which is created, encoded, appended and applied, in units of about
+# 5 us of the event loop's time (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 
@@ -50,8 +50,8 @@ def handle(
     waiting = 1
 
     def commit(commits: list[Commit]) -> None:
-        """Commit a slice of the partitions. Each slice checks the member, which may leave the group
-        between two slices."""
+        """Commit the offsets of up to COMMITS_AT_ONCE partitions as one batch. Each batch checks
+        the member, which may leave the group between two batches."""
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             nonlocal waiting
@@ -115,8 +115,8 @@ def handle_in_cluster(
 def cache_request_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> CachedRequest | None:
-    """Return the result of ``cache_request``, which is None for version 0 (its offsets are in
-    ZooKeeper)."""
+    """Return an object that serves the connection's next, similar OffsetCommits without decoding
+    them; None for version 0, whose offsets are in ZooKeeper, and for rare requests."""
     return cache_request(both.groups, frame, request, context)
 
 

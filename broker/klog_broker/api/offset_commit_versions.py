@@ -1,5 +1,5 @@
-"""The differences between versions of OffsetCommit: the frame's layout, and the missing group's
-error."""
+"""The differences between versions of OffsetCommit: the frame's layout, and the error for a group
+that does not exist."""
 
 import struct
 

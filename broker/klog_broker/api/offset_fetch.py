@@ -173,7 +173,7 @@ def _offsets(
 ) -> Iterator[tuple[int, OffsetAndMetadata | None, ErrorCode]]:
     """Yield each partition's number, its committed offset (None without one), and its error.
 
-    A deleted topic's offset does not belong to the present topic of the same name, whose id is
+    A deleted topic's offset is not returned for the present topic of the same name, whose id is
     ``topic_id``. Kafka 4.3 hides the offset only from clients that give the topic's id. A
     coordinator whose list of topics is incomplete may know only the older topic: BrokerError
     COORDINATOR_LOAD_IN_PROGRESS.

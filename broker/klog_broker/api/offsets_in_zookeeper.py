@@ -31,7 +31,8 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 _IN_ZOOKEEPER = 0
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-# Cost of one partition's commit, in elements of about 5 us (runtime/event_loop/slices.py).
+# Cost of one partition's commit, in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 

@@ -1,4 +1,4 @@
-"""The services of each family of APIs: one Protocol lists exactly the services of one family."""
+"""The services of each family of APIs (APIs that use the same services): one Protocol for each."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def handle(
 
 
 class _ReplicaStops:
-    """Turns the partition states of one request into role removals, and collects their errors."""
+    """Turns the partition states of one request into role removals (each stops one replica), and
+    collects their errors."""
 
     def __init__(self, request: StopReplicaRequest, services: BetweenBrokersServices) -> None:
         self._request = request
@@ -52,7 +53,8 @@ class _ReplicaStops:
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def role_changes(self) -> Iterator[RoleRemoval]:
-        """Yield the role removals. A replica in an offline log directory gets an error instead."""
+        """Yield a role removal for each replica to stop. A replica in an offline log directory gets
+        an error instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -66,7 +68,7 @@ class _ReplicaStops:
                 yield RoleRemoval(partition, topic_id, _epoch(state), state.delete_partition)
 
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
-        """Note that a role removal failed."""
+        """Store the error of a replica that could not be stopped."""
         is_fenced = isinstance(error, StaleRoleChange)
         self._errors[partition] = (
             ErrorCode.FENCED_LEADER_EPOCH if is_fenced else role_change_error(error)

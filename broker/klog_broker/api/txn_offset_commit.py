@@ -34,8 +34,8 @@ LOADING_SINCE = 2
 TOPIC_IDS_SINCE = 6
 MISSING_GROUP_SINCE = 6
 
-# Cost of one partition's commit, which is created, encoded, appended and applied, in elements of
-# about 5 us (runtime/event_loop/slices.py).
+# Cost of one partition's commit, which is created, encoded, appended and applied, in units of about
+# 5 us of the event loop's time (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 _Results = dict[TopicPartition, ErrorCode]

@@ -55,7 +55,9 @@ def _steps(
     unreadable = set()
     for topic in request.topic_states:
         if not is_legal_topic_name(topic.topic_name):
-            continue  # skip: its settings are unreadable; other topics' would wait for them
+            # Skip an illegal name: its settings cannot be read from ZooKeeper, and the settings of
+            # the other topics would wait for them.
+            continue
         yield 1
         if topic.topic_id != NO_TOPIC_ID:
             updates.append((yield from _topic_update(topic)))
@@ -72,8 +74,8 @@ def _steps(
 
 
 def _topic_update(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:
-    """Yield costs in elements, and return the update of one topic. Yields after every few
-    partitions, so that other requests are served in between."""
+    """Return the update of one topic. Yield the cost, in units of about 5 us, after every few
+    partitions, so that the event loop serves other requests in between."""
     states = {}
     is_deleted = False
     for count, each in enumerate(topic.partition_states, 1):
