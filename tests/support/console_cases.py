@@ -123,8 +123,8 @@ def a_bad_line_ends_it(servers: str) -> None:
         result = klog(servers, "produce", topic, "--key-separator", "=", given=given)
         assert result.exit_code == 1
         assert result.stderr == (
-            f"klog: line {lines + 1}: it has no '=' after a key (--key-separator)\n"
-            f"klog: {lines} records are written: those of the lines before it\n"
+            f"klog: line {lines + 1}: the line has no '=' after a key (--key-separator)\n"
+            f"klog: {lines} records are written: the lines before the invalid one\n"
         )
     assert consumed(servers, topic) == [b"v"] * (2 + MANY)
     small = ("--producer-property", "max.request.size=1000")

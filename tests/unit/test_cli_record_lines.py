@@ -94,8 +94,8 @@ class TestFields:
     @pytest.mark.parametrize(
         "line, expected",
         [
-            (b"a:1 k=v", "it has no tab; expected headers (name:value,name:value) and a tab"),
-            (b"a:1\tk", "it has no '=' after a key (--key-separator)"),
+            (b"a:1 k=v", "the line has no tab; expected headers (name:value,name:value) and a tab"),
+            (b"a:1\tk", "the line has no '=' after a key (--key-separator)"),
             (b"a:1,b\tk=v", "header b'b' has no colon; expected name:value,name:value"),
             (b"\xff:1\tk=v", "a header's name is b'\\xff'; expected UTF-8"),
         ],
@@ -121,13 +121,13 @@ class TestJson:
     @pytest.mark.parametrize(
         "line, expected",
         [
-            (b"", "it is no JSON"),
-            (b"[" * 100_000, "it is no JSON"),
-            (b"\xff", "it is no JSON"),
-            (b"[]", "it is no JSON object; expected {"),
-            (b'{"vaule": "x"}', "it has a field 'vaule'; expected some of headers, key,"),
+            (b"", "the line is no JSON"),
+            (b"[" * 100_000, "the line is no JSON"),
+            (b"\xff", "the line is no JSON"),
+            (b"[]", "the line is no JSON object; expected {"),
+            (b'{"vaule": "x"}', "the line has a field 'vaule'; expected some of headers, key,"),
             (b'{"value": 5}', "value is 5; expected a text in quotes, or null"),
-            (b'{"value": "x", "value_base64": ""}', "it has both value and value_base64"),
+            (b'{"value": "x", "value_base64": ""}', "both value and value_base64 are given"),
             (b'{"key_base64": "a"}', "key_base64 is no base 64"),
             (b'{"key_base64": "a b="}', "key_base64 is no base 64"),
             (b'{"key_base64": 5}', "key_base64 is no base 64"),

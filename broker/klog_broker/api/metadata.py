@@ -55,8 +55,9 @@ def handle(
     """Answer with brokers and topics.
 
     In a cluster, the response waits a while for topics that the controller has not sent yet. After
-    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry, and if the request was
-    for all topics, its connection is closed.
+    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry. A request for all topics
+    waits only if the controller has never sent all topics since this broker started; if the wait
+    ends without them, the connection is closed.
 
     Versions 10 and 11 have a field for topic ids, but Kafka refuses requests that use it before
     version 12. From version 12 on a topic's id takes precedence over its name.

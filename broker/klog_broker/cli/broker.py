@@ -136,8 +136,9 @@ def _rows(config: BrokerConfig) -> list[Row]:
 
 
 def _write_log_to_stderr(level: str) -> None:
-    """Write log lines of this level and above to stderr. Lines of numba, which compiles the kernels
-    and logs thousands of lines at DEBUG, are written from WARNING on only."""
+    """Write log lines of this level and above to stderr. Lines of numba, the compiler that the
+    broker loads, are written only from WARNING on, because numba logs thousands of lines at
+    DEBUG."""
     logging.basicConfig(
         stream=sys.stderr,
         level=level,

@@ -83,8 +83,8 @@ def queue_controller_request(
     context: RequestContext,
     begin: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Queue a controller request. Once its turn comes, `begin` is called with a callback: it
-    carries the request out, answers it, and then calls the callback."""
+    """Queue a controller request. Once all earlier ones are done, `begin` is called with a
+    callback: `begin` carries the request out, answers it, and then calls the callback."""
     response_sink = context.reply
     if request.is_kraft_controller:
         response_sink.close("klog accepts no requests of KRaft controllers")
@@ -118,7 +118,8 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 def role_change_error(error: KlogError) -> ErrorCode:
-    """The error code in the controller's response for a role change that failed with ``error``."""
+    """The error code in the response to the controller for a role change (to lead, follow or stop a
+    replica) that failed with ``error``."""
     if isinstance(error, InconsistentTopicId):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if isinstance(error, StaleRoleChange):

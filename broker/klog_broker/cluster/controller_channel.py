@@ -17,7 +17,8 @@ R = TypeVar("R", bound=Response)
 
 
 class ControllerConnection:
-    """One connection to the controller that the metadata image names. For the loop's thread."""
+    """One connection to the controller that the metadata image names, for use in the event loop's
+    thread only."""
 
     def __init__(
         self,

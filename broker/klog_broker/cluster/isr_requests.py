@@ -2,10 +2,11 @@
 
 Each leader decides which ISR it requests, and what follows from a response (leader_replicas.py).
 This module sends the changes of many partitions together, one request at a time. If the outcome of
-a request is unknown, the request is sent again after a pause. The controller rejects a change if
-its own state of the partition is another one. Such a change is requested again at the next periodic
-check for lagging followers (every replica.lag.time.max.ms / 2). The next request is sent only after
-the response to the last one, or when that response can no longer come.
+a request is unknown, the request is sent again after a pause. The controller rejects a change that
+is not based on the controller's present state of the partition (its leader epoch and partition
+epoch). Such a change is requested again at the next periodic check for lagging followers (every
+replica.lag.time.max.ms / 2). The next request is sent only after the response to the last one, or
+when that response can no longer come.
 """
 
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class IsrRequestServices(Protocol):
 
 
 class IsrRequests:
-    """Requests ISR changes for one broker of a cluster. Loop thread only."""
+    """Requests ISR changes for one broker of a cluster, in the event loop's thread only."""
 
     def __init__(self, services: IsrRequestServices, controller: ControllerConnection) -> None:
         self._services = services
@@ -112,8 +113,8 @@ class IsrRequests:
         self._schedule_check()
 
     def _image_changed(self) -> None:
-        """When a broker has failed, check the followers of all leaders at once, so that no leader
-        waits for the replicas of the failed broker."""
+        """When a broker has failed, check immediately the followers of all partitions that this
+        broker leads, so that no partition waits for a replica of the failed broker."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:

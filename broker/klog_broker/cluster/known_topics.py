@@ -16,7 +16,7 @@ from pyspark_klog.protocol.message import Request
 
 PATIENCE_MS = 2_000
 """How long a client's request waits until the controller has sent all topics. After this time, the
-broker answers with the topics that it knows."""
+request is handled with the topics that the broker knows."""
 
 
 class KnownTopics(Protocol):
@@ -44,7 +44,8 @@ class KnownTopics(Protocol):
 
 
 class AllTopicsKnown:
-    """The KnownTopics of a standalone broker, which reads its topics before it serves."""
+    """Says for a standalone broker that all topics are known, because it reads them before it
+    serves."""
 
     is_complete = True
     has_been_complete = True
@@ -57,7 +58,7 @@ class AllTopicsKnown:
 
 
 class TopicsFromController:
-    """The KnownTopics of a broker in a cluster."""
+    """Tells for a broker in a cluster whether the controller has sent all topics to it."""
 
     def __init__(
         self, requests: ControllerRequestQueue, unreadable: Callable[[], Set[str]], loop: Loop
@@ -99,8 +100,9 @@ class TopicsFromController:
 
 
 class NewTopicSettings(Protocol):
-    """Tells whether the settings of new topics are known. A cluster's metadata store implements it
-    (metadata/zookeeper/store.py), because it reads them after the topics."""
+    """Tells whether this broker has read the settings of new topics. In a cluster the metadata
+    store implements this Protocol (metadata/zookeeper/store.py), because it reads a topic's
+    settings after the controller has sent the topic."""
 
     def is_reading_settings_of(self, topic_id: TopicId) -> bool:
         """Whether the image shows the topic, but the broker is still reading the topic's
@@ -111,8 +113,8 @@ class NewTopicSettings(Protocol):
 
 
 class AllSettingsRead:
-    """The NewTopicSettings of a standalone broker, whose image shows no topic without its
-    settings."""
+    """Says for a standalone broker that the settings of all topics are read: its metadata image
+    shows no topic without its settings."""
 
     def is_reading_settings_of(self, _topic_id: TopicId) -> bool:
         return False
@@ -138,10 +140,11 @@ def once_complete(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> ResponseSteps | None:
-    """Return the result of a handler whose `answer` needs an image that shows all topics.
+    """Return the response steps of `answer`, which needs a metadata image that shows all topics.
 
-    The result is None if the response is sent later: as soon as the image shows all topics, or
-    after PATIENCE_MS. `error_response` then turns a BrokerError into a response.
+    If the image does not show all topics yet, return None and send the response later: as soon as
+    the image shows all topics, or after PATIENCE_MS (2 s). `error_response` then turns a
+    BrokerError of `answer` into a response.
     """
     if known_topics.is_complete:
         return answer()

@@ -60,8 +60,8 @@ command.add_command(reset_offsets)
 )
 @with_client_options
 def list_all(asking: ClientOptions, states: Sequence[str]) -> None:
-    """List the groups with their states and members; groups of exactly-once sinks are only
-    counted."""
+    """List the groups with their states and members; groups that store the progress of exactly-once
+    sinks are only counted."""
     with asking.client() as client:
         wanted = {state.lower() for state in states}
         groups = [
@@ -101,8 +101,8 @@ def describe(
 ) -> None:
     """Show each group's committed offsets, lag and members.
 
-    For a group that stores the progress of an exactly-once sink, show the sink's progress rows. The
-    lag is `-` if there is no committed offset, or the partition has no leader.
+    For a group that stores the progress of an exactly-once sink, show the micro-batch that was
+    written last. The lag is `-` if there is no committed offset, or the partition has no leader.
     """
     if all_groups == bool(group_ids):
         raise click.UsageError("expected GROUP..., or --all-groups")

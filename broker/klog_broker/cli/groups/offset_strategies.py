@@ -122,8 +122,8 @@ def time_of_datetime(text: str) -> int:
 
 
 def read_time(text: str) -> int | None:
-    """Return the milliseconds since 1970 of a time as for `time_of_datetime`; None if ``text`` is
-    not a time."""
+    """Return the milliseconds since 1970 of an ISO 8601 time, which is in UTC unless it has a zone;
+    None if ``text`` is not a time."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:

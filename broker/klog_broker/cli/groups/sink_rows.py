@@ -10,8 +10,9 @@ from pyspark_klog.client.admin.sink_progress import SinkGroup
 
 
 def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
-    """Print the progress rows of one sink's groups, and their run marks. A run mark says that a run
-    of the streaming query has passed its first micro-batch."""
+    """Print the progress rows of one sink's groups (for each task, the micro-batch that it wrote
+    last), and the run marks: which run, one start of the streaming query, last began to commit, and
+    with which micro-batch."""
     for mark in (mark for group in groups for mark in group.marks.values()):
         time = shown_time(mark.time_ms)
         click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
@@ -27,8 +28,8 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
 
 
 def sink_fields(groups: Sequence[SinkGroup]) -> dict[str, object]:
-    """Return the progress rows and the run marks of one sink's groups, for the output with
-    --json."""
+    """Return, for the output with --json, the micro-batch that each task of one sink wrote last
+    (progress rows), and the run of the query that last began to commit (run marks)."""
     marks = [
         {
             "topic": partition.topic,

@@ -113,8 +113,8 @@ def delete(
 
 
 def _sinks(client: BlockingClient) -> _Sinks:
-    """Return all sinks, each with its consumer groups: the groups of its tasks, by task number,
-    then the group of its run mark (`RunMark`)."""
+    """Return all sinks, each with the consumer groups that store its progress: one group for each
+    task, by task number, then the group that names the run (start) of the query."""
     found: _Sinks = defaultdict(list)
     for group in find_sinks(client, list_groups(client)).values():
         found[group.sink].append(group)

@@ -22,8 +22,8 @@ _OVERHEAD_BYTES = 20
 
 
 def random_payloads(size_bytes: int, count: int) -> list[bytes]:
-    """Return random values of capital letters, like those of kafka-producer-perf-test; they
-    compress to half their size."""
+    """Return random values of capital letters, like those of kafka-producer-perf-test; gzip and
+    zstd compress them to about 60 % of their size, lz4 and snappy not at all."""
     letters = np.random.default_rng().integers(65, 91, size_bytes * count, dtype=np.uint8).tobytes()
     return [letters[at : at + size_bytes] for at in range(0, size_bytes * count, size_bytes)]
 

@@ -68,6 +68,6 @@ def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
 
 
 def _at_the_beginning(lost: OutOfRange) -> int:
-    """Continue at the log start offset, because retention has deleted records before they were
-    read."""
+    """Return the log start offset: reading continues there, because retention has deleted records
+    before they were read."""
     return lost.earliest

@@ -1,4 +1,4 @@
-"""The figures of `klog perf`: counts, rates and latencies. Pure."""
+"""The figures of `klog perf`: counts, rates and latencies, computed without I/O."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -160,8 +160,8 @@ def consume(
 ) -> None:
     """Read records, and show the rate.
 
-    Batches are checked (check.crcs) and counted, but their records are not decoded: MB are those of
-    stored batches.
+    Batches are checked (check.crcs) and counted, but their records are not decoded: the MB are the
+    sizes of the batches as stored, perhaps compressed.
     """
     with (
         asking.with_properties(properties, {}).client() as client,

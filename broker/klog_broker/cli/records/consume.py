@@ -262,8 +262,8 @@ class Printer:
         """Commit the position after the printed records for the group.
 
         A position is committed for partitions without printed records, too. Without a committed
-        offset, the next run of the command would begin at the log end of its time (by default), and
-        would miss the records written before.
+        offset, the next run of the command would by default begin at the log end offset, and would
+        miss the records written between the two runs.
         """
         if self._group is not None:
             self._group.commit(self._printed)

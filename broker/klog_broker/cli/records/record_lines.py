@@ -144,14 +144,14 @@ class LineFormat:
             text, tab, line = line.partition(b"\t")
             if not tab:
                 raise ValueError(
-                    "it has no tab; expected headers (name:value,name:value) and a tab"
+                    "the line has no tab; expected headers (name:value,name:value) and a tab"
                 )
             found.headers = self._headers(text)
         if self.key_separator is not None:
             key, separator, line = line.partition(self.key_separator)
             if not separator:
                 shown = self.key_separator.decode(errors="backslashreplace")
-                raise ValueError(f"it has no {shown!r} after a key (--key-separator)")
+                raise ValueError(f"the line has no {shown!r} after a key (--key-separator)")
             found.key = self._nullable(key)
         found.value = self._nullable(line)
         return found
@@ -212,12 +212,12 @@ def _of_json(line: bytes) -> _Record:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"the line is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError('it is no JSON object; expected {"key": "k", "value": "v"}')
+        raise ValueError('the line is no JSON object; expected {"key": "k", "value": "v"}')
     if unknown := found.keys() - _FIELDS - _IGNORED:
         known = ", ".join(sorted(_FIELDS))
-        raise ValueError(f"it has a field {min(unknown)!r}; expected some of {known}")
+        raise ValueError(f"the line has a field {min(unknown)!r}; expected some of {known}")
     return _Record(
         _bytes_of(found, "key"),
         _bytes_of(found, "value"),
@@ -231,7 +231,7 @@ def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
     """Return the UTF-8 bytes of the field ``name``, or the decoded bytes of ``name_base64``."""
     text, coded = found.get(name), found.get(f"{name}_base64")
     if text is not None and coded is not None:
-        raise ValueError(f"it has both {name} and {name}_base64; expected one of them")
+        raise ValueError(f"both {name} and {name}_base64 are given; expected one of them")
     if coded is not None:
         try:
             return base64.b64decode(coded, validate=True)

@@ -1,4 +1,5 @@
-"""Converts record sets to columns of Python values; large ones with Arrow's kernels."""
+"""Converts record sets to columns of Python values: large ones with pyarrow and klog's compiled
+kernels, small ones record by record."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 MUCH_BYTES = 256 * 1024
-"""Record sets from this size on are read by Arrow's kernels, which take a second to load."""
+"""Record sets from this size on are read with pyarrow and klog's compiled kernels, which take a
+second to load."""
 _ROWS = 10_000
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -66,7 +68,7 @@ class RecordReader:
             return self._by_kernels(fetched)
         return self._one_by_one(fetched)
 
-    # --- large record sets -----------------------------------------------------------------------
+    # --- large record sets: read with pyarrow ----------------------------------------------------
     def _by_kernels(self, fetched: Fetched) -> Iterator[Columns]:
         from pyspark_klog.records.arrow import ArrowDecoder, MalformedTimestamp
 
@@ -113,7 +115,7 @@ class RecordReader:
             ]
         return columns
 
-    # --- small record sets -----------------------------------------------------------------------
+    # --- small record sets: read record by record ------------------------------------------------
     def _one_by_one(self, fetched: Fetched) -> Iterator[Columns]:
         records: list[Record] = []
         shows = _shown_by(fetched)

@@ -1,5 +1,5 @@
 """Gives the records of `klog produce` to a producer as batches; many records are encoded with
-Arrow's kernels."""
+pyarrow and klog's compiled kernels."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -24,7 +24,8 @@ _Encoded = tuple[TopicPartition, bytes | memoryview, int]
 """A partition, an encoded batch, and its number of records."""
 
 MANY_ROWS = 2_000
-"""From this number of rows on, Arrow's kernels are used, which take a second to load."""
+"""From this number of rows on, batches are encoded with pyarrow and klog's compiled kernels, which
+take a second to load."""
 
 
 class RecordWriter:
@@ -79,10 +80,10 @@ class RecordWriter:
                 return rows.up_to(place, BadLine(rows.first_line + place, text))
         return rows
 
-    # --- many rows -------------------------------------------------------------------------------
+    # --- many rows: batches encoded with pyarrow -------------------------------------------------
     def _write_columns(self, rows: Rows, count: int) -> Rows:
-        """Write the rows with Arrow's kernels. Return the rows that could be written; their
-        `bad_line` has the error of the row after them."""
+        """Write the rows with pyarrow and klog's compiled kernels. Return the rows that could be
+        written; their `bad_line` has the error of the row after them."""
         while rows.values:
             encoded = self._encoder.encode(
                 *(self.producer, self._topic, self._arrow_rows(rows), count),
@@ -117,7 +118,7 @@ class RecordWriter:
             )
         return pa.RecordBatch.from_pydict(columns)
 
-    # --- few rows --------------------------------------------------------------------------------
+    # --- few rows: batches built record by record ------------------------------------------------
     def _plain_batches(self, rows: Rows, count: int) -> Iterator[_Encoded]:
         """Yield the rows as batches that are built record by record, without Arrow."""
         most_bytes = self._settings.number("max.request.size")
@@ -138,7 +139,8 @@ class RecordWriter:
             if builder is None:
                 builder = self._builder(batch_bytes)
                 if not builder.has_room_for(*record):
-                    # A record that is larger than batch.size gets a batch for itself.
+                    # A record that is larger than batch.size begins a batch of up to
+                    # max.request.size.
                     builder = self._builder(most_bytes)
             if not builder.has_room_for(*record):
                 yield from (self._built(*each) for each in builders.items())
