@@ -174,7 +174,8 @@ class BrokerServer:
 
     @property
     def services(self) -> BrokerParts:
-        """The parts of the broker; raises InvariantViolation before ``start`` has made them."""
+        """The broker's objects, such as logs, replicas and coordinators; raises InvariantViolation
+        before ``start`` has made them."""
         return self._parts.services
 
     @property
@@ -391,7 +392,8 @@ class BrokerServer:
         logs: LogManager,
         purgatory: Purgatory,
     ) -> ReplicaManager:
-        """Create the replica manager with the loaded logs, which get their roles later."""
+        """Create the replica manager with the loaded logs, which this broker begins to lead or
+        follow later."""
         return ReplicaManager(
             broker_id,
             logs,

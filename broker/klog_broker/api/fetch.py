@@ -113,7 +113,8 @@ class _DelayedFetch(DelayedOperation):
             return False
         self._answer()
         if self._reader.follower is not None:
-            # Producers with acks=all wait for this follower's next fetch, so send the response now.
+            # Producers with acks=all wait for this follower's next fetch, so send the response now,
+            # before the other responses of this event-loop turn.
             self._context.reply.send_early()
         return True
 

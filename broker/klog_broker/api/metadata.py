@@ -261,7 +261,8 @@ def _describe(
 
 
 def _brokers(services: TopicsServices, context: RequestContext) -> list[MetadataResponseBroker]:
-    """Return the brokers that have the client's listener, with that listener's address."""
+    """Return the brokers that have a listener of the same name as the listener to which the client
+    is connected, with the address of this listener."""
     found = []
     for broker in services.metadata.image.brokers.values():
         address = broker.endpoint(context.listener)

@@ -141,10 +141,10 @@ def fetch(
 def _topic(
     services: GroupServices, context: RequestContext, operation: AclOperation, name: str
 ) -> RequestedTopic:
-    """Look a topic up. A consumer takes UNKNOWN_TOPIC_OR_PARTITION for a partition without an
-    offset, and starts from the beginning or the end. While the controller may not have sent the
-    partition to this broker yet, the error is therefore COORDINATOR_LOAD_IN_PROGRESS, on which the
-    consumer retries."""
+    """Look a topic up. A consumer that gets UNKNOWN_TOPIC_OR_PARTITION concludes that the partition
+    has no committed offset, and starts from the beginning or the end. So while the controller may
+    not have sent the partition to this broker yet, the error is COORDINATOR_LOAD_IN_PROGRESS, on
+    which the consumer retries."""
     return requested_topic(
         services,
         context,

@@ -16,7 +16,7 @@ from pyspark_klog.ids import BrokerId
 
 
 class FollowingServices(Protocol):
-    """The services that the fetchers use."""
+    """The services that the fetchers, which copy records from leaders, use."""
 
     @property
     def broker_epoch(self) -> Callable[[], int]: ...
