@@ -1,7 +1,8 @@
 """The queue of the controller's requests to this broker, which are carried out one by one.
 
-Requests of an earlier controller, and requests with another broker epoch than this broker's, are
-rejected.
+Requests of an earlier controller, and requests with an older broker epoch than this broker's, are
+rejected. A request with a broker epoch that this broker does not know yet closes its connection,
+and the controller sends the request again.
 """
 
 from collections import deque
@@ -84,13 +85,14 @@ class ControllerRequestQueue:
         """Whether the newest controller has sent a full UpdateMetadata request in this broker
         epoch.
 
-        If so, the metadata image shows all topics that the controller can read.
+        If so, the metadata image (this broker's snapshot of topics and brokers) has all topics that
+        the controller can read in ZooKeeper.
         """
         return self._full_metadata_in == (self.controller_epoch, self._broker_epoch())
 
     def _begin_waiting(self) -> None:
         if self._is_going_on:
-            return  # called by a `begin` that answered at once: the loop below, its caller, goes on
+            return  # A request was answered at once: the `while` loop below begins the next one.
         self._is_going_on = True
         try:
             while self._waiting and not self._is_busy:

@@ -15,7 +15,7 @@ from pyspark_klog.protocol.message import Response
 
 
 class RoleChangeRequest(Protocol):
-    """A controller request that changes the roles of replicas."""
+    """A LeaderAndIsr or StopReplica request, which changes the roles of replicas (lead, follow)."""
 
     def role_changes(self) -> Iterator[RoleChange]:
         """Yield the role changes lazily: each is computed just before it is carried out, because it

@@ -1,6 +1,6 @@
-"""Topic changes, which only the controller of a cluster makes, for clients and for other brokers.
+"""Requests that change topics: only the controller of a cluster carries them out.
 
-A standalone broker is its own controller.
+A broker without ZooKeeper (a standalone broker) is its own controller.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class TopicRequests:
     def create(self, names: Sequence[str], done: Callable[[Refused], None]) -> None:
         """Request the creation of topics with this broker's default settings.
 
-        ``done`` is called once, asynchronously, with the error for each topic that the client gets
-        now.
+        ``done`` is called once, asynchronously, with an error for each topic, which answers the
+        client's request for the topic: even a topic just created may have no leader yet.
         """
         partitions_left = MAX_PARTITIONS_PER_REQUEST
         topics: list[CreatableTopic] = []

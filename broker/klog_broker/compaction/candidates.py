@@ -78,7 +78,8 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
             if each.largest_timestamp_ms > now_ms - config.min_compaction_lag_ms
         ]
     limit = min(limits)
-    # A segment with records at or past ``limit`` is not cleaned at all, nor is any later segment.
+    # Only records below ``limit`` may be cleaned. A segment that has others is not cleaned at all,
+    # nor is any later segment.
     uncleanable = active.base_offset
     for each, following in zip(closed, log.segments[1:], strict=True):
         if following.base_offset > limit:

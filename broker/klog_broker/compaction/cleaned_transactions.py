@@ -28,7 +28,7 @@ class CleanedTransactions:
     def take_kept(self) -> list[AbortedEntry]:
         """Return the aborted transactions whose markers were kept since the last call.
 
-        Readers still need their rows in the transaction index.
+        Consumers still need the rows of these transactions in the transaction index.
         """
         kept, self._kept = self._kept, []
         return kept

@@ -50,8 +50,9 @@ class Timers(Protocol):
 class Cleaner:
     """Runs cleaning rounds. For the loop's thread.
 
-    ``prepare`` is called in a helper thread before the first round, and compiles the kernels. If
-    the broker is shutting down, ``prepare`` returns False, and no round begins.
+    ``prepare`` is called in a helper thread before the first round, and loads the cleaner's kernels
+    (functions that numba compiles). If the broker is shutting down, ``prepare`` returns False, and
+    no round begins.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class Cleaner:
     def take_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Paused rounds continue at once.
 
-        New sizes and load factors of the map of keys hold for later rounds; running rounds keep
-        their maps.
+        A new log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor holds for later
+        rounds; a running round keeps its map of keys to offsets.
         """
         self._settings = settings
         self._throttle = Throttle(settings.max_bytes_per_second)

@@ -43,11 +43,11 @@ _MOST_KEPT_BYTES = 4 << 20
 # An uncompressed batch of at most this size, such as a transaction marker, is copied into a run's
 # buffer of decompressed batches. A larger one ends the run.
 _SMALL_BYTES = 512
-# The output limit of the first try to decompress a batch's records: _GUESS_FACTOR times the size of
-# the last decompressed ones, but at least _FIRST_GUESS_BYTES.
+# The output limit of the first try to decompress a batch's records: _GUESS_FACTOR times the
+# decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
-# Records of a batch that take more bytes are not compressed in one lz4 call, because the library
+# A batch's records of more bytes than this are not compressed in one lz4 call, because the library
 # reserves output memory for the worst case of each call's input.
 _MOST_AT_ONCE_BYTES = 256 * 1024
 _GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 32 KiB
@@ -60,10 +60,10 @@ _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
 class TableChunk(NamedTuple):
-    """Bytes of a log, and the table that kernels.scan made of their first batches."""
+    """Bytes of a log, and a table with header fields of the batches at the front of these bytes."""
 
     data: Bytes
-    table: Numbers  # a row of TABLE_COLUMNS for each batch
+    table: Numbers  # made by kernels.scan; TABLE_COLUMNS numbers for each batch, one after another
 
     @property
     def row_count(self) -> int:
@@ -88,7 +88,10 @@ def as_chunk(data: Buffer | Bytes, table: Numbers, row_count: int) -> TableChunk
 
 
 def records_error(status: int, chunk: TableChunk, row: int, record: int) -> RecordsError:
-    """Return the exception for a record of a row that a kernel has refused with ``status``."""
+    """Return the exception for an invalid record of the batch in this row of the chunk's table.
+
+    ``status`` is the number of the error, as a kernel returned it.
+    """
     last_offset = chunk.field(row, LAST_OFFSET)
     return error_for(status, f"record {record} of the batch that ends at offset {last_offset}")
 
@@ -190,9 +193,9 @@ def _inflate_gzip(section: memoryview, limit_bytes: int) -> Buffer | None:
 class Runs:
     """The compressed batches (rows) of a chunk, decompressed run by run, in order.
 
-    ``is_needed`` flags the rows whose records a kernel is to read. Other rows are in a run with
-    their header only. A run ends before a row of an older format, and before a needed row of more
-    than _SMALL_BYTES that is not compressed.
+    A run is a sequence of batches in one buffer. ``is_needed`` flags the rows whose records a
+    kernel is to read; a run has only the headers of other rows. A run ends before a row of an older
+    format, and before a needed row of more than _SMALL_BYTES that is not compressed.
     """
 
     def __init__(self, chunk: TableChunk, is_needed: Flags, codecs: Codecs) -> None:
@@ -214,8 +217,8 @@ class Runs:
         until the next call.
 
         The run's bytes have the batches' headers unchanged, followed by decompressed records. The
-        run's table has the positions and sizes of the batches in these bytes. Raises as
-        ``decompress`` does if ``first`` is damaged. The run ends before a later damaged row.
+        run's table has the positions and sizes of the batches in these bytes. Raises RecordsError
+        if the batch in row ``first`` is damaged. The run ends before a later damaged batch.
         """
         buffer = memoryview(self._run_buffer())
         data = self._chunk.data.data

@@ -203,8 +203,11 @@ class ChunkFilter:
         return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: TableChunk) -> Numbers:
-        """Return an array with space for one mark of kernel.filter_rows for each record of the
-        batch with the most records."""
+        """Return an array in which kernel.filter_rows marks the records of one batch.
+
+        The array has one number for each record of the batch with the most records. A mark says
+        where the record ends and whether the record is kept.
+        """
         if not len(chunk.table):
             return self._marks
         # A damaged batch may count more records than fit into it. The kernel refuses such a batch
@@ -216,8 +219,8 @@ class ChunkFilter:
         return self._marks
 
     def _filter_run(self, runs: Runs, first: int, verdicts: Bytes, output: Output) -> int:
-        """Decompress and filter the run of compressed batches that begins with row ``first``;
-        returns the number of rows in the run."""
+        """Decompress a run of compressed batches into one buffer, and filter them. The run begins
+        with row ``first``. Returns the number of rows in the run."""
         run = runs.inflated(first)
         rows = run.row_count
         marks = self._marks_for(run)
@@ -240,8 +243,9 @@ class ChunkFilter:
     def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
         """Append the filtered batches of the rows from ``row`` on to ``output``.
 
-        ``sizes`` has the size of each filtered batch in ``_plain``, or UNCHANGED. Changed batches
-        are compressed again, unchanged ones are copied from the chunk.
+        ``sizes`` has a number for each of these rows: UNCHANGED for a batch that loses no record
+        and is copied from the chunk, or the size of a changed batch. The kernel has written changed
+        batches to the buffer ``_plain``, and they are compressed again.
         """
         plain = memoryview(self._plain)
         parts: list[Buffer] = []

@@ -101,7 +101,7 @@ SETTING_NOW_MS = 3
 SETTING_HORIZON_MS = 4  # the delete horizon of batches that get one now; 0 or more
 SETTING_FIELDS = 5
 
-# --- a result of filter_rows in ``sizes``, instead of the number of written bytes ----------------
+# --- the value in ``sizes`` with which filter_rows says that a batch needs no change -------------
 UNCHANGED = -1
 
 # --- the input of seal_batches: SEAL_WORDS numbers for each compressed batch ---------------------

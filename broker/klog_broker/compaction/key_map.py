@@ -33,7 +33,7 @@ _MOST_SLOTS = 2**31 - 1
 # short.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
-"""The part of the slots that are taken if a caller that gives ``most_keys`` adds as many keys."""
+"""A map for at most ``most_keys`` keys has so many slots that these keys fill this part of them."""
 
 
 class KeyMap:

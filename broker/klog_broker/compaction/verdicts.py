@@ -29,9 +29,10 @@ _UNREADABLE = ControlType.UNKNOWN
 
 
 class Verdicts:
-    """The verdicts of one pass over the batches of a log, in the order of their offsets.
+    """Decides, in one pass over a log in offset order, which batches are kept or removed whole.
 
-    A table has a row of ``scan.TABLE_COLUMNS`` numbers for each batch of ``chunk``.
+    The methods take a chunk of the log and its table, which has a row of ``scan.TABLE_COLUMNS``
+    numbers (header fields) for each batch of the chunk.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class Verdicts:
         self._last_offsets = np.array(sorted(offsets), np.int64)
 
     def keyless_rows(self, chunk: Buffer, table: Any) -> Any:
-        """Flag the batches whose keys must not be mapped: markers, and batches of aborted
-        transactions."""
+        """Flag the batches whose keys must not enter the map of keys to offsets: transaction
+        markers, and batches of aborted transactions."""
         void = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
             void[row] = self._is_void(chunk, table[row].tolist())

@@ -210,7 +210,10 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(self._warnings)
 
     def own_value(self, name: str) -> Value:
-        """Return the value set under exactly this name, or its default, without its fallbacks."""
+        """Return the value set under exactly this name, or else this setting's default.
+
+        The setting's fallbacks (the same time in a coarser unit, for example) do not count.
+        """
         return self._own[name] if name in self._own else SETTINGS[name].default
 
     def is_set(self, name: str) -> bool:

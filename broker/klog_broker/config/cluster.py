@@ -1,4 +1,4 @@
-"""Checks of the settings that a broker needs in a cluster, and values that depend on several."""
+"""Checks the settings of a broker in a cluster, and finds its inter-broker listener."""
 
 import re
 from collections.abc import Mapping

@@ -69,7 +69,7 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
             " file and restart the broker"
         )
     if all_brokers and _is_for_one(name):
-        raise ConfigError(f"{name} can be changed only for one broker: name this broker")
+        raise ConfigError(f"{name} can be changed only for one broker: name the broker's id")
     if row.is_secret:
         # A stored secret could be read in the metadata file, and in the output of tools that print
         # the file.
