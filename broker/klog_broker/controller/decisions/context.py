@@ -1,8 +1,9 @@
-"""The controller context: brokers, topics, assignments, leaders and states of the cluster. Pure.
+"""The controller context: brokers, topics, assignments, leaders and states of the cluster.
 
-Partitions are indexed by broker, so that the failure of a broker costs time in proportion to its
-own partitions. Most methods return a copy (a tuple, list, dict or frozenset), so a caller may
-change the context while it iterates; `brokers` is a live view. Copies keep the order of insertion.
+The context is in memory only and performs no I/O. Partitions are indexed by broker, so that the
+failure of a broker costs time in proportion to its own partitions. Most methods return a copy (a
+tuple, list, dict or frozenset), so a caller may change the context while it iterates; `brokers` is
+a live view. Copies keep the order of insertion.
 """
 
 from collections.abc import Mapping
@@ -36,8 +37,8 @@ class Leadership:
     The partition epoch is the znode's version. `as_of_zxid` is the id of a ZooKeeper transaction:
     the controller that wrote the state knew all broker registrations up to this transaction. If
     this controller read the state, `as_of_zxid` is the znode's mzxid. If this controller wrote the
-    state, `as_of_zxid` is `ControllerContext.newest_registration` at that time, because a broker
-    may have registered before the write, unknown to this controller.
+    state, `as_of_zxid` is the highest broker epoch that it knew then (`newest_registration`),
+    because a broker may have registered before the write, unknown to this controller.
     """
 
     state: LeaderAndIsr
@@ -316,8 +317,8 @@ class ControllerContext:
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def set_initial_state(self, partition: TopicPartition) -> PartitionState:
-        """Set and return the state of a partition that was just read from ZooKeeper
-        (partition_states.FOUND)."""
+        """Set and return the state of a partition that was just read from ZooKeeper, by the rules
+        of the table partition_states.FOUND."""
         known = self._leaderships.get(partition)
         if known is None:
             state = PartitionState.NEW
@@ -329,8 +330,11 @@ class ControllerContext:
         return state
 
     def change_state(self, partition: TopicPartition, after: PartitionState) -> None:
-        """Change a partition's state; raise InvariantViolation if partition_states.STEPS forbids
-        it."""
+        """Change a partition's state.
+
+        Raises InvariantViolation if partition_states.STEPS, the table of permitted changes, does
+        not contain this change.
+        """
         check_partition_step(partition, self.state(partition), after)
         self._put_state(partition, after)
 
@@ -357,8 +361,8 @@ class ControllerContext:
     def set_initial_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId
     ) -> ReplicaState:
-        """Set and return the state of a replica whose partition was just read from ZooKeeper
-        (replica_states.FOUND)."""
+        """Set and return the state of a replica whose partition was just read from ZooKeeper, by
+        the rules of the table replica_states.FOUND."""
         is_online = broker_id in self._online
         state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
         self._replica_states[partition, broker_id] = state
@@ -367,7 +371,11 @@ class ControllerContext:
     def change_replica_state(
         self, partition: TopicPartition, broker_id: BrokerId, after: ReplicaState
     ) -> None:
-        """Change a replica's state; raise InvariantViolation if replica_states.STEPS forbids it."""
+        """Change a replica's state.
+
+        Raises InvariantViolation if replica_states.STEPS, the table of permitted changes, does not
+        contain this change.
+        """
         before = self.replica_state(partition, broker_id)
         check_replica_step(partition, broker_id, before, after)
         deleted = ReplicaState.DELETION_SUCCESSFUL

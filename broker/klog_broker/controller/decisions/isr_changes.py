@@ -31,7 +31,8 @@ _PARTITIONS_A_PART = 500
 
 
 class IsrDecision(NamedTuple):
-    """The states to write, and the errors to answer by topic id and partition index."""
+    """The decision on a request: the partition states (leader and ISR) to write to ZooKeeper, and
+    the errors to answer, by topic id and partition index."""
 
     changes: dict[TopicPartition, LeaderAndIsr]
     errors: dict[tuple[TopicId, int], ErrorCode]

@@ -111,9 +111,9 @@ def after_bounce(
 ) -> LeaderAndIsr | None:
     """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
-    One member always stays in the ISR. If all members have bounced, the leader is this member,
-    because its log was the longest. A bounced leader is elected again only if it is the only member
-    that stays, or by an unclean election.
+    One member always stays in the ISR. If all members have bounced, only the leader stays, because
+    its log was the longest. A bounced leader is elected again only if it is the only member that
+    stays, or by an unclean election.
     """
     remaining = _without_bounced(assignment, state, bounced)
     if remaining == state.in_sync and state.leader not in bounced:

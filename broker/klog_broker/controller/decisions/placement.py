@@ -49,11 +49,12 @@ def place_replicas(
 
 
 def start_of_more(racks: Mapping[BrokerId, str | None], first_leader: BrokerId) -> int:
-    """The number that is both `start` and `shift` of `place_replicas` for partitions to be added.
+    """Return the place of `first_leader`, a topic's first preferred leader, in the list of brokers.
 
-    `first_leader` is the preferred leader of the topic's partition 0. The new partitions continue
-    the placement of the present ones only if the topic was created with equal `start` and `shift`:
-    the shift of a topic is not stored.
+    For partitions to be added to the topic, the caller passes this number to `place_replicas` both
+    as `start` (the place of the first leader) and as `shift` (the distance from a leader to its
+    first follower). The new partitions continue the placement of the present ones only if the topic
+    was created with equal `start` and `shift`, because the shift of a topic is not stored.
     """
     brokers = sorted(racks)
     return next((place for place, broker in enumerate(brokers) if broker >= first_leader), 0)

@@ -52,14 +52,15 @@ class ControllerState:
         self.registrations_version = -1
         """The version of the znode /brokers/ids when the registrations were read."""
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
-        """Partitions whose state must be compared with the registered brokers. The values are the
-        brokers that get a LeaderAndIsr request even if the state does not change."""
+        """Partitions for which the controller has yet to check whether the leader or ISR must
+        change. The values are the brokers that get a LeaderAndIsr request even if nothing
+        changes."""
         self.awaiting_full_metadata: dict[BrokerId, None] = {}
         """Brokers that wait for the full UpdateMetadata request
         (`RequestBatch.add_full_metadata`)."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
-        """New partitions, by topic, that no UpdateMetadata request has named yet. Once all
-        partitions of the topic are settled, one request names these (`take_publishable`)."""
+        """New partitions, by topic, that no UpdateMetadata request has named yet. Once the topic
+        has no partition in `unsettled`, one request names them (`take_publishable`)."""
         self.unusable: set[TopicPartition] = set()
         """Partitions whose state znode cannot be read; the controller does not change them."""
         self.unreadable: set[str] = set()
@@ -80,7 +81,8 @@ class ControllerState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no partition is unsettled, and no broker waits for the full UpdateMetadata."""
+        """Whether the leader and ISR of each partition are checked (none is in `unsettled`), and no
+        broker waits for the full UpdateMetadata request."""
         return not self.unsettled and not self.awaiting_full_metadata
 
     # --- registered brokers --------------------------------------------------------------------
@@ -90,8 +92,9 @@ class ControllerState:
     ) -> Iterator[None]:
         """Replace the registered brokers by those that were just read.
 
-        Marks the affected partitions as unsettled. If a registration changed, adds UpdateMetadata
-        for all brokers to the batch of requests. Yields once for each partition that it handles.
+        Adds the affected partitions to `unsettled`, because their leaders or ISRs may have to
+        change. If a registration changed, adds UpdateMetadata for all brokers to the batch of
+        requests. Yields once for each partition that it handles.
         """
         context = self.context
         self.registrations_version = version
@@ -143,8 +146,8 @@ class ControllerState:
         replicas: tuple[BrokerId, ...],
         leadership: Leadership | None,
     ) -> None:
-        """Add a partition that was just read, and mark it as unsettled, so that its replicas get
-        LeaderAndIsr.
+        """Add a partition that was just read from ZooKeeper, also to `unsettled`: the controller
+        then checks its leader and ISR, and sends LeaderAndIsr to its replicas.
 
         `leadership` is None if the partition has no state znode.
         """
@@ -167,10 +170,10 @@ class ControllerState:
     def mark_unsettled(
         self, partitions: Iterable[TopicPartition], *, notified: Iterable[BrokerId] = ()
     ) -> None:
-        """Mark partitions as unsettled.
+        """Add partitions to `unsettled`: the controller must check their leaders and ISRs.
 
-        The brokers `notified` get LeaderAndIsr even if nothing changes. Partitions that are
-        unusable or of a topic to be deleted are skipped.
+        The brokers `notified` get LeaderAndIsr even if nothing changes. Partitions with an
+        unreadable state znode, and partitions of a topic to be deleted, are skipped.
         """
         for partition in partitions:
             topic = partition.topic
@@ -181,8 +184,8 @@ class ControllerState:
                 self.unsettled[partition].update(dict.fromkeys(notified))
 
     def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
-        """Remove a partition from `unsettled`. Returns the brokers that get a LeaderAndIsr request
-        even if nothing changes; none if the partition was settled already."""
+        """Remove a partition from `unsettled`, because its leader and ISR are checked now. Returns
+        the brokers that get LeaderAndIsr even if nothing changed; none for an absent partition."""
         notified = self.unsettled.pop(partition, None)
         if notified is None:
             return {}
@@ -195,15 +198,16 @@ class ControllerState:
         return notified
 
     def take_publishable(self) -> list[TopicPartition]:
-        """Remove from `unpublished` the partitions of all topics without unsettled partitions.
+        """Remove from `unpublished` all topics of which no partition is in `unsettled`.
 
-        Returns the removed partitions: the next UpdateMetadata request names all of them.
+        Returns the new partitions of these topics: the next UpdateMetadata request names all of
+        them, so that brokers learn of a new topic with all of its partitions at once.
         """
         topics = self._publishable if self.unsettled else self.unpublished
         taken: list[TopicPartition] = []
         for topic in list(topics):
-            # Skip a topic that has unsettled partitions again, because a later UpdateMetadata
-            # request names its partitions, and a topic that was removed meanwhile.
+            # Skip a topic that was removed meanwhile, and a topic of which a partition is in
+            # `unsettled` again: a later UpdateMetadata request names its partitions.
             if topic in self.unpublished and topic not in self._unsettled_of:
                 taken += self.unpublished.pop(topic)
         self._publishable.clear()
@@ -270,10 +274,10 @@ class ControllerState:
         self.awaiting_full_metadata[broker_id] = None
 
     def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
-        """Whether this ControllerState made a StopReplica request whose response has come.
+        """Whether a StopReplica request that was just answered is one of this ControllerState.
 
-        False if its broker has deregistered since, or if the request was dropped. Each request
-        yields True only once.
+        Forgets the request, so a second call returns False. The result is False, too, if the broker
+        has deregistered since, or if the request was dropped.
         """
         return (
             self._stops.get(broker_request.broker_id, {}).pop(id(broker_request.request), None)

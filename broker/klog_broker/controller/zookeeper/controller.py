@@ -153,7 +153,8 @@ class Controller:
         self._events.refuse_all(ErrorCode.NOT_CONTROLLER)
 
     def elect_again(self) -> None:
-        """Try again to elect leaders of offline partitions: `is_unclean` may have changed."""
+        """Try again to elect leaders of offline partitions, because the setting
+        unclean.leader.election.enable may have changed for some topics."""
 
         def run(work: EventContext) -> Steps[None]:
             context = work.controller_state.context
@@ -404,7 +405,8 @@ class Controller:
             self._retry = self._loop.call_later(RETRY_MS, self._start_reading)
 
     def _do_next_work(self, work: EventContext) -> Steps[None]:
-        """Take in changed registrations, settle partitions, then do one more piece of work.
+        """Take in changed broker registrations, elect the leaders and change the ISRs that they
+        require (`Writer.settle`), then do one more piece of work.
 
         The piece of work is a change of topics or deletions that ZooKeeper reported. If there is no
         such change, it is a queued event. If there is no event either, a broker whose requests were

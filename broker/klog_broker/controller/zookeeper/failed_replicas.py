@@ -21,7 +21,8 @@ _log = logging.getLogger("klog.controller")
 
 _HAS_ITS_ROLE = (
     ErrorCode.NONE,
-    # The broker already has this role: the first response was lost, and the request sent again.
+    # A broker answers a repeated LeaderAndIsr request (whose first response was lost) with this
+    # error for each partition, because it already has the role of this leader epoch.
     ErrorCode.STALE_CONTROLLER_EPOCH,
 )
 
@@ -61,7 +62,7 @@ def take_response(
 
 
 def send_roles_again(work: EventContext) -> Steps[None]:
-    """Send LeaderAndIsr again for all failed replicas."""
+    """Send LeaderAndIsr again for all replicas that brokers have reported as failed."""
     controller_state = work.controller_state
     for partition, brokers in controller_state.context.failed_replicas().items():
         controller_state.mark_unsettled((partition,), notified=brokers)

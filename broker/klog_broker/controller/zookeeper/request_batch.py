@@ -1,4 +1,4 @@
-"""Batches of controller requests: LeaderAndIsr, UpdateMetadata and StopReplica for brokers. Pure.
+"""Batches of controller requests: LeaderAndIsr, UpdateMetadata and StopReplica for brokers.
 
 A batch collects the changes of one event, and makes at most one request of each kind for a broker,
 in Kafka's order: LeaderAndIsr for brokers with a replica, UpdateMetadata for all brokers, then
@@ -98,15 +98,15 @@ class RequestBatch:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
-        # By broker and partition: whether the replica is new (`_led`), and whether its log is to be
-        # deleted (`_stopped`).
+        # By broker and partition: `_led` is for LeaderAndIsr and says whether the replica is new;
+        # `_stopped` is for StopReplica and says whether the replica's log is to be deleted.
         self._led: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._update_recipients: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._collected: dict[str, UpdateMetadataTopicState] = {}
         self._entire: set[str] = set()
-        """The topics that have all their partitions in `_collected`."""
+        """Topics of which `_collected`, the states for UpdateMetadata, names all partitions."""
         self._everything: FullMetadata | None = None
 
     def add_leader_and_isr(
@@ -143,8 +143,8 @@ class RequestBatch:
         """Add UpdateMetadata with all registered brokers and these partitions, for `brokers`.
 
         All UpdateMetadata requests of a batch have the same content, so brokers from other calls
-        get these partitions, too. Partitions that never had a leader or are in `unpublished` are
-        omitted.
+        get these partitions, too. Partitions that never had a leader are omitted, and so are new
+        partitions that `collect` adds later with the rest of their topic.
         """
         self._update_recipients.update(dict.fromkeys(brokers))
         self._changed.update(

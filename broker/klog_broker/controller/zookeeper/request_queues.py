@@ -1,4 +1,4 @@
-"""The queues of controller requests: one queue for each broker, one request in flight. Pure.
+"""The queues of controller requests: one queue for each broker, one request in flight.
 
 A broker gets its requests in the order in which they were queued. The next request is sent after
 the response to the one before; after a lost connection, the same request is sent again. Requests
@@ -58,8 +58,8 @@ class RequestQueues:
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped, and for which `resume`
-        was not called yet."""
+        """The brokers that answer again after their requests were dropped. Their new requests are
+        dropped, too, until `resume` is called."""
         return tuple(self._behind)
 
     def resume(self, broker_id: BrokerId) -> None:

@@ -81,8 +81,8 @@ class RequestSender:
 
     @property
     def behind(self) -> tuple[BrokerId, ...]:
-        """The brokers that answer again after their requests were dropped, and for which `resume`
-        was not called yet."""
+        """The brokers that answer again after their requests were dropped. Their new requests are
+        dropped, too, until `resume` is called."""
         return self._queues.behind
 
     def resume(self, broker_id: BrokerId) -> None:

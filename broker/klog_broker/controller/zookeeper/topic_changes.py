@@ -255,7 +255,9 @@ def _with_leaders(topic: Topic | None, partitions: int) -> Topic | None:
 def _is_elected(image: MetadataImage, partition: TopicPartition, *, unclean: bool) -> bool:
     state = image.partition(*partition)
     if state is None or state.leader == NO_BROKER:
-        return False  # `replicas` is empty if no UpdateMetadata request has named the partition.
+        # `replicas` is empty if no UpdateMetadata request has named the partition, so return before
+        # the line below reads the preferred leader, `replicas[0]`.
+        return False
     return unclean or state.leader == state.replicas[0]
 
 

@@ -62,7 +62,8 @@ _STATES_AT_ONCE = 50
 """The number of partition states written in one multi."""
 
 PARTITIONS_A_TURN = 100
-"""The number of partitions settled, and sent to brokers, in one event-loop turn."""
+"""The number of partitions whose leaders and ISRs are checked, and sent to brokers, in one
+event-loop turn."""
 
 LOOKED_AT_A_TURN = 1_000
 """The number of partitions examined, without a write, in one event-loop turn."""
@@ -149,7 +150,8 @@ class Writer:
             raise WriteDenied(f"{path} may not be written (forbidden by an access list)")
 
     def settle(self, controller_state: ControllerState) -> Steps[None]:
-        """Settle all unsettled partitions: write their next states, and send requests to brokers.
+        """Settle all partitions in `unsettled`: elect leaders and change ISRs where needed, write
+        the new states to ZooKeeper, and send requests to brokers.
 
         Then send the full UpdateMetadata request to all brokers that wait for it.
         """
@@ -181,10 +183,11 @@ class Writer:
         yield from self.send_full_metadata(controller_state)
 
     def _publish(self, controller_state: ControllerState) -> Steps[None]:
-        """Send brokers the new partitions of all topics without unsettled partitions.
+        """Send brokers the new partitions of the topics of which no partition is in `unsettled`
+        (the partitions whose leaders and ISRs must still be checked).
 
-        One UpdateMetadata request names all of them, so that no broker shows clients a part of a
-        topic.
+        One UpdateMetadata request names all of these partitions, so that no broker shows clients a
+        part of a topic.
         """
         partitions = controller_state.take_publishable()
         if partitions:
