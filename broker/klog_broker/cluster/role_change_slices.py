@@ -1,5 +1,5 @@
 """Carries out the role changes of one controller request over several event-loop turns, and then
-answers the request."""
+answers the request. A role change makes a replica lead, follow, stop or be deleted."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -18,8 +18,9 @@ class RoleChangeRequest(Protocol):
     """A LeaderAndIsr or StopReplica request, which changes the roles of replicas (lead, follow)."""
 
     def role_changes(self) -> Iterator[RoleChange]:
-        """Yield the role changes lazily: each is computed just before it is carried out, because it
-        may depend on the role that the replica has then."""
+        """Yield one instruction (lead, follow, stop or delete) for each replica that the request
+        names. Each is computed just before it is carried out, because it may depend on the role
+        that the replica has then."""
 
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Record that the role change of a partition failed."""

@@ -34,7 +34,7 @@ Refused = dict[str, ErrorCode]
 
 
 class ControllerServices(Protocol):
-    """The services that the handlers of requests use which only the controller answers."""
+    """The services that handlers use for requests that only the controller may carry out."""
 
     @property
     def known_topics(self) -> KnownTopics: ...
@@ -52,11 +52,12 @@ def answer_at_controller(
     context: RequestContext,
     error_response: ErrorResponse,
 ) -> Response | ResponseSteps | None:
-    """Return the result of a handler for a request that only the controller answers, with `answer`.
+    """Carry out a request by calling `answer`, but only if this broker is the controller.
 
-    Another broker answers NOT_CONTROLLER, and the client retries with the controller. A controller
-    that has just started waits until it knows all topics: before, it would have to answer
-    UNKNOWN_TOPIC_OR_PARTITION for topics that exist, and clients do not retry after that error.
+    Any other broker answers NOT_CONTROLLER, and the client sends its request to the controller. A
+    controller that has just started calls `answer` once it knows all topics: before, it would have
+    to answer UNKNOWN_TOPIC_OR_PARTITION for topics that exist, and clients do not retry after that
+    error.
     """
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)

@@ -139,7 +139,7 @@ class Codecs:
             used_bytes, is_whole = 0, False
         if is_whole and used_bytes == len(section):
             return found
-        self._lz4 = None  # drop the context, which may be in the middle of a frame
+        self._lz4 = None  # drop the lz4 context, which may be in the middle of a frame
         return None
 
     def _inflate_zstd(self, section: memoryview, limit_bytes: int) -> Buffer | None:
@@ -278,8 +278,8 @@ class Runs:
 
 
 def _as_plain(table: Numbers, sizes: list[int]) -> Numbers:
-    """Return a copy of the table's rows for a run: uncompressed batches of these sizes, one after
-    the other in the run's buffer."""
+    """Return a copy of these rows of the chunk's table, changed to describe a run: the same batches
+    uncompressed, with these sizes, one after another in the run's buffer."""
     plain = table.copy()
     size_column = np.array(sizes, np.int64)
     plain[SIZE_BYTES::TABLE_COLUMNS] = size_column

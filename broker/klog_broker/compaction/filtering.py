@@ -243,9 +243,9 @@ class ChunkFilter:
     def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
         """Append the filtered batches of the rows from ``row`` on to ``output``.
 
-        ``sizes`` has a number for each of these rows: UNCHANGED for a batch that loses no record
-        and is copied from the chunk, or the size of a changed batch. The kernel has written changed
-        batches to the buffer ``_plain``, and they are compressed again.
+        ``sizes`` has a number for each of these rows: UNCHANGED for a batch that is copied from the
+        chunk, 0 for a batch that is removed, or the size of a changed batch. The kernel has written
+        changed batches to the buffer ``_plain``; their records are compressed again.
         """
         plain = memoryview(self._plain)
         parts: list[Buffer] = []

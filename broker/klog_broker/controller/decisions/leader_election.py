@@ -112,8 +112,8 @@ def after_bounce(
     """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
     One member always stays in the ISR. If all members have bounced, only the leader stays, because
-    its log was the longest. A bounced leader is elected again only if it is the only member that
-    stays, or by an unclean election.
+    its log was the longest (without a leader, the first member in the assignment stays). A bounced
+    leader is elected again only if it is the only member that stays, or by an unclean election.
     """
     remaining = _without_bounced(assignment, state, bounced)
     if remaining == state.in_sync and state.leader not in bounced:

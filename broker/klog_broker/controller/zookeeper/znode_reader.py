@@ -109,7 +109,8 @@ class ReadStates(NamedTuple):
 
 
 class Reader:
-    """Reads znodes over one connection, and sets watches, except for watches that are still set."""
+    """Reads znodes over one connection. Sets a watch on each znode, except for partition states,
+    and except where an earlier watch is still set."""
 
     def __init__(
         self,
@@ -281,8 +282,8 @@ class Reader:
     def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
         """Return `ask` as a request that also sets a watch, unless the watch `key` is set already.
 
-        A failed request sets no watch, so the next request sets the watch. This also works if the
-        response comes after the controller has broken off its sequence of requests.
+        A failed request sets no watch, so the next request must set the watch. The failure is
+        noticed even if the response comes after the controller has stopped waiting for it.
         """
 
         def changed() -> None:

@@ -101,7 +101,7 @@ class Writer:
         self._name_bad = name_bad
 
     def pause(self) -> Steps[None]:
-        """Continue in another event-loop turn."""
+        """Wait until the next event-loop turn, so that the loop can serve clients meanwhile."""
         yield lambda done: self._call_soon(lambda: done(None))
 
     def in_turns(self, steps: Iterable[object]) -> Steps[None]:
