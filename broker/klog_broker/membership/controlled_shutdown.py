@@ -56,7 +56,8 @@ class ControlledShutdown:
         self._then = then
 
     def send_request(self) -> None:
-        """Send the first or the next request; the caller calls this method once."""
+        """Send the first or the next request. The caller calls this method once. After a failed
+        request, or while partitions remain, this object calls the method again after a pause."""
         if self._tries_left <= 0 or self._broker_epoch() < 0:
             # For the controller, a broker that is not registered is dead and leads no partition, so
             # a request would change nothing.

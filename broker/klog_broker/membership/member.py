@@ -34,7 +34,8 @@ class ZooKeeperMember:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
     No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``;
-    ``follow_cluster`` when ``outcome`` is JoinResult; the store's ``register_broker``; ``close``.
+    ``follow_cluster``, which returns the metadata store, when ``outcome`` is JoinResult; the
+    store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When the session of
     the controller expires, that broker resigns as controller before it opens a new session. Without
@@ -107,9 +108,9 @@ class ZooKeeperMember:
         """Make this broker's controller, and its metadata store, which from now on follows the
         changes in ZooKeeper.
 
-        `listener` is the inter-broker listener, `connect` is `Peers.connect`. `is_unclean` returns
-        whether a topic's settings allow unclean leader election. `deletes_topics` is
-        delete.topic.enable.
+        `listener` is the inter-broker listener, `connect` opens connections to other brokers.
+        `is_unclean` returns whether a topic's settings allow unclean leader election.
+        `deletes_topics` is delete.topic.enable.
         """
         assert isinstance(self.outcome, JoinResult)
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
@@ -148,15 +149,17 @@ class ZooKeeperMember:
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
         live = BrokerRegistrationReader(self._loop, self.store.view.update_brokers)
-        # At each connection these users get the session in this order. The controller stands before
-        # the registration, which starts the election: an elected controller needs the session.
+        # At each new connection to ZooKeeper, these objects get the session in this order. The
+        # controller stands before the registration, which starts the controller election: an
+        # elected controller needs the session.
         store = self.store
         users = (self.controller, self.registration, live, store.settings, store.consumer_offsets)
         self._sessions.use(users)
         return self.store
 
     def close(self, done: Callable[[], None]) -> None:
-        """Resign and close the session, so that other brokers need not wait for its time-out.
+        """Resign as controller, and close the ZooKeeper session, so that other brokers need not
+        wait for its time-out.
 
         `done` is called once ZooKeeper has confirmed, or cannot be reached.
         """

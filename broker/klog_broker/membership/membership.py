@@ -66,9 +66,10 @@ class Membership:
     ) -> None:
         """Prepare the membership.
 
-        `make_peers` gets the broker id, and the local address to connect from, or None for any.
-        `in_force` returns the settings in force now. `on_lost` is called with a sentence when a
-        started broker must stop because another broker has registered with its id.
+        `make_peers` makes the object that connects to other brokers, from the broker id and the
+        local address to connect from (None for any). `in_force` returns the settings in force now.
+        `on_lost` is called with a sentence when a started broker must stop because another broker
+        has registered with its id.
         """
         self._config = config
         self._loop = loop
@@ -124,8 +125,9 @@ class Membership:
     ) -> ClusterStore:
         """Open the metadata store, which reads ZooKeeper; returns when it has read all settings.
 
-        This method is the OpenStore of a broker in a cluster. Raises CannotStart if ZooKeeper does
-        not answer within zookeeper.connection.timeout.ms, or if the broker is stopped meanwhile.
+        A standalone broker opens its store with another function of the same signature (OpenStore).
+        Raises CannotStart if ZooKeeper does not answer within zookeeper.connection.timeout.ms, or
+        if the broker is stopped meanwhile.
         """
         member, config = self._member, self._config
         listener = config.inter_broker_listener

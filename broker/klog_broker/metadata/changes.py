@@ -1,7 +1,8 @@
 """Metadata changes: each one plans the next state and the role changes that follow from it.
 
-A change is planned on the newest state. Then the planned state is written, and then the role
-changes are applied. Everything except the writing happens in the event loop's thread.
+A role change tells a broker to lead, follow, stop or delete its replica of a partition. A metadata
+change is planned on the newest state. Then the planned state is written, and then the role changes
+are applied. Everything except the writing happens in the event loop's thread.
 """
 
 import logging
@@ -52,8 +53,8 @@ MAX_QUOTA_ENTITIES = 100_000
 
 
 class Draft:
-    """The next StoredState of the metadata: changes modify the draft, and `state` returns the
-    result."""
+    """The next contents of the file klog-metadata (StoredState): changes modify the draft, and
+    `state` returns the result."""
 
     def __init__(self, state: StoredState) -> None:
         self._state = state
@@ -82,8 +83,8 @@ class Draft:
 
 
 PlanSteps = Generator[int, None, Sequence[RoleChange]]
-"""Plans a change in steps. Yields the cost of each step in elements (runtime/event_loop/slices.py),
-and returns the role changes that follow from the change."""
+"""Plans a metadata change in steps. Yields the cost of each step, in units of about 5 us of work.
+Returns the role changes (to lead or delete replicas) that follow from the metadata change."""
 
 
 class MetadataChange(Protocol):
@@ -98,8 +99,8 @@ class MetadataChange(Protocol):
         """Report that the change was refused, or could not be written: nothing has changed."""
 
     def on_applied(self, results: RoleChangeErrors) -> Steps:
-        """Report the change's outcome: the change is durable, and its role changes have been
-        applied, except those with an error in `results`."""
+        """Report the outcome of the metadata change: it is durable, and its role changes (to lead
+        or delete replicas) have been applied, except those with an error in `results`."""
 
 
 class CreatePartitions:
@@ -249,8 +250,9 @@ class DeleteTopic:
         yield _CHANGE + len(topic.partitions) // PARTITIONS_PER_ELEMENT
         self._topic = topic
         draft.image.begin_deletion(topic)
-        # Remove the assignments: if the broker's next start finishes the deletion, the topic's logs
-        # may already be gone, and must not count as missing data.
+        # Forget in which data directories the topic's logs are. If the broker's next start finishes
+        # the deletion, the logs may already be gone, and must not count as missing data, which
+        # would keep the broker from starting.
         draft.assignments = draft.assignments.without_topic(topic.topic_id)
         return role_removals(topic)
 
@@ -312,8 +314,8 @@ class AllocateProducerIds:
 
 
 def partition_assignments(topic: Topic, first: int = 0, *, is_new: bool) -> list[RoleAssignment]:
-    """Return a standalone broker's role assignments for a topic's partitions from number `first`
-    on. A standalone broker has a replica of every partition."""
+    """Return the role assignments that make a standalone broker a replica of the topic's partitions
+    from number `first` on. A standalone broker has a replica of every partition."""
     return [
         partition_assignment(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
@@ -321,7 +323,7 @@ def partition_assignments(topic: Topic, first: int = 0, *, is_new: bool) -> list
 
 
 def partition_assignment(topic: Topic, partition: int, *, is_new: bool) -> RoleAssignment:
-    """Return the role assignment for one partition of a topic."""
+    """Return the role assignment that makes a standalone broker a replica of one partition."""
     state = topic.partitions[partition]
     return RoleAssignment(
         TopicPartition(topic.name, partition),
@@ -344,7 +346,8 @@ def role_removals(topic: Topic) -> list[RoleChange]:
 
 
 def first_failure(topic: Topic, results: RoleChangeErrors) -> KlogError | None:
-    """Return the error of the topic's first partition whose role change failed, or None."""
+    """Return the error of the topic's first partition whose role change (to lead the partition, or
+    to delete its log) failed, or None."""
     if not results:
         return None
     return next((results[each] for each in topic.topic_partitions() if each in results), None)

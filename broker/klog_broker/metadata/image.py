@@ -114,8 +114,8 @@ class MetadataImage:
     _plain: Mapping[str, str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def names_by_plain_name(self) -> Mapping[str, str]:
-        """Return the names of all topics with ``.`` or ``_`` in their names, by plain name (see
-        `plain_name`)."""
+        """Return the names of all topics with ``.`` or ``_`` in their names. The key of each is the
+        name with ``_`` in place of ``.`` (`plain_name`)."""
         if self._plain is None:
             found = _by_plain_name(self.topics)
             object.__setattr__(self, "_plain", found)
@@ -227,8 +227,8 @@ class ImageDraft:
         return self._base.client_quotas if self._quotas is None else self._quotas
 
     def names_by_plain_name(self) -> Mapping[str, str]:
-        """Return the names of all topics with ``.`` or ``_`` in their names, by plain name, with
-        the changes made so far."""
+        """Return the names of all topics with ``.`` or ``_`` in their names, with the changes made
+        so far. The key of each is the name with ``_`` in place of ``.``."""
         if self._topics is None:
             return self._base.names_by_plain_name()
         if self._plain is None:

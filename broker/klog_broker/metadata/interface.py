@@ -2,9 +2,9 @@
 
 Call all methods in the event loop's thread; none blocks unless its docstring says so. A method that
 requests a change calls `done` once, later, in the loop. `done` gets the outcome when the change is
-durable, `image` shows the change, and the role changes that follow from it have been applied.
-`done` gets an exception if the change was refused. Changes are made one after the other, each on
-the state that the earlier changes left.
+durable, `image` shows the change, and the role changes that follow from it (to lead, follow or
+delete replicas) have been applied. `done` gets an exception if the change was refused. Changes are
+made one after the other, each on the state that the earlier changes left.
 
 A store that waits for other brokers gives up after a change's `timeout_ms`: `done` then gets
 NoResponse, and the change may still be made. Such a store waits until new partitions have leaders,
@@ -28,8 +28,9 @@ T = TypeVar("T")
 Done = Callable[[T | Exception], None]
 
 OnImage = Callable[[MetadataImage, Sequence[str]], None]
-"""Called with each new image, before the role changes that follow from the image are applied. The
-second argument has the names of topics that were added or removed, or whose settings changed."""
+"""Called with each new image, before the role changes that follow from the image (to lead, follow,
+stop or delete replicas) are applied. The second argument has the names of topics that were added or
+removed, or whose settings changed."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -69,7 +70,8 @@ class MetadataStore(Protocol):
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
         """Give the store the loop, its helper threads and its callbacks. Call this once, before the
-        store makes any change: `on_image` gets each new image, and `apply` the role changes."""
+        store makes any change. `on_image` gets each new image; `apply` gets the role changes: to
+        lead, follow, stop or delete replicas."""
 
     def register_broker(self, broker: BrokerRegistration) -> None:
         """Register this broker with its addresses, or change its addresses. The registration lasts
@@ -102,8 +104,9 @@ class MetadataStore(Protocol):
         """Add partitions from `first_partition` on, the number after the topic's last partition.
 
         Errors: UnknownTopic; PartitionsChanged if the topic has another number of partitions by
-        now. If a partition's role change fails, `done` gets that error; the partitions stay, and
-        the role change is tried again later.
+        now. If a new partition gets no leader, for example because its log cannot be created,
+        `done` gets that error. The partitions stay, and the creation of the log is tried again
+        later.
         """
 
     def update_topic_configs(

@@ -95,11 +95,12 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence of the epoch; -1 before the epoch's first batch."""
+        """The last sequence of the producer's current epoch; -1 before the epoch's first batch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def duplicate_of(self, head: ProducerHead) -> ProducerBatch | None:
-        """Return the batch of the window with the same epoch and sequences; None without one."""
+        """Return the batch with the epoch and sequences of ``head`` among the producer's last five
+        batches; None without such a batch."""
         if head.producer_epoch == self.producer_epoch:
             for batch in self.batches:
                 if (
@@ -114,7 +115,8 @@ class ProducerEntry:
         return self.current_transaction_first_offset >= 0 and producer_epoch == self.producer_epoch
 
     def add(self, producer_epoch: int, batch: ProducerBatch) -> None:
-        """Add an appended batch to the window. A new epoch empties the window first."""
+        """Add an appended batch to the producer's last batches, of which at most five are kept. The
+        first batch of a new epoch replaces all earlier batches."""
         if producer_epoch != self.producer_epoch:
             self.begin_epoch(producer_epoch)
         self.batches.append(batch)
@@ -123,7 +125,7 @@ class ProducerEntry:
         self.last_timestamp_ms = batch.timestamp_ms
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """Set the epoch and empty the window."""
+        """Set the producer epoch, and forget the batches of the earlier epoch."""
         self.producer_epoch = ProducerEpoch(producer_epoch)
         self.batches.clear()
 
@@ -134,7 +136,8 @@ def next_sequence(sequence: int) -> int:
 
 
 class ProducerStates:
-    """The states of all producers of a partition, from the batches before ``end_offset``."""
+    """The states of all producers of a partition, as the batches before ``end_offset`` have made
+    them."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -163,9 +166,10 @@ class ProducerStates:
         client's batch is a duplicate. Changes nothing.
 
         Raises InvalidTransactionState, InvalidProducerEpoch or OutOfOrderSequence. A producer
-        without state may begin with any sequence, but with 0 if the batch begins a transaction of
-        version 2; a new epoch begins with 0. A batch that begins a transaction needs the ``guard``
-        of the verification of this transaction (KIP-890).
+        without state may begin with any sequence, unless the batch begins a transaction of version
+        2: then the sequence must be 0. A new epoch must begin with sequence 0. ``guard`` is the
+        proof that the transaction coordinator has confirmed the transaction (KIP-890). A batch that
+        begins a transaction needs this proof.
         """
         entry = self._entries.get(head.producer_id)
         if entry is not None:
@@ -189,8 +193,9 @@ class ProducerStates:
         return None
 
     def check_coordinator_batch(self, head: ProducerHead, *, is_transactional: bool) -> None:
-        """Check whether a coordinator's batch may be appended. Sequences are not checked, and a
-        transaction needs no verification. Raises InvalidProducerEpoch or
+        """Check whether a batch that a coordinator of this broker writes (such as offsets that are
+        committed in a transaction) may be appended. Sequences are not checked, and the transaction
+        coordinator need not confirm the transaction first. Raises InvalidProducerEpoch or
         InvalidTransactionState."""
         entry = self._entries.get(head.producer_id)
         if entry is not None:
@@ -251,7 +256,8 @@ class ProducerStates:
             self.begin_transaction(producer_id, batch.first_offset)
 
     def begin_transaction(self, producer_id: int, first_offset: Offset) -> None:
-        """Open a transaction of a producer whose state has the transaction's first batch."""
+        """Record that a transaction of the producer is open since ``first_offset``. The first batch
+        of the transaction must already be in the producer's state."""
         self._entries[producer_id].current_transaction_first_offset = first_offset
         self.transactions.add_transaction(producer_id, first_offset)
         self.verifications.remove_verification(producer_id)
@@ -274,8 +280,9 @@ class ProducerStates:
         self.verifications.remove_verification(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers without an append for ``expiration_ms`` and without an open transaction,
-        and verifications that began so long ago. Returns the number of removed producers."""
+        """Remove producers that have no open transaction and appended nothing for
+        ``expiration_ms``, and the verifications of transactions (KIP-890) that began
+        ``expiration_ms`` ago or earlier. Returns the number of removed producers."""
         self.verifications.expire(now_ms, expiration_ms)
         gone = [
             entry.producer_id
@@ -302,11 +309,12 @@ class ProducerStates:
     def restore(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, *, seen_ms: int
     ) -> None:
-        """Replace the state by that of a snapshot at ``end_offset``. Each producer's window then
-        has only the last batch, because a snapshot holds no more; WindowRefill adds the batches
-        before it from the log.
+        """Replace the state by that of a snapshot at ``end_offset``. Each producer then has only
+        its last batch, because a snapshot holds no more; WindowRefill adds up to four batches
+        before this batch from the log.
 
-        ``seen_ms`` is the time at which the snapshot was written, if known.
+        ``seen_ms`` is the time at which the snapshot was written. A producer's idle time counts
+        from then, or from the timestamp of its last batch if this is later.
         """
         self.clear(end_offset)
         for row in entries:

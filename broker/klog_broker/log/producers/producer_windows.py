@@ -38,8 +38,8 @@ class WindowRefill:
         return not self._wanted
 
     def add_block(self, batches: Iterable[tuple[ProducerHead, ProducerBatch]]) -> None:
-        """Add the batches of one block, in order. Batches that are not before the snapshot's offset
-        are ignored."""
+        """Add the batches of one block (a byte range of the log), in order. Batches at or after the
+        snapshot's offset are ignored, because the snapshot does not describe them."""
         found: dict[int, list[ProducerBatch]] = {}
         for head, batch in batches:
             entry = self._wanted.get(ProducerId(head.producer_id))
@@ -55,8 +55,8 @@ class WindowRefill:
             entry = self._wanted[ProducerId(producer_id)]
             known = entry.batches
             if older[-1].last_offset == known[0].last_offset:
-                # Both lists have the snapshot's batch. Keep the one from the log, which also has
-                # the log append time.
+                # The snapshot's batch was found in the log, too. Keep only the batch that was read
+                # from the log, because the snapshot's copy lacks the log append time.
                 known = known[1:]
             entry.batches = (older + known)[-WINDOW_BATCHES:]
         for entry in list(self._wanted.values()):

@@ -14,14 +14,16 @@ _MOST = 1_000
 
 
 class VerificationGuard:
-    """A token of one verification. Guards are compared by identity."""
+    """Stands for one question to the transaction coordinator: is the partition part of the
+    producer's open transaction? Guards are compared by identity."""
 
     __slots__ = ()
 
 
 class VerificationStateEntry:
-    """A verification of one producer, from the Produce request that needs it until the transaction
-    begins in the log."""
+    """A question to the transaction coordinator whether the partition is part of a producer's open
+    transaction. The entry exists from the Produce request that needs the answer until the
+    transaction begins in the log."""
 
     __slots__ = (
         "guard",
@@ -41,8 +43,8 @@ class VerificationStateEntry:
         self.supports_epoch_bump = supports_epoch_bump
 
     def add_batch(self, producer_epoch: int, sequence: int) -> None:
-        """Record a further batch that waits for this verification. Keeps the newest epoch, and the
-        lowest sequence of that epoch."""
+        """Record a further batch that waits for the transaction coordinator's answer. Keeps the
+        newest epoch, and the lowest sequence of that epoch."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:
@@ -50,7 +52,8 @@ class VerificationStateEntry:
 
 
 class Verifications:
-    """The verifications of one log, by producer id."""
+    """By producer id: the transactions that the transaction coordinator must confirm before they
+    begin in this log (KIP-890)."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, VerificationStateEntry] = {}
@@ -64,8 +67,9 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard:
-        """Return the guard that the append must present, and create the producer's verification if
-        there is none. Requests that wait for the same verification share its guard."""
+        """Return the guard with which a batch must be appended once the transaction coordinator has
+        confirmed the producer's transaction. Requests that wait for the same answer of the
+        coordinator get the same guard."""
         found = self._by_producer.get(producer_id)
         if found is None:
             if len(self._by_producer) >= _MOST:

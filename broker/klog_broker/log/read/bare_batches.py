@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class BareBatches(NamedTuple):
-    """The bare batches at the beginning of a region: control batches and batches without
-    records."""
+    """The control batches and the batches without records at the beginning of a region (a byte
+    range of a .log file)."""
 
     next_offset: int | None
-    """The offset after the last bare batch; None if the region does not begin with one."""
+    """The offset after the last of these batches; None if there are none."""
     headers: int
     """The number of batch headers that were read."""
 
@@ -32,9 +32,10 @@ class BareBatches(NamedTuple):
 def bare_batches(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> BareBatches:
-    """Find the control batches and the batches without records at the beginning of a region, which
-    must begin with a batch. Reads at most ``max_headers`` headers. Raises DamagedLog at bytes that
-    are no batch. With ``may_block=False`` raises ColdRead if a header is not in the page cache."""
+    """Find the control batches and the batches without records at the beginning of a region, a byte
+    range of the segment's .log file that must begin with a batch. Reads at most ``max_headers``
+    headers. Raises DamagedLog at bytes that are no batch. With ``may_block=False`` raises ColdRead
+    if a header is not in the page cache."""
     next_offset: int | None = None
     headers = 0
     stop = region.position + region.size

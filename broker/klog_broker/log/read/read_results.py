@@ -37,8 +37,8 @@ class AppendInfo(NamedTuple):
 
 
 class ReadInfo(NamedTuple):
-    """The result of a read. ``region`` contains whole batches, but max_bytes may cut the last one;
-    None if there are no batches to read.
+    """The result of a read. ``region``, a byte range of a .log file, contains whole batches, but
+    max_bytes may cut the last one; None if there are no batches to read.
 
     The region starts with the batch that contains the requested offset, so its first records can
     be before that offset.

@@ -28,9 +28,10 @@ class ScanTotal:
         self._bytes = 0
 
     def checks_for(self, size_bytes: int) -> RecordChecks | None:
-        """Add ``size_bytes`` to the total; return the compiled checks if they are worth loading.
+        """Add ``size_bytes`` to the total; return the record checks compiled by numba if they are
+        worth loading.
 
-        Returns None as long as the total is so small that plain Python is faster.
+        Returns None as long as the total is so small that record checks in plain Python are faster.
         """
         with self._lock:
             self._bytes += size_bytes

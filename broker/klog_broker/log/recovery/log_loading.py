@@ -82,8 +82,9 @@ def load_log(
     """Load the log; if it was not closed properly, check all records past the recovery point.
 
     The caller has read the offsets from the checkpoint files. An offset that no checkpoint file
-    contains is passed as 0, ``cleaned_offset`` as None. Blocks. Any thread may call this function.
-    Raises OSError if the disk fails, and every exception that the ``tally`` raises.
+    contains is passed as 0, ``cleaned_offset`` (where the log cleaner stopped) as None. Blocks. Any
+    thread may call this function. Raises OSError if the disk fails, and LoadingCancelled if
+    ``tally``, which counts the progress, finds that the broker shuts down.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
     loader = _Loader(
@@ -319,15 +320,16 @@ class _Loader:
         return end_offset
 
     def _choose_checks(self, size_bytes: int) -> None:
-        """Add ``size_bytes`` to the number of bytes that must be checked. Use the compiled checks
-        once they are worth loading for this number."""
+        """Add ``size_bytes`` to the number of bytes that must be checked. Use the record checks
+        compiled by numba once they are worth loading for this number of bytes."""
         if self.tally is not None:
             self.checks = self.tally.total.checks_for(size_bytes) or self.checks
 
     def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
-        """Drop the transaction index rows of markers at or after the trusted offset, from which on
-        recovery has checked all batches. ``replay_producers`` writes these rows again from the log;
-        it also replaces the old rows if no row of the segment is trusted."""
+        """Drop the transaction index rows of markers at or after ``trusted_offset``, from which on
+        recovery has checked all batches. ``replay_producers`` writes these rows again from the log.
+        If recovery has checked the whole segment and found markers, no row is dropped here, because
+        ``replay_producers`` then replaces all rows."""
         index, trusted_offset = segment.transaction_index, recovered.trusted_offset
         if trusted_offset > segment.base_offset or not recovered.has_markers:
             index.cut_to_offset(trusted_offset)

@@ -85,8 +85,8 @@ class ProducerSnapshots:
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
         on_chunk: OnChunk = ignore_chunk,
     ) -> None:
-        """Bring ``states`` to ``end_offset``: restore the newest snapshot, fill the batch windows,
-        then replay the log after the snapshot.
+        """Bring ``states`` to ``end_offset``: restore the newest snapshot, add the last five
+        batches of each producer, then replay the log after the snapshot.
 
         ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
         index lacks rows. This method writes the missing rows.

@@ -306,8 +306,9 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
 def _is_only_preallocated(segment: Segment) -> bool:
     """Whether the only row of the time index is preallocated space and no entry.
 
-    An active segment's index file is preallocated with zeros. The row of a first record with
-    timestamp 0 consists of zeros, too, so the first batch decides.
+    An active segment's index file is preallocated with zeros. An entry consists of zeros, too, if
+    the segment's first batch is a single record with timestamp 0. So look at the first batch to
+    tell the two cases apart.
     """
     if segment.time_index.last != (0, segment.base_offset):
         return False

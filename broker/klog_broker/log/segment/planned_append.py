@@ -55,7 +55,7 @@ class RollLimits(NamedTuple):
 
 
 class PlanFacts(NamedTuple):
-    """The state of a partition from which a produce plan computes the partition's appends; valid
+    """The state of a partition from which the produce kernel plans appends to the partition; valid
     until the next append."""
 
     next_offset: int
@@ -69,8 +69,8 @@ class PlanFacts(NamedTuple):
 
 
 class PlannedProducer(NamedTuple):
-    """The last batches of a producer in a produce plan, at most as many as a producer's window
-    holds."""
+    """The last batches of one producer among the appends that the produce kernel has planned, at
+    most five, as many as a producer's state holds."""
 
     producer_id: int
     producer_epoch: int
@@ -80,7 +80,8 @@ class PlannedProducer(NamedTuple):
 
 
 class FirstBatch(NamedTuple):
-    """A batch that may begin a transaction in its partition."""
+    """A batch that may begin a transaction in its partition, which the transaction coordinator
+    must confirm before the append (KIP-890)."""
 
     transactional_id: str
     head: ProducerHead
@@ -94,13 +95,15 @@ request can have one."""
 
 
 class PlannedAppend(NamedTuple):
-    """The appends that a produce plan has computed for one partition, to be committed once the
+    """The appends that the produce kernel has planned for one partition, to be committed once the
     batches are written."""
 
     first_offset: int
     end_offset: int
     size_bytes: int  # the size of all batches
-    first_timestamp_ms: int  # the first batch's largest timestamp; used if the segment is empty
+    # The first batch's largest timestamp. If the segment is empty, segment.ms counts from this
+    # timestamp.
+    first_timestamp_ms: int
     bytes_since_index_entry: int
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -109,7 +112,8 @@ class PlannedAppend(NamedTuple):
 
 
 class PlannedLog(Protocol):
-    """The methods of PartitionLog that produce plans use."""
+    """The methods of PartitionLog that planning and carrying out a produce plan needs. (A produce
+    plan is the kernel's description of all appends of one event-loop turn.)"""
 
     topic_partition: TopicPartition
 
@@ -137,7 +141,7 @@ class PlannedLog(Protocol):
 
 
 class PlanTarget(NamedTuple):
-    """A partition for which a produce plan may contain appends."""
+    """A partition to which the produce kernel may plan appends."""
 
     log: PlannedLog
     acks_all: int  # how acks=-1 is treated: one of ACKS_ALL_...

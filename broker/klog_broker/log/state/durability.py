@@ -24,10 +24,11 @@ class Durability:
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
-        # How often the log was truncated or emptied: a flush plan that was made before must not
-        # raise the offsets of the log as it is now.
+        # How often the log was truncated or emptied. A flush that was planned before a truncation
+        # must not raise flushed_offset and recovery_point of the truncated log.
         self._cuts = 0
-        # Files (besides the active segment's) and directories with new names, to be synced.
+        # To be synced: files other than the active segment's, and directories in which file names
+        # are new.
         self._files: list[File] = []
         self._directories: list[Path] = []
 
@@ -53,8 +54,9 @@ class Durability:
         """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
 
         The plan contains ``epochs`` if the flush raises the recovery point, or if ``with_indexes``
-        is true. If the sync of a plan fails, the data directory goes offline. A plan that was not
-        carried out must be given to :meth:`put_back`.
+        is true. A plan that was not carried out, because no file descriptor was free, must be given
+        to :meth:`put_back`. After any other failed sync the data directory goes offline, unless the
+        log is deleted, because the state of the files on the disk is unknown.
         """
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
@@ -285,9 +287,9 @@ class LogFlushing:
         return self._state.log_directory.go_offline(error)
 
     def _refused(self, error: OSError) -> LogStorageError:
-        """Return the LogStorageError for a failed flush. If the disk is full, no file descriptor is
-        free, or the log is deleted, the data directory stays online; another error takes it
-        offline."""
+        """Return the LogStorageError for a flush that found no free file descriptor, whose log is
+        deleted, or that could not write the leader epochs. If the epochs could not be written for a
+        reason other than a full disk or a lack of descriptors, the data directory goes offline."""
         state = self._state
         if self._is_due_to_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")

@@ -84,10 +84,11 @@ class _Run:
                 raise self._error
 
     def drop_files(self) -> None:
-        """Release the files, in the loop's thread, once the outcome was handled.
+        """Release the files, in the loop's thread, once the outcome of the flush was handled.
 
-        The traceback of the run's error refers to the files and to the run, and the run refers to
-        the error. Without this method, all of them would stay in memory until a garbage collection.
+        The traceback of a failed sync refers to the files and to this object, and this object
+        refers to the error. Without this method, all of them would stay in memory until a garbage
+        collection.
         """
         self.plan = self.plan._replace(files=(), directories=())
         if self._error is not None:
@@ -221,14 +222,15 @@ class Flusher:
         return wait
 
     def _apply_run(self, run: _Run) -> LogStorageError | None:
-        """Call the callbacks that wait for the records which the run has synced. Returns the error
-        if the plan's leader epochs could not be written."""
+        """Call the callbacks that wait for the records which this flush (``run``) has synced.
+        Returns the error if the plan's leader epochs could not be written."""
         plan, refusal = run.plan, None
         if run.epochs_error is not None:
             refusal = self._on_refused(run.epochs_error)
             plan = plan.without_epochs()
-        # If the log was truncated after the plan was made, new records may have the planned
-        # offsets. So release only the callbacks up to the offset that on_flushed returns.
+        # If the log was truncated after the plan was made, records that are not synced may have
+        # taken offsets below plan.flushed_offset. So release only the callbacks up to the offset
+        # that on_flushed returns.
         self.release_waiters(self._on_flushed(plan))
         return refusal
 

@@ -56,7 +56,7 @@ def append_limits(
     """Return the limits within which appends need no new segment; None if the segment must be
     rolled now. Raises OSError.
 
-    A produce plan makes many appends within these limits: for each, :func:`should_roll` would
+    The produce kernel plans many appends within these limits: for each, :func:`should_roll` would
     return False.
     """
     longest_ms = config.max_segment_ms - jitter_ms

@@ -35,8 +35,9 @@ class LogTransactions:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the aborted transactions among the offsets from ``from_offset`` to the end of the
-        segment's region. The list can include transactions that begin shortly after the region."""
+        """Return the aborted transactions among the offsets from ``from_offset`` to the end of
+        ``region``, a byte range of the segment's .log file. The list can include transactions that
+        begin shortly after this byte range."""
         state = self._state
         log = state.segments
         index = log.index_for(segment.base_offset)

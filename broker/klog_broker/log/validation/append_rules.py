@@ -65,8 +65,8 @@ class Rules(NamedTuple):
         return self.config.compression
 
     def count_work(self, work_bytes: int) -> None:
-        """Count work before the work is done. Raises LoopShareExceeded if the event loop's share of
-        the work does not suffice."""
+        """Count validation work before the work is done, in bytes that could be decompressed in the
+        same time. Raises LoopShareExceeded if the event loop may not do so much work."""
         if self.share is not None:
             self.share.count_work(work_bytes)
 

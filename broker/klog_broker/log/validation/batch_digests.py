@@ -1,7 +1,8 @@
 """Digest: a summary of scanned batches, for recovery and for appends of followers.
 
-The plain checks add batches as rows. The compiled checks add a table of many batches, because numpy
-then does in bulk what takes microseconds for each batch in Python. Both ways give equal digests.
+PlainChecks (in Python) adds batches one by one, each as a BatchRow. KernelChecks (compiled by
+numba) adds a table of many batches, because numpy then does in bulk what takes microseconds for
+each batch in Python. Both ways give equal digests.
 """
 
 from collections.abc import Iterable
@@ -22,8 +23,9 @@ from pyspark_klog.records.layout import (
     Buffer,
 )
 
-# If the batches of a table have more producers than this, every batch becomes a producer step: to
-# select only the batches that producer states need takes a pass over the table for each producer.
+# A producer step is what a batch changes in its producer's state. If the batches of a table have
+# more producers than this, the digest has a step for every batch: to select only the batches that
+# producer states need takes a pass over the table for each producer.
 _FEW_PRODUCERS = 64
 # The state of a producer holds at most this many batches (producer_state.WINDOW_BATCHES).
 _LAST_BATCHES = 5
@@ -46,7 +48,8 @@ class IndexRow(NamedTuple):
 
 
 class Digest:
-    """A summary of batches: their end, index entries, largest timestamp, epochs and producer steps.
+    """A summary of batches: their end, index entries, largest timestamp and epochs, and what the
+    batches change in the states of their producers (the producer steps).
 
     The summary begins with the values (end, largest timestamp, latest epoch ...) that the log has
     before the first batch.
@@ -82,8 +85,9 @@ class Digest:
         self.has_markers = False
         """Whether one of the batches is a control batch with a producer id."""
         self._follows_producers = follows_producers
-        # The high watermark: a transaction that is committed below this offset is decided, so the
-        # digest may leave out the transaction's producer steps.
+        # The high watermark. Readers need not know when a transaction began that was committed
+        # below this offset, so the digest may leave out what the transaction changed in its
+        # producer's state.
         self._commits_done_before = commits_done_before
         self._producer_steps: list[ProducerStep] = []
 
@@ -93,8 +97,9 @@ class Digest:
         return rows
 
     def drain_producer_steps(self) -> list[ProducerStep]:
-        """Return the producer steps of the batches added since the last call, in order, and remove
-        them. A batch that no producer state depends on has no step."""
+        """Return the producer steps (what each batch changes in its producer's state) of the
+        batches added since the last call, in order, and remove them. A batch that no producer state
+        depends on has no step."""
         steps, self._producer_steps = self._producer_steps, []
         return steps
 

@@ -17,8 +17,9 @@ from klog_broker.log.validation.rewriting_kernels import KernelRewriting
 from pyspark_klog.records.layout import Buffer
 
 _TABLE_ROWS = 16_384
-# The size of the smallest batch or message, a v0 message without key and value. A table needs at
-# most as many rows as such messages fit into the buffer.
+# The size of the smallest batch or message, a v0 message without key and value. The kernel writes a
+# row for each batch that it finds, so its table needs at most as many rows as such messages fit
+# into the buffer.
 _LEAST_ENTRY_BYTES = 26
 # The first batches of a buffer are scanned one by one in Python, because numpy takes 25 us for a
 # table of one row. A follower that is not behind receives one batch at a time.

@@ -6,7 +6,8 @@ BATCH_WORK_BYTES = 256 * 1024
 compressing and of reading records is converted to this unit."""
 
 TURN_WORK_BYTES = 4 * 1024 * 1024
-"""The most work for all batches of one event-loop turn, in the same unit."""
+"""The most validation work for all batches of one event-loop turn, in bytes to decompress, the unit
+of BATCH_WORK_BYTES."""
 
 
 class LoopShareExceeded(Exception):
@@ -15,7 +16,8 @@ class LoopShareExceeded(Exception):
 
 
 class LoopShare:
-    """The work that the event loop may still do in the current turn."""
+    """The validation work that the event loop may still do itself in the current turn, before it
+    leaves batches to a helper thread."""
 
     def __init__(
         self, batch_bytes: int = BATCH_WORK_BYTES, turn_bytes: int = TURN_WORK_BYTES
@@ -41,8 +43,8 @@ class LoopShare:
         return min(self._left_of_batch, self._left_of_turn)
 
     def count_work(self, work_bytes: int) -> None:
-        """Count work before the work is done. Raises LoopShareExceeded if ``left_bytes`` is
-        smaller."""
+        """Count validation work before the work is done. Raises LoopShareExceeded if ``left_bytes``
+        is smaller than ``work_bytes``."""
         if work_bytes > self.left_bytes:
             raise LoopShareExceeded
         self._left_of_batch -= work_bytes
