@@ -42,8 +42,8 @@ from pyspark_klog.storage.text_files import encode_topic_id
 _log = logging.getLogger("klog.topics")
 
 # Costs of work in the event loop, in elements of about 5 us (runtime/event_loop/slices.py).
-# PARTITIONS_PER_ELEMENT: how many partitions, with their role changes, cost one element. _CHANGE:
-# the cost to plan one change, or to report its outcome.
+# PARTITIONS_PER_ELEMENT: for how many partitions the planning of a metadata change costs one
+# element. _CHANGE: the usual cost to plan the rest of a metadata change, or to report its outcome.
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 

@@ -71,8 +71,9 @@ def found_directories(
     assignments: DirectoryAssignments,
     found: Mapping[TopicPartition, FoundLog],
 ) -> dict[TopicId, dict[int, DirectoryId]]:
-    """Return the directories of those found logs for which `assignments` has no directory, or
-    another one. The operator may have moved the logs' folders between data directories."""
+    """Return the data directories of those logs for which `assignments`, read from klog-metadata,
+    has no directory or another one than the directory in which the log was found. The operator may
+    have moved the logs' folders between data directories."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic_partition, log in found.items():
         topic = _topic_of(image, topic_partition, log)
@@ -85,8 +86,9 @@ def found_directories(
 
 
 def _topic_of(image: MetadataImage, topic_partition: TopicPartition, log: FoundLog) -> Topic | None:
-    """Return the topic that a found log belongs to; None if the image does not have the log's
-    partition, or if the log has another topic id than the topic in the image."""
+    """Return the topic that a log found in a data directory belongs to; None if the metadata image
+    does not have the log's partition, or if the log has another topic id than the image's topic of
+    the same name."""
     topic = image.topic(topic_partition.topic)
     if topic is None or image.partition(*topic_partition) is None:
         return None

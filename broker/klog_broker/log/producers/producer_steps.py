@@ -22,8 +22,8 @@ from pyspark_klog.records.layout import (
 
 
 class ProducerData(NamedTuple):
-    """The producer step of a batch of records: the producer fields of the batch's header, and the
-    batch's sequences, offsets and timestamps."""
+    """The facts of a stored batch of records that change its producer's state: the producer fields
+    of the batch's header, and the batch's sequences, offsets and timestamps."""
 
     head: ProducerHead
     batch: ProducerBatch
@@ -44,9 +44,9 @@ ProducerStep = ProducerData | ProducerMarker
 
 
 def data_step(row: BatchRow) -> ProducerData | None:
-    """Return the producer step of a stored batch of records. Returns None for a control batch, for
-    which :func:`marker_step` is used, and for a batch without producer id or sequence, which
-    changes no producer state."""
+    """Return what a stored batch of records changes in its producer's state. Returns None for a
+    control batch, for which :func:`marker_step` is used, and for a batch without producer id or
+    sequence, which changes no producer state."""
     if row.producer_id < 0 or row.base_sequence < 0 or row.attributes & CONTROL_BIT:
         return None
     last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
@@ -64,16 +64,16 @@ def data_step(row: BatchRow) -> ProducerData | None:
 
 
 def marker_step(row: BatchRow, marker: EndTransactionMarker) -> ProducerMarker:
-    """Return the producer step of a transaction marker. ``row`` has the header of the control batch
-    that contains the marker."""
+    """Return what a transaction marker changes in its producer's state. ``row`` has the header of
+    the control batch that contains the marker."""
     return ProducerMarker(
         row.producer_id, row.producer_epoch, row.base_offset, row.max_timestamp_ms, marker
     )
 
 
 def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
-    """Return the producer step of the batch at ``row.position`` in the buffer; None if the batch
-    changes no producer state."""
+    """Return what the batch at ``row.position`` in the buffer changes in its producer's state; None
+    if the batch changes no producer state."""
     if row.attributes & CONTROL_BIT and row.producer_id >= 0:
         marker = end_transaction_at(buffer, row.position, row.size_bytes)
         return None if marker is None else marker_step(row, marker)
@@ -81,7 +81,8 @@ def step_of(row: BatchRow, buffer: Buffer) -> ProducerStep | None:
 
 
 def apply_step(states: ProducerStates, step: ProducerStep, now_ms: int) -> None:
-    """Apply the producer step of a batch that is in the log already to the producer states."""
+    """Update the state of a producer by ``step``: the change that a batch of this producer makes
+    once the batch is in the log."""
     if isinstance(step, ProducerMarker):
         states.apply_marker(step, now_ms)
     else:

@@ -130,9 +130,9 @@ def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> i
 
 
 def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: int) -> int:
-    """Return an upper bound for the end offset of the batches that begin in the region: the end of
-    the first later batch that has an offset index entry, or ``segment_end_offset`` if there is no
-    such entry."""
+    """Return an upper bound for the end offset of the batches that begin in ``region``, a byte
+    range of the segment's .log file: the end of the first later batch that has an offset index
+    entry, or ``segment_end_offset`` if there is no such entry."""
     view, end_position = segment.offset_index.view(), region.position + region.size
     row = rows_at_or_below(len(view), lambda row: view[row].position, end_position - 1)
     return view[row].offset + 1 if row < len(view) else segment_end_offset

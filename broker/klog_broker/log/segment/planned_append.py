@@ -15,9 +15,10 @@ from pyspark_klog.ids import TopicPartition
 
 NO_BEGIN = -1
 
-# How a produce plan treats acks=-1. NEVER: too few replicas are in sync, so the plan leaves the
-# request to the produce handler, which answers with the error. AT_ONCE: respond once the batch is
-# appended. LATER: respond once the high watermark has passed the batch.
+# How the produce kernel, which plans the appends of an event-loop turn, treats acks=-1. NEVER: too
+# few replicas are in sync, so the kernel leaves the request to the produce handler, which answers
+# with the error. AT_ONCE: respond once the batch is appended. LATER: respond once the high
+# watermark has passed the batch.
 ACKS_ALL_NEVER = 0
 ACKS_ALL_AT_ONCE = 1
 ACKS_ALL_LATER = 2

@@ -103,8 +103,9 @@ class _Run:
 
 
 class Flusher:
-    """Runs one log's flushes, one at a time. Each sync runs within the context manager ``noted()``,
-    which keeps the log in the klog-syncs file until the sync has succeeded.
+    """Runs one log's flushes, one at a time. Each sync runs within the context manager ``noted()``:
+    the file klog-syncs names the log from before the sync until the sync has succeeded, so that the
+    next start knows of a failed sync.
 
     ``plan(with_indexes)`` returns the next flush plan, or None if nothing needs a sync.
     ``on_flushed(plan)`` is called after a sync; it returns the offset up to which all records are
@@ -257,7 +258,8 @@ class Flusher:
         return True
 
     def release_waiters(self, flushed_offset: int) -> None:
-        """Call the callbacks whose offset has been reached."""
+        """Call the callbacks that wait for records before an offset of at most
+        ``flushed_offset``."""
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
