@@ -15,7 +15,8 @@ _MOST = 1_000
 
 class VerificationGuard:
     """Stands for one question to the transaction coordinator: is the partition part of the
-    producer's open transaction? Guards are compared by identity."""
+    producer's open transaction? The batch that begins the transaction is appended only with the
+    guard of a question that is still valid. Guards are compared by identity."""
 
     __slots__ = ()
 

@@ -82,9 +82,9 @@ def load_log(
     """Load the log; if it was not closed properly, check all records past the recovery point.
 
     The caller has read the offsets from the checkpoint files. An offset that no checkpoint file
-    contains is passed as 0, ``cleaned_offset`` (where the log cleaner stopped) as None. Blocks. Any
-    thread may call this function. Raises OSError if the disk fails, and LoadingCancelled if
-    ``tally``, which counts the progress, finds that the broker shuts down.
+    contains is passed as 0, but ``cleaned_offset``, up to which the log cleaner has cleaned, as
+    None. Blocks. Any thread may call this function. Raises OSError if the disk fails, and
+    LoadingCancelled if ``tally``, which counts the progress, finds that the broker shuts down.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
     loader = _Loader(

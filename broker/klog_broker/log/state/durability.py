@@ -55,8 +55,8 @@ class Durability:
 
         The plan contains ``epochs`` if the flush raises the recovery point, or if ``with_indexes``
         is true. A plan that was not carried out, because no file descriptor was free, must be given
-        to :meth:`put_back`. After any other failed sync the data directory goes offline, unless the
-        log is deleted, because the state of the files on the disk is unknown.
+        to :meth:`put_back`. After any other failed sync the contents of the files on the disk are
+        unknown, so the data directory goes offline, unless the log is deleted.
         """
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
