@@ -1,12 +1,14 @@
-"""The objects that hold references to `Leader` objects, and so to logs, between requests."""
+"""The objects that keep, between requests, references to `Leader` objects (this broker's
+leaderships of partitions), and so to logs."""
 
 from typing import Protocol
 from weakref import WeakSet
 
 
 class LeaderHolder(Protocol):
-    """Holds the `Leader` objects of a cached request's partitions between requests. Holders must
-    compare by identity, because LeaderHolders keeps them in a set."""
+    """Keeps the `Leader` objects (this broker's leaderships) of the partitions in a connection's
+    last request, for later requests that repeat it. Holders must compare by identity, because
+    LeaderHolders keeps them in a set."""
 
     def release_leaders(self) -> None:
         """Drop all `Leader` objects, because a leadership has ended, and the files of its log may
@@ -14,7 +16,7 @@ class LeaderHolder(Protocol):
 
 
 class LeaderHolders:
-    """The holders of all open connections of a broker. Loop thread only.
+    """The `LeaderHolder` objects of all open connections of a broker. Loop thread only.
 
     References to the holders are weak, so a closed connection's holder disappears by itself.
     """

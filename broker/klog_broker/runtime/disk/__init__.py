@@ -1,1 +1,2 @@
-"""Disk access: files (there may be more than file descriptors), mappings, locks, directories."""
+"""Disk access: files (more may be in use than the process has file descriptors), memory mappings,
+file locks and directories."""

@@ -1,1 +1,2 @@
-"""The event loop, its timers, delayed operations (purgatory), and long work in slices."""
+"""The event loop, its timers, delayed operations (purgatory), and long work that is divided between
+several turns of the loop."""

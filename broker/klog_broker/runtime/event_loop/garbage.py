@@ -1,9 +1,9 @@
 """Excludes long-lived objects from garbage collections, because a collection blocks the loop.
 
 A full collection visits every object that can be part of a reference cycle: 120,000 objects of
-numba and the kernels, and about 45 for each replica. With 1,000 replicas a collection takes 150 ms.
-Python starts a full collection when the new objects are a quarter of the old ones, which happens
-when the leaders of many partitions change at once. The collector skips frozen objects
+numba and its compiled functions, and about 45 for each replica. With 1,000 replicas a collection
+takes 150 ms. Python starts a full collection when the new objects are a quarter of the old ones,
+which happens when the leaders of many partitions change at once. The collector skips frozen objects
 (`gc.freeze`). Reference counting still frees a frozen object, unless the object is part of a
 reference cycle.
 """

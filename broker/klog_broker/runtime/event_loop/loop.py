@@ -24,15 +24,17 @@ _MS = 1_000_000
 
 
 class Loop:
-    """Runs the callbacks of timers, of ready descriptors and of each phase of a turn, and the
-    callbacks that other threads have posted."""
+    """The event loop. Each turn (one pass of the loop) runs the callbacks of due timers and of
+    ready descriptors, the callbacks that other threads have posted, and those of the turn's
+    phases."""
 
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock
         self._poller = poller
         self._monotonic_ns = clock.monotonic_ns
         self.time_ns = clock.monotonic_ns()
-        """Monotonic time (ns) at which the current turn woke up."""
+        """Monotonic time (ns) at which the current turn of the loop stopped waiting for ready
+        descriptors and began its work."""
         self._ended_ns = self.time_ns
         self.time_ms = self.time_ns // _MS
         """The same time as ``now_ms`` returns. Code that runs with every request reads this
@@ -115,7 +117,7 @@ class Loop:
         self._ready_callbacks[fd] = callback
 
     def modify(self, fd: int, interest: int) -> None:
-        """Replace the interest of a registered descriptor."""
+        """Replace the events (READABLE, WRITABLE) for which a registered descriptor is watched."""
         self._poller.modify(fd, interest)
 
     def unregister(self, fd: int) -> None:
@@ -181,7 +183,8 @@ class Loop:
         self._poller.close()
 
     def next_wake_ms(self) -> int | None:
-        """Return when a turn next has work without a ready descriptor; None: never.
+        """Return the monotonic time (ms) at which the next turn has work, even if no descriptor is
+        ready; None if there is no such time.
 
         For simulations, which move their clock to this time.
         """

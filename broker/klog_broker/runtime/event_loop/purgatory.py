@@ -46,10 +46,12 @@ class DelayedOperation(ABC):
 
 
 class KeyListener(Protocol):
-    """An object that is notified of the next check of a key. Compared by identity."""
+    """An object that is notified when `Purgatory.check` is next called for a key. Compared by
+    identity."""
 
     def on_checked(self) -> None:
-        """React to a check of the key. Must be cheap: schedule longer work for later."""
+        """React to the call of `Purgatory.check` for the key. Must be cheap: schedule longer work
+        for later."""
 
 
 class Purgatory:
@@ -112,14 +114,15 @@ class Purgatory:
         return completed
 
     def check_soon(self, key: Hashable) -> None:
-        """Check the key in this turn's append phase, once, unless ``check_now`` does so earlier."""
+        """Check the key once, in the append phase of this event-loop turn, unless ``check_now``
+        does so earlier."""
         self._soon[key] = None
         if not self._is_called:
             self._is_called = True
             self._loop.call_at_append(self._check_called)
 
     def check_now(self) -> int:
-        """Check the keys of ``check_soon``, including keys that the checks add.
+        """Check the keys that ``check_soon`` has collected, including keys that the checks add.
 
         Returns how many operations completed.
         """
@@ -197,7 +200,7 @@ class Purgatory:
 
     def _expire(self, operation: DelayedOperation) -> None:
         if operation._timer is None:
-            return  # the timer of another operation of this turn has ended this operation
+            return  # the expiry of an operation before this one has ended this one, too
         self._forget(operation)
         operation.on_expire(self._loop.now_ms())
 

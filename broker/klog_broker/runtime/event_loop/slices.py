@@ -13,7 +13,8 @@ from typing import NamedTuple
 from klog_broker.runtime.event_loop.loop import Loop
 
 SLICE_ELEMENTS = 1000
-"""Elements per turn for all waiting work, and again for all newly started work: about 5 ms."""
+"""How many elements (parts of work that take 5 us) one event-loop turn does of all waiting work,
+and again of all newly started work: about 5 ms."""
 
 _ROUND_ELEMENTS = 250
 
@@ -26,7 +27,8 @@ class _Work(NamedTuple):
 
 
 class Slices:
-    """Runs the long work of one loop in slices, each with a cost of about ``elements`` elements."""
+    """Runs the long work of one loop in slices (parts for one turn), each of about ``elements``
+    elements, which take 5 us each."""
 
     def __init__(self, loop: Loop, elements: int = SLICE_ELEMENTS) -> None:
         self._loop = loop
@@ -36,8 +38,8 @@ class Slices:
         self._left = 0
 
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
-        """Run ``steps`` now, as far as this turn's slice for new work allows; run the remaining
-        steps in later turns.
+        """Run ``steps`` now, until the new work of this event-loop turn has cost as much as a
+        slice; run the remaining steps in later turns.
 
         Once ``is_wanted`` returns False, the remaining steps are dropped.
         """
@@ -74,9 +76,9 @@ class Slices:
 
 
 def _advance(steps: Steps, most: int) -> tuple[bool, int]:
-    """Run steps until their cost reaches ``most`` elements, or exceeds it by the last step.
+    """Run steps until their costs (in elements of 5 us) add up to ``most`` or more.
 
-    Returns whether the work is finished, and the elements spent.
+    Returns whether the work is finished, and the sum of the costs.
     """
     spent = 0
     for cost in steps:

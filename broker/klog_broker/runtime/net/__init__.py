@@ -1,2 +1,2 @@
-"""Sockets, the poller that reports ready sockets, and the kernel that receives from or sends to
-many sockets in one call."""
+"""Sockets, the poller that reports ready sockets, and the compiled function that receives from or
+sends to many sockets."""

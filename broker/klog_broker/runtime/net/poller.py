@@ -28,7 +28,7 @@ class Poller(Protocol):
         """Start to watch ``fd``. With an interest of 0 only BROKEN is reported."""
 
     def modify(self, fd: int, interest: int) -> None:
-        """Replace the interest of a registered ``fd``."""
+        """Replace the interest (events to watch for) of a registered ``fd``."""
 
     def unregister(self, fd: int) -> None:
         """Stop watching ``fd``; call before the descriptor is closed."""

@@ -1,4 +1,4 @@
-"""The interface for receiving from many sockets, or sending to many sockets, in one call."""
+"""The interface whose methods each receive from many sockets, or send to many sockets."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ arena (the buffer for received bytes) were free."""
 
 
 class SocketCalls(Protocol):
-    """Receives from or sends to up to MAX_SOCKETS plain (non-TLS) streams in one call."""
+    """Each method receives from, or sends to, up to MAX_SOCKETS plain (non-TLS) streams."""
 
     def receive(
         self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
@@ -29,7 +29,9 @@ class SocketCalls(Protocol):
     def send(
         self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
     ) -> list[int]:
-        """Send once to each socket its part of the replies buffer: size bytes, from start on.
+        """Send once to each socket its part of the buffer of responses that
+        ``Network.socket_calls`` was given. The part begins at the socket's element of ``starts``
+        and has the size in ``sizes``.
 
         Returns for each socket how many bytes were sent, or -1 if the send failed.
         """

@@ -1,4 +1,4 @@
-"""Receives and sends for many connections in one call, in compiled code.
+"""Functions, compiled by numba ("kernels"), that receive or send for many connections.
 
 Many connections with one outstanding request each cost a receive and a send per request. Calling
 recv or send from Python doubles the time of the system call. Calling it from compiled code does
@@ -26,15 +26,18 @@ from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, nu
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
 """Whether `SocketKernel` works: numba can compile kernels, and the system is Linux."""
 
+# Where the columns of a call's table begin: the sockets, the starts of their parts of the buffer,
+# and the sizes. A size is the bytes to send; the call replaces it by the bytes sent or received.
 _SOCKETS_AT = 0
 _STARTS_AT = MAX_SOCKETS
-_SIZES_AT = 2 * MAX_SOCKETS  # before a send: bytes to send; afterwards: bytes sent or received
+_SIZES_AT = 2 * MAX_SOCKETS
 _WORDS = 3 * MAX_SOCKETS
 _WORD_BYTES = 8
 
 
 def _make_call(name: str) -> Any:
-    """Declare the C function `ssize_t NAME(int, void *, size_t, int)` for kernels."""
+    """Declare the C function `ssize_t NAME(int, void *, size_t, int)` for functions that numba
+    compiles."""
     types = numba.types
     return types.ExternalFunction(
         name, types.int64(types.int32, types.intp, types.int64, types.int32)
@@ -90,18 +93,19 @@ if IS_COMPILED:
     def receive_all(
         table: Array, count: int, buffer: Array, start: int, share: int, least: int
     ) -> int:
-        """Receive once from each of the table's sockets, up to ``share`` bytes, into ``buffer``.
+        """Receive once from each of the first ``count`` sockets of ``table``, up to ``share``
+        bytes, into ``buffer``.
 
         The received bytes lie one after another from ``start`` on. A socket is skipped (ARENA_FULL)
-        if fewer than ``least`` bytes are free. Writes each size to the table. Returns the position
-        after the last received byte.
+        if fewer than ``least`` bytes of ``buffer`` are free. Writes to ``table`` how many bytes
+        each socket received. Returns the position after the last received byte.
         """
         return _receive(table, count, buffer, start, share, least)
 
     @kernel("out64", "i64", "out8")
     def send_all(table: Array, count: int, buffer: Array) -> int:
-        """Send once to each of the table's sockets: the bytes of ``buffer`` at the socket's start
-        and size in the table.
+        """Send once to each of the first ``count`` sockets of ``table``. The table has the start
+        and the size of the part of ``buffer`` for each socket.
 
         Replaces each size in the table by the number of bytes sent, or -1 if the send failed.
         Returns the sum of the bytes sent.
@@ -110,7 +114,8 @@ if IS_COMPILED:
 
 
 class SocketKernel:
-    """Implements SocketCalls with kernels, on one arena for receives and one buffer of replies."""
+    """Implements SocketCalls with compiled functions. Receives into ``arena``, the buffer for
+    received bytes, and sends from ``replies``, the buffer of responses."""
 
     def __init__(self, arena: memoryview, replies: memoryview) -> None:
         self._arena = np.frombuffer(arena, np.uint8)

@@ -74,10 +74,11 @@ class Network(Protocol):
     """Makes listeners, and connections to other brokers."""
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        """Return the calls that receive into ``arena`` and send from ``replies``.
+        """Return an object that receives from many sockets into ``arena`` and sends to many sockets
+        from ``replies``, or None on systems without this.
 
-        Returns None on systems without these calls. Call only after the produce kernel was loaded:
-        until then this call would import numba and block the loop.
+        Call only after the compiled produce code (the produce kernel) was loaded: before, this
+        method would import numba and block the loop.
         """
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
@@ -198,8 +199,8 @@ class RealNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        # The import of socket_kernel imports numba, which is slow. Callers have loaded the produce
-        # kernel before, and numba with it.
+        # The import of socket_kernel imports numba, which is slow. Callers have loaded the compiled
+        # produce code before, and numba with it.
         from klog_broker.runtime.net.socket_kernel import IS_COMPILED, SocketKernel
 
         return SocketKernel(arena, replies) if IS_COMPILED else None

@@ -8,8 +8,8 @@ from pyspark_klog.ids import UUID
 class Chance:
     """A random number generator: the operating system's, or a seeded one for tests and simulations.
 
-    Every thread may call a method. A seeded run repeats only if the calls come in the same order,
-    so call from the loop's thread where possible.
+    Every thread may call a method. A seed gives the same simulation again only if the calls come in
+    the same order, so call from the loop's thread where possible.
     """
 
     def __init__(self, seed: int | None = None) -> None:

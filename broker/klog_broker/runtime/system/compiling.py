@@ -1,4 +1,5 @@
-"""Runs a child process that compiles the broker's kernels, with numba, into their cache on disk.
+"""Runs a child process that compiles the broker's kernels (functions for numba) and stores the
+compiled code in a cache on disk.
 
 The child has an interpreter lock (GIL) of its own, so that the broker's threads run while the child
 compiles.
@@ -23,18 +24,18 @@ _compiling = threading.Lock()
 
 
 def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
-    """Make sure that the kernels of these modules are in the cache on disk.
+    """Make sure that the cache on disk has the compiled kernels (numba functions) of these modules.
 
-    If some are not, a child process compiles all kernels of the broker. Returns whether all kernels
-    of `modules` are in the cache now. Blocks, but ends the child soon after `is_stopping` returns
-    True. Does not import numba.
+    If some are missing, a child process compiles all kernels of the broker. Returns whether the
+    cache has all kernels of `modules` now. Blocks, but ends the child soon after `is_stopping`
+    returns True. Does not import numba.
     """
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return False
     if importlib.util.find_spec("numba") is None:
-        _log.info("numba is not installed: requests are served without kernels, more slowly")
+        _log.info("numba is not installed: the broker runs without compiled code, more slowly")
         return False
-    # Imported here, because the module imports importlib.metadata and others, which would slow
+    # Imported here, because `cache` imports importlib.metadata and other modules, which would slow
     # down the start-up of every broker.
     from pyspark_klog.records.kernels import cache
 
@@ -44,15 +45,18 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
             return True
         if is_stopping():
             return False
-        _log.info("compiling the kernels, once, in a child process: python -m klog_broker.warm")
+        _log.info(
+            "compiling the broker's kernels (numba functions), once, in a child process: python -m"
+            " klog_broker.warm"
+        )
         status = _compile(is_stopping)
         if is_stopping():
             return False
         if status == 0 and all(map(cache.is_warm, sources)):
             return True
     _log.warning(
-        "the child process could not compile the kernels, status=%s: requests are served without"
-        " kernels, more slowly; run `python -m klog_broker.warm` to see the cause",
+        "the child process could not compile the kernels, status=%s: the broker runs without"
+        " compiled code, more slowly; run `python -m klog_broker.warm` to see the cause",
         status,
     )
     return False

@@ -26,7 +26,8 @@ def limit() -> int:
 
 
 def raise_limit() -> int:
-    """Raise the soft limit towards the hard limit, as far as the system allows; return the result.
+    """Raise the soft limit towards the hard limit, as far as the system allows; return the new soft
+    limit.
 
     Call only in a broker's own process: a library must not change the limits of its application.
     """

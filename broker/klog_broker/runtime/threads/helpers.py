@@ -1,8 +1,8 @@
 """Helper threads for calls that block: fsync, read-ahead of cold pages, deleting of files.
 
-Helper threads run system calls, kernels and codecs that release the GIL, never Python code for each
-record: one CPU-bound Python thread starves the loop. The loop's thread receives each outcome
-through the loop's queue of posted callbacks.
+Helper threads run system calls, compiled functions and codecs that release the GIL, never Python
+code for each record: one CPU-bound Python thread starves the loop. The loop's thread receives each
+outcome through the loop's queue of posted callbacks.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Blocking work in parallel threads, while the caller waits: for start-up and shutdown.
 
-System calls and kernels release the interpreter's lock (GIL), so that the threads run in parallel.
+System calls and compiled functions release the interpreter's lock (GIL), so that the threads run in
+parallel.
 """
 
 from collections.abc import Callable, Sequence

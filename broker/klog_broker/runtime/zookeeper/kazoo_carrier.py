@@ -180,7 +180,8 @@ class _Handler:
 
 
 class KazooCarrier:
-    """Implements `Carrier` for one session, from its first connection to its end."""
+    """Sends the requests of one ZooKeeper session through kazoo, from the session's first
+    connection to its end. Implements `Carrier`."""
 
     def __init__(
         self, hosts: str, session_timeout_ms: int, loop: SessionLoop, session: CarriedSession
@@ -208,14 +209,14 @@ class KazooCarrier:
         _resolve_patiently(self._client)
         self._client.start_async()
 
-    # --- methods for the loop's thread -----------------------------------------------------------
+    # --- methods that the loop's thread calls ----------------------------------------------------
     def send(
         self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
         def done(result: Any) -> None:
             error = result.exception
             if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
-                return  # the session fails the request: kazoo also calls `_state_changed`
+                return  # kazoo also calls `_state_changed`, so the session fails all its requests
             answer = result.value if error is None else error
             self._loop.post(lambda: reply(_answer(request, answer)))
 
@@ -264,15 +265,19 @@ class KazooCarrier:
                     transaction.check(path, version)
         return transaction.commit_async()
 
-    # --- methods for kazoo's thread, and for the thread that waits for its end -------------------
+    # --- methods that kazoo's thread calls, or the thread that waits for the end of kazoo's thread
     def _state_changed(self, state: str) -> None:
         session = self._session
         if state == KazooState.CONNECTED:
             session_id, _password = self._client.client_id
-            _log.info("session=0x%x connected hosts=%s", session_id & (1 << 64) - 1, self._hosts)
+            _log.info(
+                "session=0x%x connected to ZooKeeper hosts=%s",
+                session_id & (1 << 64) - 1,
+                self._hosts,
+            )
             self._loop.post(lambda: session.connected(session_id))
         elif state == KazooState.SUSPENDED:
-            _log.warning("disconnected hosts=%s", self._hosts)
+            _log.warning("disconnected from ZooKeeper hosts=%s", self._hosts)
             self._loop.post(session.disconnected)
         else:
             self._handler.is_over = True
