@@ -1,7 +1,8 @@
-"""Compiles the broker's kernels into the cache: ``python -m klog_broker.warm``.
+"""Compiles the broker's kernels (functions for numba): ``python -m klog_broker.warm``.
 
-``./dev`` and the recipe of a container image run this module. If a broker needs kernels that are
-not in the cache, it runs this module in a child process.
+The compiled code is stored in a cache on disk. ``./dev`` and the recipe of a container image run
+this module. If a broker needs kernels that the cache does not have, it runs this module in a child
+process.
 """
 
 import importlib
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 from pyspark_klog.records.kernels import cache
 
-# The modules that contain the kernels of a broker.
+# The modules that contain the kernels of a broker (functions that numba compiles).
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.record_validation",
@@ -32,12 +33,12 @@ _SLOWEST_MODULE = KERNEL_MODULES[-1]
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Load the kernels of these modules, compile those that are not cached, and print a line for
-    each. Then mark the modules' caches as warm (complete)."""
+    """Load the kernels (numba functions) of these modules, compile those that are not cached, and
+    print a line for each. Then mark the modules' caches as warm (complete)."""
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
-        _print_line(f"requests are served without kernels, more slowly: {jit.NOT_COMPILED_REASON}")
+        _print_line(f"brokers run without compiled code, more slowly: {jit.NOT_COMPILED_REASON}")
         return
     start = time.perf_counter()
     sources: list[str] = []
@@ -67,8 +68,8 @@ def _print_line(line: str) -> None:
 
 @contextmanager
 def _compiling_in_parallel(module: str) -> Iterator[None]:
-    """Compile the kernels of ``module`` in another process during the `with` block, unless they are
-    cached.
+    """Compile the kernels (numba functions) of ``module`` in another process during the `with`
+    block, unless the cache has them.
 
     The block ends after the other process has ended.
     """
@@ -82,7 +83,8 @@ def _compiling_in_parallel(module: str) -> Iterator[None]:
 
 
 def main(modules: Sequence[str]) -> int:
-    """Compile and load the kernels of these modules; if empty, of all modules with kernels."""
+    """Compile and load the kernels (numba functions) of these modules; if ``modules`` is empty, of
+    all modules with kernels."""
     if modules:
         warm(modules)
         return 0

@@ -1,4 +1,5 @@
-"""A Kafka client: connections without I/O, blocking sockets that drive them, and the calls on top.
+"""A Kafka client: connection objects that do no I/O, blocking sockets that send and receive for
+them, and the calls of Kafka's APIs through both.
 
 May import: security, protocol, records, ids, errors; never pyspark, never klog_broker.
 Start reading at transport/connection.py (the protocol's state), then transport/links.py (sockets)

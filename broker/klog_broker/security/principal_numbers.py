@@ -1,4 +1,5 @@
-"""Small numbers for principals, by which the produce kernel knows what each principal may write."""
+"""Small numbers for principals, by which the compiled produce code (the produce kernel) knows what
+each principal may write."""
 
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 

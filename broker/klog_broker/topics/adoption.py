@@ -56,14 +56,16 @@ from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
 
-# The broker assigns producer ids above the highest id in the adopted logs. Clients may have written
-# batches with any id. Ids from this number on are ignored, because too few ids are above them.
+# The broker assigns producer ids above the highest id in the logs of adopted folders (unknown ones
+# that the broker takes in). Clients may have written batches with any id. Ids from this number on
+# are ignored, because too few ids are above them.
 _HIGHEST_PRODUCER_ID = 1 << 62
 _READ_BYTES = 1 << 20
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """A metadata store that can also adopt topics, as the start-up of a standalone broker needs."""
+    """A metadata store that can also adopt topics: add the topics of folders that it did not list.
+    The start-up of a standalone broker needs such a store."""
 
     @property
     def is_new(self) -> bool:

@@ -1,5 +1,5 @@
-"""Announce changes of topics to the replicas and to the callbacks for deleted topics, and warn of
-settings that are invalid or have no effect."""
+"""Announce changes of topics to the ReplicaManager and to the callbacks for deleted topics, and
+warn of settings that are invalid or have no effect."""
 
 import logging
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ _log = logging.getLogger("klog.topics")
 
 
 def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
-    """Handle a new image, in which the topics in ``names`` were created or deleted, or have other
-    settings than before.
+    """Handle a new metadata image, in which the topics in ``names`` were created or deleted, or
+    have other settings than before.
 
-    Announces the existing topics to the replicas, and the deleted ones to the callbacks in
+    Announces the existing topics to the ReplicaManager, and the deleted ones to the callbacks in
     ``on_topic_deleted``. The metadata store calls this function with each new image.
     """
     known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}

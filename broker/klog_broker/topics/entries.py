@@ -111,7 +111,8 @@ def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[Co
 
 
 def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the dynamic settings that all brokers share, sorted by name. `given` has the texts."""
+    """Return the dynamic settings that all brokers share, sorted by name. `given` has the text of
+    each setting's value."""
     entries = []
     for name, text in sorted(given.items()):
         row = row_of(name)

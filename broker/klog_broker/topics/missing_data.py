@@ -105,7 +105,8 @@ class MissingData:
                 )
 
     def _missing_directories(self, directories: Sequence[LogDirectory]) -> list[str]:
-        """Return a text for each directory that the metadata knows and that is missing."""
+        """Return the reason, as a text, for each data directory that the metadata lists and that is
+        missing."""
         ids = {each.directory_id for each in directories}
         by_path = {str(each.path.absolute()): each for each in directories}
         return [

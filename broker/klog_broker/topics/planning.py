@@ -50,11 +50,13 @@ def plan_new_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> NewTopic:
-    """Return the plan of a topic to be created. A number of -1 stands for the broker's default.
+    """Return the plan of a topic to be created. -1 partitions or replicas mean the broker's
+    default.
 
-    An internal topic always gets the properties that `internal_topic` demands, even if a client
-    creates the topic; other settings of the client apply. Kafka lets clients choose all properties,
-    and its coordinators never work if the choice is wrong.
+    An internal topic always gets the partitions, replicas and settings that `internal_topic` takes
+    from the broker's settings, even if a client creates the topic; the client's other settings
+    apply. Kafka lets clients choose all of these, and its coordinators never work if the choice is
+    wrong.
 
     BrokerError if the topic is refused.
     """

@@ -1,4 +1,5 @@
-"""Finds the groups of exactly-once sinks among the groups of a cluster."""
+"""Finds, among the groups of a cluster, those in which klog's exactly-once Spark sinks store their
+progress as committed offsets."""
 
 from collections.abc import Iterable
 
@@ -10,7 +11,7 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 def find_sinks(
     client: BlockingClient, groups: Iterable[Group], deadline_ms: int | None = None
 ) -> dict[str, SinkGroup]:
-    """The groups that belong to an exactly-once sink, by group id.
+    """The groups in which exactly-once Spark sinks store their progress, by group id.
 
     Committed offsets are requested only for groups without members whose id has the form of a
     sink's group id. A group without committed offsets belongs to a sink if another group of the

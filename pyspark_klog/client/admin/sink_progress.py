@@ -37,12 +37,13 @@ class SinkId(NamedTuple):
 
     def task(self, index: int) -> str:
         """The transactional id of the task with this index (the id of Spark's partition), which is
-        also the id of the task's group."""
+        also the id of the consumer group in which the task stores its progress."""
         return f"{self.stem}.{index}"
 
     @property
     def mark(self) -> str:
-        """The id of the group whose position is the `RunMark` that the sink stored last."""
+        """The id of the consumer group in which the sink stores run marks. A run mark says which
+        run of the query (one start of it) was the last one to begin committing."""
         return f"{self.stem}.{_RUN}"
 
     @property
@@ -57,11 +58,11 @@ class SinkId(NamedTuple):
 
 
 def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
-    """The sink and the task of a transactional id or group id. The task is None for the group of
-    run marks; the result is None for an id that no sink can have.
+    """The sink and the task of a transactional id or group id. The task is None for the group in
+    which the sink stores its `RunMark`; the result is None for an id that no sink can have.
 
     Another program's id that also ends in ``.<text>.<text>.<number>`` is parsed as a sink's id;
-    only the metadata of the group's position shows that the group is not a sink's.
+    only the metadata of the group's committed offset shows that the group is not a sink's.
     """
     parts = group_id.rsplit(".", 3)
     if len(parts) != 4 or not all(parts):
@@ -76,32 +77,34 @@ def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
 
 
 class ForeignProgress(KlogError):
-    """A position of a sink's group has metadata that klog's sink did not write, or that a newer
-    version of klog wrote."""
+    """An offset that was committed in an exactly-once sink's group has metadata that klog's sink
+    did not write, or that a newer version of klog wrote."""
 
 
 class ProgressRow(NamedTuple):
-    """A task's progress in a micro-batch; committed in the same transaction as its records."""
+    """A sink task's progress in a micro-batch. The task commits it as an offset with metadata, in
+    the same transaction as its records."""
 
     batch_id: int
     run_id: str
     """Identifies the run of the query (one start of it; Spark's runId) in which the task wrote its
     rows; without spaces."""
     row_count: int
-    """The number of rows that the task received, dead letters included."""
+    """The number of rows that the task received, including those that it wrote to the dead-letter
+    topic."""
     byte_count: int
     row_hash: int
     """The 128-bit hash of the rows that the task received (`RowHash.value`)."""
     time_ms: int
-    """When the progress row was made, by the clock of the task's host."""
+    """When the task made this record of its progress, by the clock of the task's host."""
     producer_id: int = -1
     next_epoch: int = -1
     """``producer_id`` and ``next_epoch``: the identity that the next producer with the
     transactional id gets, unless yet another producer takes the id in between."""
 
     def to_offset(self) -> CommittedOffset:
-        """The progress row as a position for the task's group to commit: the batch's number is the
-        offset, the other fields are the metadata."""
+        """The task's progress as an offset to commit in the task's consumer group: the batch's
+        number is the offset, the other fields are the metadata."""
         _check_run(self.run_id)
         digits = f"{self.row_hash:0{_HASH_DIGITS}x}"
         text = f"{self.run_id} {self.row_count} {self.byte_count} {digits} {self.time_ms}"
@@ -110,7 +113,7 @@ class ProgressRow(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "ProgressRow":
-        """Parse a position's metadata as a progress row.
+        """Parse the metadata of a committed offset as a progress row (a sink task's progress).
 
         :raises ForeignProgress: if the metadata is not a progress row in the format of `to_offset`
         """
@@ -141,22 +144,22 @@ class RunMark(NamedTuple):
     """Records that a run of the query (one start of it) commits its first micro-batch.
 
     The driver stores a run's mark before it commits that batch's transactions. An earlier run that
-    was stopped may have written progress rows of the same batch, but none of a later batch. So if a
-    later batch has a progress row of another run, a copy of the query runs at the same time.
+    was stopped may have committed tasks of the same batch, but none of a later batch. So if a task
+    of a later batch was committed by another run, a copy of the query runs at the same time.
     """
 
     batch_id: int
     """The first micro-batch that the run committed."""
     run_id: str
     time_ms: int
-    """When the run mark was made, by the clock of the driver's host."""
+    """When the driver made this mark, by the clock of the driver's host."""
     earlier_run_ids: tuple[str, ...] = ()
     """The ids of earlier runs, newest first. A run that finds its own id here must not write any
     more: a newer run, or a copy of the query, has begun."""
 
     def to_offset(self) -> CommittedOffset:
-        """The run mark as a position for the group `SinkId.mark` to commit: the batch's number is
-        the offset, the other fields are the metadata."""
+        """The run mark as an offset to commit in the consumer group `SinkId.mark`: the batch's
+        number is the offset, the other fields are the metadata."""
         runs = (self.run_id, *self.earlier_run_ids)
         for run_id in runs:
             _check_run(run_id)
@@ -164,7 +167,7 @@ class RunMark(NamedTuple):
 
     @classmethod
     def from_offset(cls, position: CommittedOffset) -> "RunMark":
-        """Parse a position's metadata as a run mark.
+        """Parse the metadata of a committed offset as a run mark.
 
         :raises ForeignProgress: if the metadata is not a run mark in the format of `to_offset`
         """
@@ -180,30 +183,34 @@ class RunMark(NamedTuple):
     def next_mark(
         cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int
     ) -> "RunMark":
-        """The mark of run ``run_id``, which follows the run of mark ``last`` (None: of no run). The
-        new mark has the ids of the newest 20 earlier runs."""
+        """The mark of run ``run_id`` of a query. ``last`` is the mark of the run before it, or None
+        for the first run. The new mark has the ids of the newest 20 earlier runs."""
         past = () if last is None else (last.run_id, *last.earlier_run_ids)
         return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
 
 
 class SinkGroup(NamedTuple):
-    """A group of a sink, with its positions by partition: progress rows, or run marks."""
+    """A consumer group of an exactly-once sink, with its committed offsets by partition: either
+    the progress of one task (``rows``), or marks of the query's runs (``marks``)."""
 
     group_id: str
     sink: SinkId
     task: int | None
-    """The task's index; None for the group of run marks."""
+    """The index of the task whose progress the group has; None for the group with run marks."""
     rows: Mapping[TopicPartition, ProgressRow]
-    """Empty for the group of run marks, and until a task's first transaction is committed."""
+    """The task's progress. Empty for the group with run marks, and until the task's first
+    transaction is committed."""
     marks: Mapping[TopicPartition, RunMark]
 
 
 def parse_sink_group(
     group_id: str, positions: Mapping[TopicPartition, CommittedOffset]
 ) -> SinkGroup | None:
-    """Recognize a sink's group by its id and positions; None if it is another program's group.
+    """Recognize an exactly-once sink's group by its id and its committed offsets (``positions``).
+    Returns None if the group is another program's.
 
-    The id alone is not enough: every position has to be a progress row or a run mark as well.
+    The id alone is not enough: the metadata of every committed offset must be a sink's as well (a
+    task's progress, or the mark of a run).
     """
     known = parse_sink_id(group_id)
     if known is None:
@@ -229,7 +236,7 @@ def _number(text: str) -> int:
 
 def _check_run(run_id: str) -> None:
     if not run_id or " " in run_id:
-        raise ValueError(f"the id of a run is {run_id!r}; expected text without spaces")
+        raise ValueError(f"the id of a query's run is {run_id!r}; expected text without spaces")
 
 
 def _foreign(position: CommittedOffset, begin: str) -> str:

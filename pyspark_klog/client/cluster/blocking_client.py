@@ -265,7 +265,8 @@ class BlockingClient:
         *,
         may_create: bool = False,
     ) -> ClusterView:
-        """Ask for the metadata of some topics (None: all) and update the view, with retries.
+        """Ask for the metadata of some topics (None: all), with retries, and update the view (this
+        client's copy of the metadata).
 
         The error of a single topic is kept in the view, because only the caller can judge it.
         """

@@ -213,7 +213,7 @@ class CarriedSession:
         if self._state not in (_State.EXPIRED, _State.CLOSED):
             self._fail_all(_State.EXPIRED, SessionExpired, SessionEvent.EXPIRED)
 
-    # --- queue, sending and responses ------------------------------------------------------------
+    # --- the queue of waiting requests, sending, and responses -----------------------------------
     def _enqueue(
         self, request: Request, done: Callable[[Any], None], watch: Watch | None = None
     ) -> None:

@@ -133,7 +133,8 @@ Result = Created | Stat | None
 class ZooKeeperError(KlogError):
     """A request failed, or its outcome is unknown. The message names the request and its path.
 
-    Errors without a subclass are of this class itself, for example an exceeded quota of znodes.
+    An error of ZooKeeper for which there is no subclass below is of this class itself, for example
+    an exceeded quota of znodes.
     """
 
 
@@ -262,10 +263,12 @@ class Session(Protocol):
 
 
 class SessionLoop(Protocol):
-    """The methods of the loop (`runtime/event_loop/loop.py`) that a session calls."""
+    """The methods of the broker's event loop (`runtime/event_loop/loop.py`) that a session
+    calls."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Run ``action`` at the beginning of the next turn. Call from the loop's thread."""
+        """Run ``action`` at the beginning of the next turn (pass) of the event loop. Call from the
+        loop's thread."""
 
     def post(self, action: Callable[[], None]) -> None:
         """Run ``action`` in the loop's thread, in order of posting. Call from any thread."""
