@@ -29,7 +29,8 @@ KERNEL_MODULES = (
 )
 _RECORDS_MODULE_COUNT = 5
 _SLOWEST_MODULE = KERNEL_MODULES[-1]
-"""The module that compiles longest: another process compiles it in parallel to the others."""
+"""The module whose kernels take longest to compile: another process compiles them in parallel to
+the other modules."""
 
 
 def warm(modules: Sequence[str]) -> None:

@@ -9,7 +9,8 @@ from klog_broker.security.principal import KafkaPrincipal
 
 
 class _AllowsAll:
-    """Allows every principal every operation; the rules never change."""
+    """Allows every principal every operation. `version` is constant, because the rules never
+    change."""
 
     version = 0
 

@@ -131,8 +131,8 @@ def committed_offsets(
     require_stable: bool = False,
     while_unstable: Callable[[], None] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """A group's committed offsets, by partition. ``partitions`` limits the result (None: no limit);
-    partitions without a committed offset are not in the result.
+    """A group's committed offsets in ``partitions`` (None: in all), by partition. Partitions
+    without a committed offset are not in the result.
 
     With ``require_stable`` the call waits until no open transaction can change these offsets any
     more; if ``partitions`` is None, it waits only for partitions that already have a committed

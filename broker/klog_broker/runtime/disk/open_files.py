@@ -256,8 +256,8 @@ class RealFile:
         self._is_unsynced = True
         if self.descriptor is descriptor or self._is_mapped:
             return
-        # Another thread dropped the descriptor while this thread was writing through it, and may
-        # not have seen the unsynced bytes: map the file here, too.
+        # Another thread dropped the descriptor while this thread was writing through it. If that
+        # happened before `_is_unsynced` was set, that thread did not map the file: map it here.
         if not self._pin_down(descriptor):
             self._open_files.add(self, descriptor)
 

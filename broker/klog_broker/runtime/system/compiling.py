@@ -63,13 +63,13 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
 
 
 def kernel_source(module: str) -> str:
-    """Return the path of a module with kernels, without importing the module.
+    """Return the path of a module with kernels (numba functions), without importing the module.
 
     :raises ModuleNotFoundError: if there is no such module
     """
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"there is no module {module} to take kernels from", name=module)
+        raise ModuleNotFoundError(f"there is no module {module} with kernels", name=module)
     return spec.origin
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Helpers(Protocol):
     """Runs blocking work asynchronously, in helper threads.
 
-    A simulation runs the work in the loop's thread, at moments that its seed decides.
+    A simulation runs the work in the loop's thread, at moments that its random numbers decide.
     """
 
     def submit(

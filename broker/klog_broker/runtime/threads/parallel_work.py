@@ -16,7 +16,7 @@ Work = Callable[[], Any]
 
 class ParallelWork(Protocol):
     """Runs groups of blocking functions in parallel. A simulation runs the functions one after
-    another, in an order that its seed decides."""
+    another, in an order that its random numbers decide."""
 
     def __call__(
         self,
