@@ -166,14 +166,16 @@ class LocalStore:
             self._is_unwritten = not self._is_new
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
-        """Add or replace the topics of adopted partition folders, all of them or none. From now
-        on, allocate only producer ids above `after`, the highest id in the folders' logs.
+        """Add or replace topics, all of them or none: the topics of the unknown partition folders
+        that `klog broker --adopt` takes into klog-metadata. From now on, allocate only producer ids
+        above `after`, the highest producer id in the folders' logs.
 
         Blocks until the change is durable. Raises StoreFailed.
         """
         image = self._state.image.with_topics(topics)
-        # Skip the whole block of `after`, and the next block: the broker that wrote the folders may
-        # have allocated both, and given their ids to producers that have written nothing yet.
+        # Skip the whole producer id block with `after`, and the next block: the broker that wrote
+        # the folders may have allocated both, and given their ids to producers that have written
+        # nothing yet.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
@@ -202,8 +204,8 @@ class LocalStore:
         `found` has the logs that were loaded. First, one write makes the new leader epochs, and the
         directories of the found logs, durable. Then ``on_image`` gets the image. `directory_of`
         returns the directory of a log that was created, which the store then records; without
-        `directory_of` it records no directories of new logs. Blocks: the ``apply`` of `start` must
-        call back before it returns. Raises StoreFailed.
+        `directory_of` it records no directories of new logs. Blocks: the ``apply`` function that
+        `start` was given must call its callback before it returns. Raises StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))
@@ -314,7 +316,8 @@ class LocalStore:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
+        """Replace the dynamic settings of `name` (a broker's id as text, or ALL_BROKERS) by the
+        result of `update`, which gets the dynamic settings of all names."""
         self._queue_change(changes.UpdateBrokerConfigs(name, update, done))
 
     def update_client_quotas(
@@ -332,7 +335,8 @@ class LocalStore:
         *,
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
-        """Delete a topic in two durable steps (see `changes.DeleteTopic`)."""
+        """Delete a topic in two durable steps: the first hides the topic from clients and removes
+        its logs, the second frees its name."""
         self._queue_change(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
@@ -403,8 +407,8 @@ class LocalStore:
     def _start_planning(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
-            # Plan at the end of this event-loop turn, so that all changes that are requested in the
-            # turn are written together.
+            # Start the write at the end of this event-loop turn, so that all changes that are
+            # requested in the turn are written together.
             self._loop.call_at_append(self._plan_queued)
 
     def _plan_queued(self) -> None:
@@ -419,7 +423,7 @@ class LocalStore:
             change = self._queue.popleft()
             try:
                 role_changes = yield from change.plan(draft)
-            except Exception as error:  # any class: a caller's `update` may raise
+            except Exception as error:  # a caller's `update` may raise any class
                 change.failed(error)
             else:
                 planned.append(_Planned(change, role_changes))

@@ -67,7 +67,8 @@ class _Line(NamedTuple):
 
 
 class MetadataFile:
-    """Reads and writes the file in `directory`. Any thread may call, but only one at a time."""
+    """Reads and writes the klog-metadata file in `directory`. Any thread may call, but only one at
+    a time."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files

@@ -23,8 +23,8 @@ def new_row() -> list[int]:
 
 
 class Durations:
-    """A histogram of the durations of one kind of rare event. Requests use a row without such an
-    object (`new_row`), which is faster."""
+    """A histogram of the durations of one kind of rare event. For the durations of requests the
+    broker uses plain lists (`new_row`), which are faster."""
 
     def __init__(self) -> None:
         self.row = new_row()

@@ -26,12 +26,12 @@ in an unserved version."""
 
 
 def head_of(api_key: int, version: int) -> int:
-    """Return the head of a request with this API key and version."""
+    """Return a request's head: its API key and version in one number, in this order."""
     return (api_key << _VERSION_BITS) | (version & _VERSION)
 
 
 def api_and_version(head: int) -> tuple[int, int]:
-    """Return the API key and the version of a head."""
+    """Return the API key and the version in a request's head, the number that `head_of` returns."""
     return head >> _VERSION_BITS, head & _VERSION
 
 
@@ -45,20 +45,21 @@ class RequestTimes:
 
     def __init__(self, is_served: Callable[[int, int], bool]) -> None:
         self.answered: list[int] = []
-        """The heads of requests that were both received and answered in this event-loop turn.
-        Connections keep a reference to this list and append to it, so the list is never
-        replaced."""
+        """The API key and version, in one number (`head_of`), of each request that was both
+        received and answered in this event-loop turn. Connections keep a reference to this list and
+        append to it, so the list is never replaced."""
         self.answered_later: list[tuple[int, int, int]] = []
         """Requests that were answered in this event-loop turn and are not in ``answered``, in
-        groups: (head, number of requests, time (ns) of the turn that received the requests). The
-        time is IN_THIS_TURN if this turn received them."""
+        groups: (API key and version in one number, number of requests, time (ns) of the turn that
+        received the requests). The time is IN_THIS_TURN if this turn received them."""
         self.turns: list[int] = new_row()
         self._rows: dict[int, list[int]] = {}
         self._is_served = is_served
 
     @property
     def rows(self) -> Mapping[int, Sequence[int]]:
-        """A histogram row (see histogram.new_row) for each head."""
+        """The bucket counts and the sum of the durations (histogram.new_row), by the API key and
+        version in one number (`head_of`)."""
         return self._rows
 
     def count_turn(self, began_ns: int, ended_ns: int) -> None:
@@ -70,8 +71,8 @@ class RequestTimes:
         turns[SUM] += took_ns
         answered = self.answered
         if answered:
-            # With few clients, an event-loop turn usually answers one request, and need not count
-            # by head.
+            # With few clients, an event-loop turn usually answers one request, so that no counting
+            # of requests by API and version is needed.
             head = answered.pop()
             count = 1
             if answered:

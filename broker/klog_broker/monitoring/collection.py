@@ -132,8 +132,8 @@ class Sources:
 
 
 def collect(sources: Sources) -> _Steps[list[bytes]]:
-    """Yield the cost of each step, then return the text of all metrics as a list of byte
-    strings."""
+    """Yield the cost of each step, in elements of about 5 us, then return the text of all metrics
+    as a list of byte strings."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
     state = _STOPPING if sources.is_stopping() else _RUNNING
@@ -356,7 +356,7 @@ def _transactions(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _words(name: str) -> str:
-    """Return the name in Kafka's spelling, such as OffsetCommit or PrepareCommit."""
+    """Return an upper-case name in Kafka's spelling: OFFSET_COMMIT becomes OffsetCommit."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 

@@ -86,8 +86,8 @@ class MetricsServer:
             self._connections[connection] = None
 
     def _pause_accepting(self, listening: ListeningSocket) -> None:
-        """Pause the listener: without a free descriptor it would be ready in every event-loop
-        turn."""
+        """Pause the listener after a failed accept: without a free descriptor, for example, the
+        listener would be ready in every event-loop turn, and each accept would fail."""
         self._loop.modify(listening.fileno(), 0)
 
         def go_on() -> None:

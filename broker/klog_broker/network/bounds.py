@@ -8,10 +8,10 @@ RECEIVE_BYTES = 128 * 1024
 unparsed bytes held for a connection while none of its requests may be passed to a handler."""
 
 BULK_RECEIVE_BYTES = 1024 * 1024
-"""The most bytes received in one event-loop turn from a connection that sends in bulk: the last
-produce plan served more than RECEIVE_BYTES / 2 bytes of the connection's requests. All connections
-that are ready in the turn share this number, but each may receive at least RECEIVE_BYTES. Receiving
-more in each turn costs less CPU time per byte."""
+"""The most bytes received in one event-loop turn from a connection that sends in bulk: the last run
+of the compiled produce kernel over the connection's received bytes served more than RECEIVE_BYTES /
+2 of them. All connections that are ready in the turn share this number, but each may receive at
+least RECEIVE_BYTES. Receiving more in each turn costs less CPU time per byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
 """The fewest free bytes of the arena (the receive buffer that all connections share in an
@@ -34,11 +34,13 @@ REQUESTS_PER_TURN = 256
 (fairness)."""
 
 PENDING_REPLIES = 1024
-"""The most outstanding or unsent responses of one connection; at the bound, parsing stops."""
+"""The most outstanding or unsent responses of one connection; at the bound, the connection's next
+request is not passed to a handler."""
 
 PENDING_REPLY_BYTES = 4 * 1024 * 1024
-"""The bytes of unsent responses of one connection at which parsing stops. A single response may be
-larger. File regions are not counted, because they take no memory."""
+"""The bytes of unsent responses of one connection at which its next request is not passed to a
+handler. A single response may be larger. Records that are sent from a log file with sendfile are
+not counted, because they take no memory."""
 
 SEND_BYTES = (1024 + 64) * 1024
 """The most bytes sent to one connection in one event-loop turn (fairness). A consumer fetches 1 MiB

@@ -44,8 +44,8 @@ Committed = Mapping[TopicPartition, Exception | None]
 
 
 class ConsumerOffsets:
-    """Reads and writes committed offsets in ZooKeeper, through each session that it gets as a
-    SessionUser (sessions.py). For the loop's thread.
+    """Reads and writes committed offsets in ZooKeeper. Uses the broker's newest ZooKeeper session,
+    which `connected` passes. For the loop's thread.
 
     If the connection to ZooKeeper is lost, unfinished requests continue at the next connection.
     """
@@ -57,21 +57,21 @@ class ConsumerOffsets:
         self._jobs: dict[_Job, None] = {}
 
     def connected(self, session: Session) -> None:
-        """Continue all requests in `session`."""
+        """Continue all unfinished fetches and commits in the ZooKeeper session `session`."""
         self._session = session
         for job in tuple(self._jobs):
             job.begin(session)
 
     def expired(self) -> None:
-        """Let all requests wait for the next session."""
+        """Let all unfinished fetches and commits wait for the next ZooKeeper session."""
         self._session = None
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[Fetched], None]
     ) -> None:
         """Read the group's committed offsets. Errors of a partition: ZnodeError if its znode cannot
-        be decoded, or if the group's name cannot be part of a path; NoResponse; or a
-        ZooKeeperError.
+        be decoded, or if the group's name cannot be part of a path; NoResponse if ZooKeeper has not
+        answered within TIMEOUT_MS; or a ZooKeeperError.
         """
         asked = dict.fromkeys(partitions)
         self._queue_job(_Job(group_id, asked, self._read, done))
@@ -83,7 +83,8 @@ class ConsumerOffsets:
         done: Callable[[Committed], None],
     ) -> None:
         """Write the group's committed offsets. Errors of a partition: those of `fetch_offsets`.
-        After NoResponse the offset may still be written."""
+        After NoResponse, the error for no response within TIMEOUT_MS, the offset may still be
+        written."""
         self._queue_job(_Job(group_id, offsets, _write, done))
 
     def _queue_job(self, job: "_Job") -> None:

@@ -76,8 +76,7 @@ class JoinConversation:
     """Finds the cluster's id and the broker's id in ZooKeeper, and calls `done` once.
 
     If `broker_id` is None, the broker gets a generated id above `reserved_max_id` that no other
-    broker was given. The conversation runs in the sessions that it gets as a SessionUser
-    (sessions.py).
+    broker was given. The conversation runs in the ZooKeeper session that `connected` passes.
     """
 
     def __init__(

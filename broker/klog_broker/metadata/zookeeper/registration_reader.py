@@ -32,8 +32,8 @@ class BrokerRegistrationReader:
     created, deleted or changed, even if it is deleted and created again at once.
 
     `on_read` gets all readable registrations by broker id. Like the controller, the reader ignores
-    a registration that an access list hides from this broker. The connections come from Sessions,
-    which calls `connected` and `expired` (SessionUser).
+    a registration that an access list hides from this broker. The owner of the broker's ZooKeeper
+    sessions calls `connected` and `expired`.
     """
 
     def __init__(

@@ -59,7 +59,8 @@ CHANGE_TIMEOUT_MS = 30_000
 """How long a change waits for earlier changes and for ZooKeeper together, in milliseconds."""
 KEPT_MS = 15 * 60_000
 """How long a notification stays in /config/changes: as long as in Kafka, whose brokers read missed
-notifications after some minutes without ZooKeeper. A broker of klog reads all settings then."""
+notifications after some minutes without ZooKeeper. A broker of klog needs no notifications after
+such a time, because it reads all settings when it connects to ZooKeeper again."""
 _TRIES = 100
 
 Update = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -70,8 +71,8 @@ OnRead = Callable[[Settings, bool], None]
 
 
 class ClusterSettings:
-    """Reads, follows and changes the settings and quotas below /config, through each session that
-    it gets as a SessionUser (sessions.py). For the loop's thread.
+    """Reads, follows and changes the settings and quotas below /config. Uses the broker's newest
+    ZooKeeper session, which `connected` passes. For the loop's thread.
 
     When a change is written, `on_read` gets the new settings before the change's `done` is called.
     """
@@ -120,8 +121,9 @@ class ClusterSettings:
         self, names: Entity, update: Update, done: Callable[[Exception | None], None]
     ) -> None:
         """Change the settings of an entity. `update` may be called several times. `done` gets None
-        once `on_read` has been called with the change, or an error: that of `update`, UnknownTopic,
-        UnreadableConfig, NoResponse, or a ZooKeeperError."""
+        once `on_read` has been called with the change, or an error: the one that `update` raised,
+        UnknownTopic, UnreadableConfig, a ZooKeeperError, or NoResponse after CHANGE_TIMEOUT_MS or
+        too many concurrent changes."""
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel
@@ -273,7 +275,7 @@ class _Change(_Job):
         error: Exception | None
         try:
             changed = yield from self._write(session)
-        except Exception as refused:  # any class: a caller's `update` may raise
+        except Exception as refused:  # a caller's `update` may raise any class
             error = refused
         else:
             error = None
@@ -295,8 +297,8 @@ class _Change(_Job):
                 # and its response was lost.
                 return changed
             if changed == present:
-                # The settings seem to need no write, but this broker's server may lag behind
-                # another broker's change: sync, and read again.
+                # The settings seem to need no write, but the ZooKeeper server that answered the
+                # read may not have another broker's change yet: sync, and read again.
                 lost = yield from sync(session)
                 if lost is not None:
                     raise lost

@@ -45,7 +45,8 @@ class SettingsChanges:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
+        """Replace the dynamic settings of `name` (a broker's id as text, or ALL_BROKERS) by the
+        result of `update`, which gets the dynamic settings of all names."""
 
         def of_one(texts: Mapping[str, str]) -> Mapping[str, str]:
             return update({**self._image().broker_configs, name: texts})

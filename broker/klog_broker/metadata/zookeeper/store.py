@@ -84,7 +84,7 @@ class ClusterStore:
         self.settings = ClusterSettings(loop, self._settings_are)
         """Reads and changes the settings and quotas in ZooKeeper."""
         self.consumer_offsets = ConsumerOffsets(loop)
-        """The committed offsets in ZooKeeper of consumers that commit with OffsetCommit 0."""
+        """The committed offsets in ZooKeeper of consumers that use version 0 of OffsetCommit."""
         self._settings_changes = SettingsChanges(loop, self.settings, lambda: self.view.image)
         self._register = register
         self.changes: TopicChanges
@@ -190,14 +190,14 @@ class ClusterStore:
 
     @property
     def assignments(self) -> DirectoryAssignments:
-        """No assignments: a cluster does not store them, like Kafka 3.9 with ZooKeeper, because
-        followers copy missing data from their leaders."""
+        """Empty: like Kafka 3.9 with ZooKeeper, a cluster does not store the data directory of each
+        log, because followers copy missing data from their leaders."""
         return DirectoryAssignments()
 
     def take_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """Do nothing, because a cluster does not store directory assignments."""
+        """Do nothing, because a cluster does not store the data directory of each log."""
 
     def elect(
         self,
@@ -252,7 +252,8 @@ class ClusterStore:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """Replace the dynamic settings of `name`, a broker's id as text, or ALL_BROKERS."""
+        """Replace the dynamic settings of `name` (a broker's id as text, or ALL_BROKERS) by the
+        result of `update`, which gets the dynamic settings of all names."""
         self._settings_changes.update_broker_configs(name, update, done)
 
     def update_client_quotas(
