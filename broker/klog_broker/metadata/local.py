@@ -2,9 +2,10 @@
 
 Changes wait in a queue. When no write is under way, the waiting changes are planned and written to
 the disk together; the planning may take several event-loop turns. Then the store passes the new
-image to the `on_image` callback, and applies the role changes that follow, while the next changes
-are written. The queue has at most one request of each connection, because a connection's next
-request is served only after the response to the earlier one.
+image to the `on_image` callback, and applies the role changes that follow (instructions to lead or
+delete replicas), while the next changes are written. The queue has at most one request of each
+connection, because a connection's next request is served only after the response to the earlier
+one.
 """
 
 import logging
@@ -415,8 +416,8 @@ class LocalStore:
         self._slices.run(self._plan(), lambda: True)
 
     def _plan(self) -> Steps:
-        """Plan the waiting changes, each on the state that the change before it leaves, and write
-        the last state. Plans at most CHANGES_PER_WRITE changes."""
+        """Apply the waiting changes to a draft of the metadata, one after the other, and write the
+        resulting state. Handles at most CHANGES_PER_WRITE changes."""
         draft = Draft(self._state)
         planned: list[_Planned] = []
         for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
@@ -458,8 +459,9 @@ class LocalStore:
         self._start_planning()
 
     def _apply_planned(self, planned: Sequence[_Planned]) -> None:
-        """Apply the role changes of planned metadata changes, in order. One call of `_apply` gets
-        the role changes of several metadata changes, unless two of them are of the same topic."""
+        """Apply the role changes (instructions to lead or delete replicas) of durable metadata
+        changes, in order. One call of `_apply` gets the role changes of several metadata changes,
+        unless two of these are of the same topic."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:

@@ -34,7 +34,8 @@ class RecordLogs:
         self._done = done
 
     def plan(self, draft: Draft) -> PlanSteps:
-        """Add the logs of topics that still exist to the draft's assignments."""
+        """Add the directories of the logs whose topics still exist to the draft of the new
+        metadata."""
         logs = {key: self._logs[key] for key in self._logs if key in draft.image.topics_by_id}
         yield 1 + sum(map(len, logs.values())) // PARTITIONS_PER_ELEMENT
         if logs:
@@ -46,14 +47,15 @@ class RecordLogs:
         self._done(error)
 
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
-        """Report that the assignments are durable."""
+        """Report that the directories are recorded durably."""
         yield 1
         self._done(None)
 
 
 class RecordingRoleChanges:
-    """Applies role changes. If role changes create logs, records the directories of these logs in
-    klog-metadata before the logs' partitions get a leader."""
+    """Applies role changes (instructions to lead, follow or delete replicas). If role changes
+    create logs, records the directories of these logs in klog-metadata before the logs' partitions
+    get a leader."""
 
     def __init__(
         self,
@@ -73,8 +75,9 @@ class RecordingRoleChanges:
     def apply(
         self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
     ) -> None:
-        """Apply role changes, and call `done` with the errors. If a log's directory could not be
-        recorded, its role change fails with StoreFailed, and the partition gets no leader."""
+        """Apply role changes (instructions to lead, follow or delete replicas), and call `done`
+        with the errors. If a log's directory could not be recorded, its role change fails with
+        StoreFailed, and the partition gets no leader."""
         new = {each.topic_partition: each for each in role_changes if self._is_unrecorded(each)}
         if not new:
             self._apply(role_changes, done)
@@ -143,7 +146,8 @@ class RecordingRoleChanges:
 
 
 def _without_leader(role_change: RoleChange) -> RoleChange:
-    """Return the role change without a leader, so that it only creates the log."""
+    """Return the role change without its leader, so that the broker creates the partition's log,
+    but neither leads nor follows."""
     if isinstance(role_change, RoleAssignment) and role_change.leader != NO_BROKER:
         return role_change.with_leader(NO_BROKER)
     return role_change
@@ -152,8 +156,8 @@ def _without_leader(role_change: RoleChange) -> RoleChange:
 def unrecorded_logs(
     image: MetadataImage, assignments: DirectoryAssignments, directory_of: DirectoryOf
 ) -> LogsByTopic:
-    """Return the directories of the existing logs of the image's topics, for the logs that
-    `assignments` does not list."""
+    """Return the directories of those logs of the image's topics that exist and that `assignments`
+    does not list."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic in image.topics.values():
         recorded = assignments.of_topic(topic.topic_id)

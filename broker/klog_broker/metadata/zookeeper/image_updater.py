@@ -22,7 +22,7 @@ sent the state of a partition with a higher number."""
 
 class TopicUpdate(NamedTuple):
     """The states of a topic's partitions, by number, in an update from the controller. Partitions
-    that are missing keep their states, unless the update is complete."""
+    that are missing keep their states, unless the update describes all topics of the cluster."""
 
     name: str
     topic_id: TopicId

@@ -154,8 +154,8 @@ def _refuse_migration(session: Session) -> Steps[None]:
     try:
         controller = decode_controller(_check(CONTROLLER, node).data)
     except ZnodeError as error:
-        # Join although the data of /controller cannot be decoded. The znode goes when the broker
-        # that wrote it stops, and the controller election reports the bad data again.
+        # Join although the data of /controller cannot be decoded. The znode is deleted when the
+        # broker that wrote it stops, and the controller election reports the bad data again.
         _log.error("znode=%s is ignored, and stays unchanged: %s", CONTROLLER, error)
         return
     if controller.kraft_controller_epoch != -1:

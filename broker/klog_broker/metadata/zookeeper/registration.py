@@ -85,7 +85,8 @@ class Registration:
         self._start_registration()
 
     def expired(self) -> None:
-        """Report the session's end to `then`, and wait for the next session."""
+        """Report the session's end to the controller election (`then`), and wait for the next
+        session."""
         self._then.expired()
         self._session = None
         self.broker_epoch = -1
