@@ -496,6 +496,6 @@ def test_no_log_line_has_a_secret(
         seen = [attempt() for attempt in attempts]
     assert seen.count("1") == 4
     everything = caplog.text + "".join(seen)
-    assert "token=retry reason=token endpoint" in everything
+    assert "cannot get a token, trying again: token endpoint" in everything
     for secret in ("HIDDEN", PASSWORD, "t0ken"):
         assert secret not in everything

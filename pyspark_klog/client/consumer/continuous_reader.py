@@ -297,7 +297,8 @@ class ContinuousReader:
             self._failed([partition], error)
             return
         if earliest <= reading.position <= latest:
-            # The log changed between the requests, perhaps as a new leader caught up: retry.
+            # The log has the offset now, so the log changed between the Fetch and the ListOffsets
+            # requests, perhaps as a new leader caught up: retry.
             text = f"fetch from {partition} at {reading.position}"
             self._failed([partition], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, text))
             return
@@ -318,8 +319,8 @@ class ContinuousReader:
             )
             reading.absences = reading.absences + 1 if is_absent else 0
             if is_absent:
-                # Ask another broker next time: one that has just started may not have received the
-                # topic's metadata yet.
+                # Ask another broker for the metadata next time: a broker that has just started may
+                # not have received the topic's metadata yet.
                 client.mark_doubtful()
             if reading.absences >= _GONE_AFTER:
                 raise TopicMissing(

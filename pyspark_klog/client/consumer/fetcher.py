@@ -1,8 +1,8 @@
 """Fetches the records of one partition between two offsets, ahead of their use.
 
-While the caller works on one chunk, the request for the next is already under way. After a leader
-change the new leader is asked, and a lost connection is replaced; neither changes which records
-are returned.
+While the caller works on the records of one response, the next request is already under way. After
+a leader change the new leader is asked, and a lost connection is replaced; neither changes which
+records are returned.
 """
 
 import contextlib
@@ -67,7 +67,8 @@ class FetchedData(NamedTuple):
 
 
 class RangeFetcher:
-    """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
+    """Iterates over the records of ``partition`` from offset ``start`` up to ``end`` (exclusive),
+    in chunks: the records of one Fetch response each.
 
     Gaps in the offsets (compacted or aborted records, markers) cost no waiting.
     ``progress_timeout_ms`` is the longest time without any progress, and ``progress_bound`` is the
@@ -75,8 +76,8 @@ class RangeFetcher:
 
     ``on_lost`` is called with the error if the leader does not have the offset to read next, if the
     partition was deleted or created again, and if the log's end stays before that offset for
-    ``progress_timeout_ms``. If ``on_lost`` returns instead of raising, reading goes on at the
-    log's first offset, provided that the next offset is before it; otherwise the iteration ends.
+    ``progress_timeout_ms``. If ``on_lost`` returns instead of raising, reading goes on at the log's
+    first offset if this is after the offset to read next; otherwise the iteration ends.
 
     If ``topic_id`` is given and brokers have topic ids, another topic of the same name is not read.
     """
@@ -119,7 +120,7 @@ class RangeFetcher:
         self._is_held_back = False
         """Whether the leader has more offsets, hidden from this reader by an open transaction."""
         # The default of fetch.min.bytes is 0, so that the leader answers at once: the records of a
-        # range exist already when the range is planned.
+        # range exist already when the caller chooses the range.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
     def __iter__(self) -> Iterator[FetchedData]:
@@ -295,7 +296,8 @@ class RangeFetcher:
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
             if self._is_at_replica:
-                # Ask the leader again: only leaders know whether a remote tier has records here.
+                # Ask the leader again: only leaders know whether a remote tier has records at the
+                # position.
                 self._leave_replica()
                 return
             if not self._is_in_remote_tier():
@@ -304,8 +306,8 @@ class RangeFetcher:
                 return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
-            # The leader had these records when the range was planned. The replica does not get
-            # them: perhaps it cannot reach the leader.
+            # The leader had these records when the caller chose the range. The read replica does
+            # not get them: perhaps it cannot reach the leader.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._visible_offsets = (max(row.log_start_offset, 0), visible_end)
@@ -333,7 +335,8 @@ class RangeFetcher:
         data = memoryview(row.records)
         next_offset = offset_after(data)
         if next_offset is None and self._asked_bytes < self._most_bytes:
-            # Before Fetch 3 brokers cut off a batch that is larger than the requested size.
+            # Before version 3 of Fetch, brokers cut off a batch that is larger than the requested
+            # size: request the largest size next.
             self._size.ask_most()
             return None
         if next_offset is None:
@@ -403,8 +406,8 @@ class RangeFetcher:
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 
     def _handle_out_of_range(self, deadline_ms: int) -> None:
-        """Handle OFFSET_OUT_OF_RANGE: call ``on_lost``. If that returns, go on at the log's first
-        offset if the position is before it; otherwise skip the rest of the range.
+        """Handle OFFSET_OUT_OF_RANGE: call ``on_lost``. If ``on_lost`` returns, go on at the log's
+        first offset if the position is before this offset; otherwise skip the rest of the range.
 
         First ask another broker for the leader: an old leader that has not noticed its replacement
         lacks records that the new leader has.
@@ -414,7 +417,8 @@ class RangeFetcher:
         earliest = self._offset_of(EARLIEST, deadline_ms)
         latest = self._offset_of(LATEST, deadline_ms)
         if earliest <= self.position < latest:
-            # The log changed between the two requests, perhaps as a new leader caught up: retry.
+            # The log has the offset now, so the log changed between the Fetch and the ListOffsets
+            # requests, perhaps as a new leader caught up: retry.
             raise broker_error(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
             )

@@ -39,11 +39,12 @@ class Verdict(Enum):
     WRITTEN = auto()
     RETRY = auto()
     NEW_IDENTITY = auto()
-    """The broker has lost the producer's state: send the batch again under a new identity."""
+    """The broker has lost the producer's state: send the batch again under a new identity (a new
+    producer id and epoch)."""
     SPLIT = auto()
     SET_ASIDE = auto()
-    """Drop the batch, but go on with the others: the topic refuses the batch's only record, and
-    `BatchOrder.leaves_refused_out` is true."""
+    """Drop the batch, but go on with the others: the topic refuses the batch's only record, and the
+    caller wants such records to be left out (`BatchOrder.leaves_refused_out`)."""
     FAIL = auto()
 
 
@@ -96,7 +97,8 @@ class BatchOrder:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether `take_identity` has to be called before another batch is sent.
+        """Whether `take_identity` has to be called, with a new producer id and epoch, before
+        another batch is sent.
 
         False while a batch is in flight, or while a failed attempt may have written its batch after
         all: under a new identity that batch could be written twice (KIP-360).
@@ -106,7 +108,7 @@ class BatchOrder:
         return not any(queue.is_unsettled for queue in self._queues.values())
 
     def oldest_ms(self) -> int | None:
-        """The `Batch.enqueued_ms` of the oldest queued batch; None without batches."""
+        """When the oldest queued batch was added (`Batch.enqueued_ms`); None without batches."""
         heads = [q.batches[0].enqueued_ms for q in self._queues.values() if q.batches]
         return min(heads, default=None)
 
@@ -123,7 +125,8 @@ class BatchOrder:
 
     # --- choosing batches to send ----------------------------------------------------------------
     def take_identity(self, identity: Identity) -> None:
-        """Send under a new identity from now on: each partition's sequence begins at 0."""
+        """Send under a new identity (producer id and epoch) from now on: each partition's sequence
+        begins at 0."""
         self.identity = identity
         self._wants_identity = False
         for queue in self._queues.values():
@@ -136,7 +139,8 @@ class BatchOrder:
     def expected_sequences(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[Identity, list[int]]:
-        """The identity and the sequence that the next batch of each partition is likely to get.
+        """The identity (producer id and epoch) and the sequence that the next batch of each
+        partition is likely to get.
 
         Without an identity there are no sequences. A failure may change identity and sequences.
         """
@@ -172,8 +176,9 @@ class BatchOrder:
 
     @staticmethod
     def _may_settle(queue: PartitionQueue) -> bool:
-        """Whether to send this partition's next batch under the old identity although a new one is
-        wanted: only the response to it shows whether an earlier attempt has written the batch."""
+        """Whether to send this partition's next batch under the old producer id and epoch although
+        a new one is wanted: only the response to such a repetition shows whether an earlier attempt
+        has written the batch."""
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
     def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
@@ -217,9 +222,9 @@ class BatchOrder:
         if self.leaves_refused_out and code in _ONE_RECORDS_FAULT:
             if batch.record_count > 1:
                 return Verdict.SPLIT
-            # In a transaction the batch after a dropped one gets its sequence. If an earlier
-            # attempt has written the dropped batch after all, the broker takes that next batch for
-            # a repetition of it.
+            # In a transaction, the batch after a dropped batch gets the dropped batch's sequence.
+            # If an earlier attempt has written the dropped batch after all, the broker takes the
+            # next batch for its repetition. Fail in this case.
             is_unsure = self._transactional and batch.may_be_written
             return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
@@ -264,7 +269,8 @@ class BatchOrder:
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
     def retry_with_new_identity(self, batch: Batch) -> None:
-        """Send the batch again under a new identity, once nothing is in flight."""
+        """Send the batch again under a new identity (producer id and epoch), once nothing is in
+        flight."""
         queue = self._take_from_flight(batch)
         queue.must_drain = True
         self._want_identity(queue.batches)
@@ -272,10 +278,11 @@ class BatchOrder:
     def drop_batch(self, batch: Batch) -> None:
         """Drop the batch: it is never sent again.
 
-        Its sequence stays missing, so the batches after it are sent under a new identity. In a
-        transaction, which keeps its identity, they get new sequences, which begin at the missing
-        one. No broker has written these batches before: a broker that knows the producer refuses
-        batches after a gap, and to a broker that does not know it the first batch is sent alone.
+        Its sequence stays missing, so the batches after it are sent under a new identity (producer
+        id and epoch). In a transaction, which keeps its identity, they get new sequences, which
+        begin at the missing one. No broker has written these batches before: a broker that knows
+        the producer refuses batches after a gap, and to a broker that does not know it the first
+        batch is sent alone.
         """
         queue = self._take_from_flight(batch)
         queue.must_drain = True

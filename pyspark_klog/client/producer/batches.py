@@ -68,11 +68,13 @@ class PartitionQueue:
     identity."""
     renumber_from: int = NO_SEQUENCE
     """The sequence of a batch that was dropped in a transaction; NO_SEQUENCE if there is none. The
-    batches with ``needs_new_sequence`` are numbered from it on, once nothing is in flight."""
+    batches with ``needs_new_sequence`` are numbered from this sequence on, once nothing is in
+    flight."""
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a batch may be written already; only sending it unchanged again shows it."""
+        """Whether a failed attempt may have written one of the batches; only the response to the
+        same batch, sent again unchanged, shows whether it did."""
         return any(b.may_be_written and not b.needs_new_sequence for b in self.batches)
 
     @property

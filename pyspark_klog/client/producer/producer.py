@@ -262,8 +262,8 @@ class Producer:
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
 
     def _failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """Note a failed attempt to send a batch of this partition, and log a warning if one is due
-        (`Retries`)."""
+        """Note a failed attempt to send a batch of this partition, and log a warning if one is due:
+        warnings of repeated failures get rarer."""
         self._troubled.add(partition)
         self._client.retries.on_failure(self._trouble, error, self._gives_up_at_ms())
 
@@ -427,8 +427,8 @@ class Producer:
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
     def _retry_with_new_identity(self, batch: Batch) -> None:
-        """Send the batch again under a new identity. If no batch has been written since the last
-        change of identity, wait first, longer each time."""
+        """Send the batch again under a new identity (producer id and epoch). If no batch has been
+        written since the last change of identity, wait first, longer each time."""
         self._core.retry_with_new_identity(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)

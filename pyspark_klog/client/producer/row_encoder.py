@@ -43,11 +43,12 @@ class RowEncoder:
         headers: "Array | None",
         timestamp: "Array | None",
     ) -> "EncodedRows":
-        """Encode the rows as batches of at most batch.size bytes times `Producer.size_factor`.
+        """Encode the rows as batches of at most batch.size bytes. Once the topic has refused a
+        batch as too large, the limit is at most half of batch.size (`Producer.size_factor`).
 
-        If a single row is larger than that limit, all rows are encoded again with the limit
-        max.request.size times that factor; and if a row is larger than this one, too, with the
-        limit max.request.size.
+        If a single row is larger than this limit, all rows are encoded again with the limit
+        max.request.size, reduced by the same factor; and if a row is larger than that, too, with
+        the whole max.request.size.
 
         ``rows`` has a column value, and may have columns key and partition.
         """

@@ -1,4 +1,5 @@
-"""TLS and SASL of one client's connections; `BlockingClient` gives a `Security` to its `Links`."""
+"""TLS and SASL of one client's connections. A `BlockingClient` whose settings need them has one
+`Security` object, which secures every connection that the client opens."""
 
 import selectors
 import socket

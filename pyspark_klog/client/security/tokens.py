@@ -110,7 +110,7 @@ class TokenSource:
             except EndpointFailed as error:
                 if not error.may_pass or self._now_ms() + wait_ms >= end_ms:
                     raise AuthenticationFailed(str(error)) from None
-                _log.warning("token=retry reason=%s", error)
+                _log.warning("cannot get a token, trying again: %s", error)
             self._sleep(wait_ms / 1000)
             wait_ms = min(wait_ms * 2, login.retry_backoff_max_ms)
         value = check_token(answer.access_token)

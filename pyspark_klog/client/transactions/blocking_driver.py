@@ -21,7 +21,7 @@ group. Further look-ups mean that one has failed, or that a broker named a wrong
 def carry_out(
     client: BlockingClient, manager: TransactionManager, deadline_ms: int, bound: str | None
 ) -> None:
-    """Send the manager's steps until all are done.
+    """Send the requests of a transaction (the manager's steps) until all are answered.
 
     ``bound`` is the name of the setting that limits the time, for log messages; None if there is no
     such setting.
@@ -80,7 +80,8 @@ def _ask(
 
 def transaction_version(client: BlockingClient) -> tuple[int, int]:
     """The newest epoch of finalized features (KIP-584) that a broker has sent over one of this
-    client's open connections, and the transaction.version of that epoch; 0 without one."""
+    client's open connections, and the transaction.version of that epoch; (-1, 0) without such an
+    epoch."""
     newest = (-1, 0)
     for link in client.links:
         versions = link.connection.versions
