@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 PROBE_TIMEOUT_S = 60.0
-"""How long to wait for probe.py: importing all packages from a cold disk takes some seconds."""
+"""How long to wait for probe.py, the script that prints the versions of a Python and its packages:
+importing all packages from a cold disk takes some seconds."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,9 @@ class NoPython(Exception):
 
 
 class Probe:
-    """A process of a Python that runs probe.py. Probes run at the same time if all are created
-    before the first call of `result`."""
+    """A process in which another Python runs probe.py, which prints the versions of this Python and
+    its packages. Probes run at the same time if all are created before the first call of `result`.
+    """
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
         """``asked`` are the arguments of probe.py: "klog", "packages" or both."""

@@ -53,7 +53,8 @@ _ADVICE = "; abort the transaction"
 
 
 class _Begun(Enum):
-    """Whether the coordinator knows of the running transaction."""
+    """Whether the coordinator knows of the running transaction. PERHAPS: a request may have been
+    sent that begins the transaction at the coordinator."""
 
     NO = auto()
     PERHAPS = auto()
@@ -63,8 +64,8 @@ class _Begun(Enum):
 class TransactionManager:
     """The transactions of one transactional id, seen from its producer.
 
-    ``wait_ms`` returns how long to wait before a step is sent again, for the number of times that
-    the step has failed in a row.
+    ``wait_ms`` returns how long to wait before a request is sent again, for the number of times
+    that the request has failed in a row.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=False))
 
     def leave_open(self) -> None:
-        """Leave the transaction open for another process to end. No step may be left to send."""
+        """Leave the transaction open for another process to end. No request may be left to send."""
         assert not self._steps
         self._move(TransactionEvent.HAND_OVER)
 
@@ -194,14 +195,15 @@ class TransactionManager:
                 f"{event.value} is not allowed: the producer is {self.state.value}"
             )
 
-    # --- the next step to send -------------------------------------------------------------------
+    # --- the next request to send ----------------------------------------------------------------
     @property
     def is_settled(self) -> bool:
-        """Whether no step is left to send."""
+        """Whether no request of the transaction is left to send or waits for its response."""
         return not self._steps
 
     def next_step(self) -> PendingStep | None:
-        """The step to send, at its ``not_before_ms`` or later; None if all steps are done."""
+        """The request to send next; None if no request is left. A repeated request is sent at its
+        ``not_before_ms`` or later."""
         if not self._steps:
             return None
         step = self._steps[0]
@@ -213,12 +215,12 @@ class TransactionManager:
         return step
 
     def address_of(self, coordinator: CoordinatorKey) -> Address:
-        """The address of ``coordinator``, to which a step of `next_step` must be sent."""
+        """The address of ``coordinator``, to which the request from `next_step` must be sent."""
         return self._coordinators[coordinator]
 
     # --- responses and failures ------------------------------------------------------------------
     def on_reply(self, step: PendingStep, reply: Response, now_ms: int) -> None:
-        """Handle the response to a step."""
+        """Handle the response to ``step``, the request that `next_step` returned."""
         codes = step.codes(reply) or [("", ErrorCode.UNKNOWN_SERVER_ERROR)]
         what, code = max(codes, key=lambda each: outcome(step.step, each[1]).value)
         found = outcome(step.step, code)
@@ -238,11 +240,12 @@ class TransactionManager:
             self._become_unusable(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
-        """Handle a step that has failed without a response: find its coordinator, and repeat it."""
+        """Handle a request that has failed without a response: find its coordinator, and send the
+        request again."""
         self._schedule_retry(step, f"{step.step.value}: {error}", now_ms, find=True)
 
     def on_error(self, error: KlogError) -> None:
-        """Handle an error of a step or of a batch of records that a retry cannot cure."""
+        """Handle an error, which a retry cannot cure, of a request or of a batch of records."""
         code = error.code if isinstance(error, DeliveryFailed) else None
         found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
         if found is Outcome.FENCED:

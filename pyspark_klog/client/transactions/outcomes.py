@@ -98,8 +98,8 @@ _OF_OTHERS = {
     Step.COMMIT: Outcome.FATAL,
     Step.ABORT: Outcome.FATAL,
 }
-"""By step: the outcome of an error code that neither `_OWN` nor `_COMMON` has and that is not
-retriable; for PRODUCE also of a retriable one."""
+"""By step: the outcome of all other error codes, which the tables above (`_COMMON` for all steps,
+`_OWN` by step) do not list. A retriable code leads to RETRY instead, except at PRODUCE."""
 
 
 def outcome(step: Step, code: ErrorCode) -> Outcome:

@@ -39,9 +39,10 @@ class BrokerVersions:
         return top if top >= max(lowest, own.min_version, low) else None
 
     def choose(self, api_key: ApiKey, low: int, high: int | None, peer: str) -> int:
-        """The newest version of an API, from ``low`` to ``high``, that klog and ``peer`` support.
+        """The newest version of an API, from ``low`` to ``high``, that klog and the broker support.
 
-        :raises UnsupportedByBroker: if there is no such version; names the versions of both
+        :raises UnsupportedByBroker: if there is no such version; the text names the broker as
+            ``peer``, and the versions of both
         """
         version = self.newest(api_key, low, high)
         if version is not None:

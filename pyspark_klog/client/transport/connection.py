@@ -251,7 +251,7 @@ class Connection:
         timeout_ms: int | None = None,
         expects_reply: bool = True,
     ) -> Call[R]:
-        """Queue a request. ``timeout_ms``, the wait of a long poll, is added to the usual timeout.
+        """Queue a request. ``timeout_ms``, the wait of a long poll, is added to request.timeout.ms.
 
         A call that expects no reply is done, with an empty reply, once all its bytes were sent.
         """

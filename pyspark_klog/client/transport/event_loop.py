@@ -1,4 +1,5 @@
-"""The event loop and the streams that `EventedConnection` needs, as Protocols.
+"""The event loop and the streams that `EventedConnection`, the non-blocking connection to a broker,
+needs, as Protocols.
 
 The loop and the network of klog's broker implement them; a simulation can do so, too.
 """

@@ -124,7 +124,8 @@ class EventedConnection:
         self._connect_at_ms = 0
         self._next_number = 0
         self._started: deque[_PendingRequest] = deque()
-        """Requests that were sent or have failed; all are older than those in `_waiting`."""
+        """Requests that were sent or have failed; all are older than those in `_waiting`, which
+        were not sent yet."""
         self._waiting: deque[_PendingRequest] = deque()
         self._is_answering = False
         self._is_called_soon = False
@@ -238,8 +239,8 @@ class EventedConnection:
             self._started.append(ask)
             try:
                 version = connection.version(ask.reply_class.api_key, *ask.versions)
-                # `_overdue` enforces the request's timeout, which counts from `send`. The deadline
-                # that `connection` counts from now is not used.
+                # The timeout of the request counts from the call of `send`, and this class checks
+                # it (`_overdue`). The deadline that `connection` counts from now is not used.
                 ask.call = connection.send(
                     ask.build(version), ask.reply_class, version, self._loop.now_ms()
                 )
@@ -372,7 +373,7 @@ class EventedConnection:
                 ask.error = error
 
     def _wake_by(self, at_ms: int) -> None:
-        """Make the timer of `_on_time` expire at ``at_ms`` at the latest."""
+        """Start the timer that calls `_on_time`, so that it expires at ``at_ms`` or earlier."""
         if self._timer is not None:
             if self._timer_ms <= at_ms:
                 return
@@ -383,7 +384,8 @@ class EventedConnection:
     def _on_time(self) -> None:
         self._timer = None
         if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
-            self._receive(*self._link)  # a reply may have come while the loop ran other code
+            # A reply may have come while the loop ran other code: its request is not overdue.
+            self._receive(*self._link)
         overdue = self._overdue(self._loop.now_ms())
         if overdue is not None and self._link is not None:
             self._lost(overdue)

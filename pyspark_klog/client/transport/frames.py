@@ -3,7 +3,7 @@
 No I/O: the driver receives into `ReplyFrames.buffer`, and reports the number of bytes with
 `ReplyFrames.received`. The beginning of each frame is received into a small buffer and copied from
 there. The rest of a frame that is not yet complete is received directly into the frame's memory.
-This memory, up to FIRST_GROWTH_BYTES, is reused once no view of it is left.
+This memory, if it has at most FIRST_GROWTH_BYTES (8 MiB), is reused once no view of it is left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
@@ -19,8 +19,8 @@ FIRST_GROWTH_BYTES = 8 * 1024 * 1024
 """A larger frame begins with this much memory, which grows as bytes arrive: so a wrong size in a
 frame does not allocate memory for bytes that never come. Memory of larger frames is not reused."""
 KEPT_FRAMES = 3
-"""For how many frames a connection keeps memory for reuse: one that is being processed, one that is
-being received, and one whose last rows are still in use."""
+"""For how many frames a connection keeps memory for reuse: one that is being decoded, one that is
+being received, and one whose last decoded records are still in use."""
 
 
 class ReplyFrames:

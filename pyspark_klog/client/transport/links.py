@@ -50,7 +50,8 @@ class LinkSecurity(Protocol):
         sock: socket.socket,
         selector: selectors.BaseSelector,
     ) -> Link:
-        """Return the link that moves bytes over a socket that `wrap` returned."""
+        """Return the `Link` that moves the bytes of ``connection`` over ``sock``, a socket that
+        `wrap` returned."""
 
     def mechanism(self) -> Mechanism | None:
         """Return the SASL mechanism for one new authentication; None if SASL is not used.
@@ -139,8 +140,9 @@ class Links:
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> Link:
         """A ready connection to any broker: an open connection, else a new one to an address of
-        ``known``, else to a bootstrap server. The address ``doubted`` comes after all others whose
-        last attempt has not failed.
+        ``known``, else to a bootstrap server. ``doubted`` is the address of a broker whose metadata
+        seems to be old: it comes after all other addresses, except those whose last connection
+        attempt has failed.
 
         :raises NoBrokerAvailable: naming each address and why it failed
         """
@@ -242,7 +244,7 @@ def _connect(
     deadline_ms: int,
     security: LinkSecurity | None,
 ) -> Link:
-    """A link whose socket is connected and whose connection asks for the versions.
+    """A connection whose socket is connected, and which has begun to ask for the API versions.
 
     Every IP address of the host's name is tried, each for at most
     socket.connection.setup.timeout.ms, or until the deadline if that comes before. The TLS
