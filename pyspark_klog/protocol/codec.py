@@ -163,8 +163,8 @@ def _malformed(
 def encode_into(message: Message, version: int, out: bytearray) -> None:
     """Append an encoded message to ``out``; after an error ``out`` may contain a part of it.
 
-    If ``out`` is a `SegmentedBuffer`, record sets may be file regions, and large ones are not
-    copied.
+    If ``out`` is a `SegmentedBuffer`, large record sets are not copied into it, and a record set
+    may be a `FileRegion`: a part of a file, which is sent without being read.
     """
     encode = codec_of(type(message), version).encode
     try:

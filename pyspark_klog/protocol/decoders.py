@@ -276,7 +276,8 @@ class _DecoderSource:
         least = min_size(element, self.version, self.flexible)
         if least < 1:
             raise InvariantViolation(
-                f"{where} v{self.version}: an array's elements need bytes, which bound its count"
+                f"{where} v{self.version}: an array's elements need bytes, so that the message's "
+                "size bounds their number"
             )
         count = self.length("i")
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")

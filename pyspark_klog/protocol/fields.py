@@ -226,7 +226,7 @@ def record_set(
 ) -> Any:
     """Declare a record set, decoded as a view of the frame.
 
-    Encoders accept any buffer or a FileRegion.
+    Encoders accept any buffer, or a FileRegion (a part of a file, which is sent without a copy).
     """
     return _row("records", None, locals())
 

@@ -161,7 +161,8 @@ def decode_response(buffer: Buffer, api_key: int, api_version: int) -> Response:
     """Decode the message of a response frame, which is passed without its size.
 
     An ApiVersions response with the error UNSUPPORTED_VERSION has version 0, whatever the version
-    of the request (KIP-511). The caller must check the correlation id: ``decode_response_header``.
+    of the request (KIP-511). The caller must check the correlation id, which
+    ``decode_response_header`` returns.
     """
     _, _, position = decode_response_header(buffer, api_key, api_version)
     if api_key == ApiKey.API_VERSIONS and len(buffer) >= position + _ERROR.size:
@@ -186,7 +187,7 @@ def encode_response_parts(
 ) -> list[Buffer | FileRegion]:
     """Encode the whole frame of a response as parts to send in order, with its size first.
 
-    Record sets that are file regions become parts, and large record sets are not copied.
+    Large record sets are not copied. A record set in a file is a part by itself, a `FileRegion`.
     """
     out = _frame_buffer()
     _put_response(correlation_id, message, api_version, out)

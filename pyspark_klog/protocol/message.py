@@ -1,4 +1,4 @@
-"""Base classes of messages: rows, slots, constructors, equality and versions.
+"""Base classes of messages: field declarations, slots, constructors, equality and versions.
 
 The constructor of a class is generated at its first call. Most processes never construct most
 message classes: decoders create messages without the constructor.
@@ -70,7 +70,7 @@ class Field:
 
 
 class MessageMeta(type):
-    """Metaclass of messages: turns the rows in a class body into slots.
+    """Metaclass of messages: turns the rows (field declarations) in a class body into slots.
 
     A tagged struct has a private slot, which is None at first, and a property that creates the
     default at the first access (see `Field.is_lazy`).
@@ -142,10 +142,10 @@ class _Declared(metaclass=MessageMeta):
 
 
 class Struct(_Declared):
-    """A group of fields. Each row is an attribute with a default.
+    """A group of fields. Each field is an attribute with a default.
 
-    ``unknown_tagged_fields`` has the tagged fields that a newer peer sent and klog does not know,
-    by tag. In a flexible version these fields are encoded again.
+    ``unknown_tagged_fields`` has the tagged fields, by tag, that a newer client or broker sent and
+    that klog does not know. In a flexible version these fields are encoded again.
     """
 
     __slots__ = ("unknown_tagged_fields",)

@@ -32,12 +32,13 @@ arrays of a request together (``MAX_REQUEST_ELEMENTS``).
 class SegmentedBuffer(bytearray):
     """A bytearray for encoded messages that leaves out large record sets.
 
-    ``left_out`` lists these record sets as (position in the bytearray, buffer or file region), in
-    rising order. So codecs neither read file regions nor copy large buffers.
+    ``left_out`` lists these record sets as (position in the bytearray, record set), in rising order
+    of the positions. So codecs neither copy a large buffer nor read a `FileRegion`, which is a
+    record set in a file.
     """
 
     MIN_CUT_BYTES = 4096
-    """Smaller buffers are copied, because a separate segment would cost more."""
+    """Smaller record sets are copied, because sending them as separate parts would cost more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,14 +61,15 @@ class SegmentedBuffer(bytearray):
         return parts
 
     def total_bytes(self) -> int:
-        """Return the size of all segments together, in bytes."""
+        """Return the size in bytes of the bytearray and of all record sets that it leaves out."""
         if not self.left_out:
             return len(self)
         return len(self) + sum(len(cut) for _, cut in self.left_out)
 
 
 def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
-    """Append a record set, whose length is already written, or add the set to ``out.left_out``."""
+    """Append a record set, whose length is already written. If ``out`` is a `SegmentedBuffer`, a
+    record set that is large or lies in a file is added to ``out.left_out`` instead."""
     if type(out) is SegmentedBuffer and (
         type(value) is FileRegion or len(value) >= out.MIN_CUT_BYTES
     ):
@@ -75,7 +77,8 @@ def put_records(out: bytearray, value: Buffer | FileRegion) -> None:
             out.left_out.append((len(out), value))
     elif isinstance(value, FileRegion):
         raise UnencodableMessage(
-            "a record set is a file region; encode it into a SegmentedBuffer, or pass bytes"
+            "a record set is a file region (a part of a file); encode it into a SegmentedBuffer, "
+            "or pass bytes"
         )
     else:
         out += value

@@ -2,5 +2,5 @@
 
 This package may import pyspark_klog.ids, pyspark_klog.errors and the codecs. Only kernels/ imports
 numba, and only when a kernel is used. Start reading at FORMAT.md, then layout.py, batch.py (views),
-builder.py and record_sets.py (entries of any format).
+builder.py and record_sets.py (batches and messages of all formats).
 """

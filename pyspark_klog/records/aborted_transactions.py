@@ -39,8 +39,8 @@ class AbortedFilter:
     def committed_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return for each row whether the batch that the row describes is not aborted.
 
-        ``rows`` is a table of ``scan_batches``, with one row per batch. Its first batch must
-        directly follow the last batch of the previous call.
+        ``rows`` is a table that the kernel ``scan_batches`` made, with one row per batch. The first
+        batch must directly follow the last batch of the previous call.
         """
         shown = np.ones(len(rows), np.bool_)
         columns = [scan.PRODUCER_ID, scan.LAST_OFFSET, scan.ATTRIBUTES, scan.POSITION]

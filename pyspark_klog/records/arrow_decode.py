@@ -36,12 +36,13 @@ from pyspark_klog.records.legacy import LegacyView
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# A scan lists at most _TABLE_ROWS batches and stops after _SCAN_BYTES, so that the scanned bytes
-# are still in the processor's cache when they are decoded. The inflated records of compressed
-# batches are decoded in groups of about _SCAN_BYTES, too.
+# A scan, which reads the batch headers and checks the CRCs, lists at most _TABLE_ROWS batches and
+# stops after _SCAN_BYTES, so that the scanned bytes are still in the processor's cache when they
+# are decoded. The inflated records of compressed batches are also decoded in groups of about
+# _SCAN_BYTES.
 _SCAN_BYTES = 1 << 20
 _TABLE_ROWS = 4096
-_FEWEST_ROWS = 1024  # added to the estimate of the rows of a RecordBatch
+_FEWEST_ROWS = 1024  # a margin: buffers are allocated for this many rows more than estimated
 
 _PLAIN, _COMPRESSED, _LEGACY = range(3)
 
@@ -66,7 +67,7 @@ class ArrowDecoder:
     ``start_offset`` <= offset < ``end_offset`` are dropped. Like in Kafka's consumer, records below
     ``next_offset`` that arrive a second time are dropped too. A RecordBatch has at most
     ``max_rows`` rows, ``target_bytes`` of keys and ``target_bytes`` of values; a single larger
-    record becomes a RecordBatch by itself. Formats v0 and v1 are read without kernels.
+    record becomes a RecordBatch by itself. Plain Python reads formats v0 and v1, without kernels.
 
     Raises CorruptRecords for damaged batches (a wrong length, CRC, magic, count or varint),
     UnsupportedCodec, DecompressedTooLarge for a batch that inflates to more than
@@ -123,7 +124,8 @@ class ArrowDecoder:
     def decode(
         self, buffer: Buffer, aborted: Sequence[tuple[int, int]] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Decode one buffer; ``next_offset`` advances while the caller uses the iterator.
+        """Decode one buffer. ``next_offset``, the offset for the next Fetch, advances while the
+        caller uses the iterator.
 
         For read_committed ``aborted`` is the Fetch response's list of aborted transactions, as
         (producer id, first offset). A partial batch at the end of the buffer is no error, and sets
@@ -186,8 +188,9 @@ class ArrowDecoder:
             and not in_common & (at.CODEC_MASK | at.CONTROL_BIT)
             and not self._scan_state[scan.STATE_LEGACY]
         ):
-            # In this usual case (plain v2 batches only, all of which overlap the requested range)
-            # no batch has to be dropped. The kernel drops single records outside the range.
+            # In this usual case (uncompressed v2 batches without control batches, all of which
+            # overlap the requested range) no batch has to be dropped. The kernel drops single
+            # records outside the range.
             yield from self._append(data, rows)
             return
         attributes = rows[:, scan.ATTRIBUTES]
@@ -360,7 +363,8 @@ class ArrowDecoder:
 
 
 def _split_at_overlaps(rows: Table) -> Sequence[Table]:
-    """Split the table before each batch whose base offset is not above the previous last offset.
+    """Split ``rows``, a table with one row per batch, before each batch whose base offset is not
+    above the last offset of the previous batch.
 
     Such a batch repeats offsets, and the decoder drops the repeated records.
     """

@@ -1,4 +1,4 @@
-"""Converts the Arrow columns of rows to be written into the arrays that the kernels take.
+"""Converts the Arrow columns of rows to be written into the arrays that compiled kernels take.
 
 The arrays of a binary column are the end position of each value, the bytes of all values, and the
 validity bitmap. All functions raise InvalidRecords for a column of a wrong type.
@@ -15,7 +15,7 @@ from pyspark_klog.records.errors import InvalidRecords
 
 NO_BYTES = np.empty(0, np.uint8)
 NO_ENDS = np.empty(0, np.int32)
-# The difference of two timestamps up to this value fits the varlong that the kernel writes.
+# The difference of two timestamps up to this value fits a record's timestamp delta, a varlong.
 _MAX_TIMESTAMP_MS = 2**61
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 

@@ -1,4 +1,4 @@
-"""Converts records of formats v0 and v1 to Arrow columns in plain Python, without kernels."""
+"""Converts records of formats v0 and v1 to Arrow columns, in Python without compiled kernels."""
 
 from collections.abc import Sequence
 

@@ -23,7 +23,7 @@ from pyspark_klog.records.errors import (
 )
 from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2, Buffer
 
-# Bound on the inflated size of one batch or wrapper, if the caller passes no bound.
+# Bound on the inflated size of one batch or wrapper message, if the caller passes no bound.
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 
 
@@ -129,12 +129,12 @@ def decompress(
     """Inflate ``data``, including all lz4 frames.
 
     Raises DecompressedTooLarge if the result would exceed ``max_bytes``, DamagedCompression for
-    partial or damaged data and for bytes other than frames after zstd, and UnsupportedCodec for
+    partial or damaged data and for other bytes after the frames of zstd, and UnsupportedCodec for
     zstd before v2. ``Codec.NONE`` copies ``data`` without a bound.
 
-    ``max_parts`` bounds the number of gzip members, lz4 frames (in v0 with their blocks), snappy
-    blocks, or zstd frames and blocks, since each part costs some Python time, however small it is.
-    More parts raise DecompressedTooLarge.
+    ``max_parts`` bounds the number of parts: gzip members, lz4 frames (in format v0 also their
+    blocks), snappy blocks, or zstd frames and blocks. Each part costs some Python time, however
+    small it is. More parts raise DecompressedTooLarge.
     """
     return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=True).data
 

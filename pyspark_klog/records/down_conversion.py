@@ -1,8 +1,8 @@
 """Down-conversion of records to format v1 or v0, with the same results as Kafka 3.9.
 
 Clients that fetch with versions before 4, and brokers before 0.11, read only these formats. The
-kernels in kernels/down_conversion.py write the records; Python code handles compressed entries
-(batches and wrappers) one by one. Nearly all work runs without the GIL, so that a broker can
+compiled kernels in kernels/down_conversion.py write the records; Python code handles compressed
+batches and wrapper messages one by one. Nearly all work runs without the GIL, so that a broker can
 convert in a helper thread.
 """
 
@@ -25,8 +25,9 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
-# Fixed cost of converting a compressed batch or wrapper, which is added to the use of the budget:
-# as many bytes as the kernel writes in the same time.
+# For its fixed work, a compressed batch or wrapper message uses this many bytes of the budget
+# (`ConversionBudget`) in addition to the bytes inflated and written. The kernel writes as many
+# bytes in the time that the fixed work takes.
 _ENTRY_WORK_BYTES = 8 * 1024
 # The messages converted from one compressed batch may take this many times max_bytes, the bound on
 # its inflated size.
@@ -76,8 +77,8 @@ def down_convert(
 
     Entries in an old enough format are copied. For each newer entry the CRC is checked. Control
     batches are left out. Offsets, codec and timestamps stay (v0 has no timestamps), while headers
-    and producer fields are lost. A compressed entry becomes one wrapper, and an uncompressed entry
-    becomes plain messages.
+    and producer fields are lost. A compressed entry becomes one wrapper message, and an
+    uncompressed entry becomes plain messages.
 
     ``first_offset`` is the fetch offset. Records of uncompressed entries below it are left out,
     because not all old clients skip them; compressed entries keep such records.
@@ -95,7 +96,7 @@ def down_convert(
         raise ending.error
     if ending.is_cut_off and not allow_partial:
         raise CorruptRecords(
-            f"the entry at byte {conversion.position} is cut off after "
+            f"the batch or message at byte {conversion.position} is cut off after "
             f"{end - conversion.position} bytes"
         )
     found = conversion.converted()
@@ -151,7 +152,8 @@ class _ConversionEnd(NamedTuple):
 
 
 class _Conversion:
-    """The conversion of one buffer; ``position`` is the start of the next entry to convert."""
+    """The conversion of one buffer. ``position`` is the start of the next entry (batch or message)
+    to convert."""
 
     def __init__(
         self,
@@ -187,14 +189,15 @@ class _Conversion:
         self._pieces: list[Any] = []
 
     def convert_until(self, stop_bytes: int) -> _ConversionEnd:
-        """Convert entries until the message set has ``stop_bytes``, or the budget or data ends."""
+        """Convert batches and messages until the result has ``stop_bytes``, or until the budget is
+        used up or the buffer ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
                 return _ConversionEnd(None, found == status.INCOMPLETE)
             try:
                 if found != status.NOT_PLAIN:
-                    raise status.error_for(found, f"the entry at byte {self.position}")
+                    raise status.error_for(found, f"the batch or message at byte {self.position}")
                 entry = entry_at(self._buffer, self.position, self._end)
                 if not entry.is_control and not self._convert_compressed(entry):
                     return _ConversionEnd(None, False)
@@ -212,9 +215,10 @@ class _Conversion:
         return DownConverted(data, int(self._state[self._kernels.MESSAGES]))
 
     def _run_plain(self, stop_bytes: int) -> int:
-        """Convert entries up to the next compressed one, and return the kernel's status.
+        """Convert batches and messages with the compiled kernel up to the next compressed one, and
+        return the kernel's status.
 
-        The kernel also stops when the message set has ``stop_bytes`` or the budget is used up.
+        The kernel also stops when the result has ``stop_bytes`` or the budget is used up.
         """
         stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
         if self.position >= self._end:
@@ -233,7 +237,8 @@ class _Conversion:
         return found
 
     def _convert_compressed(self, entry: Entry) -> bool:
-        """Convert a compressed entry to a wrapper; return False if the budget does not suffice."""
+        """Convert a compressed batch or wrapper message to one wrapper message; return False if the
+        budget does not suffice."""
         if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
             raise UnsupportedCodec(
                 "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
@@ -250,7 +255,7 @@ class _Conversion:
         except DecompressedTooLarge:
             if max_bytes == self._max_bytes:
                 raise
-            # The entry was inflated up to the rest of the budget, so the budget is used up now.
+            # Inflating the batch or message used the rest of the budget, so the budget is used up.
             work.done_bytes = work.limit_bytes
             return False
         work.done_bytes += inflated_bytes + len(messages) + _ENTRY_WORK_BYTES
@@ -272,7 +277,7 @@ class _Conversion:
                 self._array(inflated), 0, len(inflated), entry.offset, out, self._state
             )
         if found != status.OK:
-            raise status.error_for(found, f"in the entry at byte {entry.position}")
+            raise status.error_for(found, f"in the batch or message at byte {entry.position}")
         return memoryview(out)[: int(self._state[self._kernels.OUT_END])], len(inflated)
 
     def _messages_of_batch(self, batch: BatchView, inflated: Buffer, max_bytes: int) -> Any:
@@ -296,7 +301,7 @@ class _Conversion:
         )
 
     def _add_wrapper(self, entry: Entry, messages: memoryview) -> None:
-        """Compress ``messages`` and add them to the message set, as the value of a wrapper.
+        """Compress ``messages`` and add them to the result, as the value of one wrapper message.
 
         Unlike ``encode_message``, the method does not copy the value behind the header, because the
         value may be large.

@@ -112,7 +112,7 @@ class PartitionData(Struct):
         """Return a view of the record set of a decoded response; an empty view for null."""
         if isinstance(self.records, FileRegion):
             raise InvariantViolation(
-                "the record set is a file region to be sent; only decoded responses have a view"
+                "the record set is a part of a file to be sent; only decoded responses have a view"
             )
         return memoryview(self.records or b"")
 
@@ -141,8 +141,8 @@ class FetchResponse(Response, api=ApiKey.FETCH, versions=(0, 18), flexible_since
 # The hand-written decoder of Fetch requests reads the usual shape as fast as possible: no forgotten
 # topics, no tagged fields, and in flexible versions counts and lengths below 127. All other
 # requests, including damaged ones, and versions below 9 go to the decoder ``rows``, which codec.py
-# generates from the fields. Responses need no hand-written codec: the generated codec, too, uses
-# views and file regions instead of copies of record sets.
+# generates from the fields. Responses need no hand-written codec: the generated codec, too, does
+# not copy record sets. Decoded record sets are views, and the sender reads parts of files itself.
 #
 # A hand-written encoder is faster for one kind of request only: the request of a follower that
 # fetches from a single partition. A producer with acks=all waits for this request, because it tells

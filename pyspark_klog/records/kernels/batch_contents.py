@@ -20,8 +20,8 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V2, MIN_RECORD_BYTES, RECORDS_AT
 
-# Indexes of the output array ``result``.
-RESULT_ROW = 0  # table row of the batch with the error; without an error, ``end``
+# Indexes of the array ``result``, into which check_batch_contents writes the place of an error.
+RESULT_ROW = 0  # row in ``table`` of the batch with the error; ``end`` if there is no error
 RESULT_RECORD = 1  # number of the record with the error in its batch
 RESULT_FIELDS = 2
 
@@ -60,8 +60,9 @@ def _check_section(
 def check_batch_contents(buf: Array, table: Array, first: int, end: int, result: Array) -> int:
     """Check the records of the batches in the rows ``first`` to ``end``, exclusive, of ``table``.
 
-    ``table`` was filled by ``scan_batches`` from ``buf``. Only uncompressed v2 batches are checked:
-    the records must be well-formed, fill the batch exactly and be as many as the header counts.
+    ``table`` has one row per batch in ``buf``, as the kernel ``scan_batches`` writes them. Only
+    uncompressed v2 batches are checked: the records must be well-formed, fill the batch exactly and
+    be as many as the header counts.
     Their offset deltas must rise, up to at most the last offset delta of the batch; compaction
     leaves gaps. Like in Kafka, a batch with record count 0 may contain any bytes. Returns OK or the
     status of the first error. ``result`` (RESULT_FIELDS long) receives the place of the error.

@@ -28,7 +28,7 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import MIN_RECORD_BYTES, RECORDS_AT, TIMESTAMP_TYPE_BIT
 
-# Bits of ``wanted``, one for each column that the kernel shall fill.
+# Bits of the argument ``wanted`` of decode_batches, one for each column that it shall fill.
 WANT_KEY = 1
 WANT_VALUE = 2
 WANT_OFFSET = 4
@@ -36,9 +36,10 @@ WANT_TIMESTAMP = 8
 WANT_TIMESTAMP_TYPE = 16
 WANT_HEADERS = 32
 
-# Indexes of the array ``state``. BATCH, RECORD and POSITION are the place at which the next call
-# continues; the caller sets them to 0 for a new table. ROWS to HEADER_KEYS_NOT_UTF8 describe the
-# contents of the columns; the caller sets them to 0 for new columns.
+# Indexes of the argument ``state`` of decode_batches. BATCH, RECORD and POSITION are the place at
+# which the next call continues; the caller sets them to 0 for a new table of batches. ROWS to
+# HEADER_KEYS_NOT_UTF8 describe the contents of the columns; the caller sets them to 0 for new
+# columns.
 BATCH = 0
 RECORD = 1
 POSITION = 2

@@ -34,9 +34,9 @@ from pyspark_klog.records.layout import (
 
 # Columns of the table of batches, which has one row per batch, sorted by partition.
 BATCH_PARTITION = 0
-BATCH_START = 1  # position of the batch header in ``out``; the records begin 61 bytes later
+BATCH_START = 1  # position of the batch header in the output; the records begin 61 bytes later
 BATCH_END = 2
-BATCH_FIRST = 3  # index in ``order`` of the row of the first record
+BATCH_FIRST = 3  # index of the first record's row in ``order``, the rows sorted by partition
 BATCH_COUNT = 4
 BATCH_BASE_TIMESTAMP_MS = 5
 BATCH_MAX_TIMESTAMP_MS = 6
@@ -52,7 +52,7 @@ HEADER_OVERHEAD_BYTES = 10
 # The first 256 bytes of a value are prefetched this many rows before the value is copied.
 _ROWS_AHEAD = 6
 
-# Indexes of the array ``settings``.
+# Indexes of the array ``settings``, an argument of encode_rows.
 SETTING_MAX_BATCH_BYTES = 0
 SETTING_WRITE_HEADER = 1
 SETTING_ATTRIBUTES = 2
@@ -164,10 +164,12 @@ def encode_rows(
 ) -> int:
     """Write the rows of each partition into batches of at most SETTING_MAX_BATCH_BYTES bytes.
 
-    ``starts`` and ``order`` come from sort_by_partition. Rows with a ``row_status`` other than OK
-    are left out. Further rows are left out, and get a status, if they are too large for a batch
+    ``order`` has the row numbers sorted by partition, and ``starts`` the index in ``order`` of each
+    partition's first row (see sort_by_partition). Rows with a ``row_status`` other than OK are left
+    out. Further rows are left out, and get a status, if they are too large for a batch
     (ROW_TOO_LARGE), have a null header key (ROW_NULL_HEADER_KEY) or a negative timestamp
-    (ROW_BAD_TIMESTAMP). ``order`` is compacted: the rows of a batch begin at its BATCH_FIRST.
+    (ROW_BAD_TIMESTAMP). The function removes rows that are left out from ``order``: the rows of a
+    batch begin at its BATCH_FIRST.
 
     An absent column has an empty array of ends. ``timestamps_ms`` are at most 2^61; a single one
     holds for all rows. ``sequences`` has the next sequence number of each partition, and is

@@ -45,12 +45,13 @@ def _slicing_tables(polynomial: int) -> npt.NDArray[np.int64]:
 
 
 def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
-    """Return four concatenated tables of 256, one for each byte of a CRC register.
+    """Return four concatenated tables of 256 numbers, one table for each byte of a CRC register.
 
-    The xor of the four entries is the register after ``count`` zero bytes.
+    The xor of the entries that the four bytes select is the register after ``count`` zero bytes.
     """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # what each bit of the register becomes
+    columns = 1 << np.arange(32, dtype=np.int64)  # what the zero bytes so far make of each bit
+
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)
     while count:
