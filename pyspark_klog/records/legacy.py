@@ -125,7 +125,7 @@ class LegacyView:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
-    # --- properties and methods that BatchView has, too -------------------------------------------
+    # --- members that BatchView, the view of a v2 batch, has under the same names -----------------
     @property
     def last_offset(self) -> int:
         return self.offset

@@ -1,4 +1,4 @@
-"""Checks that zstd data ends at the end of a frame, because zstd's streaming reader does not."""
+"""Checks that zstd data ends at a frame's end, because zstd's streaming reader accepts any end."""
 
 import zstandard
 

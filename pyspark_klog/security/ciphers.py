@@ -31,7 +31,11 @@ def openssl_names(
     older = [suite for suite in suites if suite not in _TLS_1_3]
     newest = [suite for suite in suites if suite in _TLS_1_3]
     if newest and "TLSv1.3" in versions:
-        _log.debug("all cipher suites of TLS 1.3 may be used; %ssuites names %s", prefix, newest)
+        _log.debug(
+            "all cipher suites of TLS 1.3 may be used, although %sssl.cipher.suites names only %s",
+            prefix,
+            newest,
+        )
     usable = [v for v in versions if (newest if v == "TLSv1.3" else older)]
     if not usable:
         raise SettingError(

@@ -1,9 +1,12 @@
-"""Errors of settings and authentication, and a function that quotes a peer's text in a message."""
+"""Errors of settings and authentication, and a function that quotes a server's text in messages.
+
+The server is a broker or a token endpoint.
+"""
 
 from pyspark_klog.errors import ClientError
 
 LONGEST_TEXT = 300
-"""The largest number of characters of a peer's text that go into a message."""
+"""A message shows at most this many characters of a text that a broker or token endpoint sent."""
 
 
 class SettingError(ClientError):
@@ -17,6 +20,7 @@ class AuthenticationFailed(ClientError):
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     """Return `text` on one line, with at most `longest` characters and no control characters."""
-    # A peer that has not authenticated yet can send text of any content and length.
+    # The text may come from a server whose identity is not verified yet, so its content and length
+    # are not trusted.
     shown = "".join(char if char.isprintable() else " " for char in text[: 4 * longest])
     return " ".join(shown.split())[:longest]

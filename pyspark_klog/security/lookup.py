@@ -21,9 +21,9 @@ class Lookup(Protocol):
 
 
 class LoginOptions:
-    """The options of a login module by the names of settings.
+    """A `Lookup` in the options of a login module instead of in the client's settings.
 
-    Such options can have the ``ssl.`` settings for the connections to the token endpoint.
+    The options may include ``ssl.`` settings for the connections to the token endpoint.
     """
 
     def __init__(self, options: Mapping[str, Secret]) -> None:

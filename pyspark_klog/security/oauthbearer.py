@@ -67,7 +67,7 @@ class OAuthBearer:
         text = self._without_token(text)
         if self._refusal is None or self._refusal in text:
             return text
-        # Kafka's error text repeats the JSON of its challenge: return the reason from it instead.
+        # Kafka's error text repeats the JSON of the broker's challenge: return only the reason.
         is_told = not text or text.lstrip().startswith("{")
         return self._refusal if is_told else f"{text} ({self._refusal})"
 
@@ -113,7 +113,8 @@ def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> di
         extension = option.removeprefix(prefix)
         if not _EXTENSION_NAME.fullmatch(extension) or extension == "auth":
             raise SettingError(
-                f"{name} has the option {option}; expected only letters after {prefix}, not auth"
+                f"{name} has the option {option}; expected {prefix} and an extension's name, which "
+                "has only letters and is not the reserved name auth"
             )
         if not _EXTENSION_VALUE.fullmatch(value.reveal()):
             raise SettingError(f"{name} has an option {option} with a value that cannot be sent")

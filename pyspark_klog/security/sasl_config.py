@@ -361,8 +361,9 @@ def _check_no_assertion(settings: Lookup, prefix: str) -> None:
     given = [name for name in (*ASSERTIONS, ASSERTION_PASSPHRASE) if settings.is_given(name)]
     if given:
         raise SettingError(
-            f"{prefix}{given[0]} is not supported: signed assertions (RFC 7523) are made by a "
-            f"function of your own, {prefix}{_LOGIN_HANDLER}=module:callable"
+            f"{prefix}{given[0]} is not supported: signed assertions (RFC 7523) need a Python "
+            f"function of yours that gets the token; name it by "
+            f"{prefix}{_LOGIN_HANDLER}=module:callable"
         )
 
 

@@ -1,4 +1,4 @@
-"""`ClientSetting`, a row in the tables of client settings, and the effects of a setting."""
+"""`ClientSetting`, a row in the tables of client settings, and `Effect`, its effect in klog."""
 
 from enum import Enum
 from typing import NamedTuple

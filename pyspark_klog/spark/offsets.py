@@ -187,7 +187,7 @@ def _read_map(given: object, where: str, example: str) -> Offsets:
             if not _is_number_text(number) or not _is_int(offset) or offset > _OFFSET_MAX:
                 raise OffsetError(
                     f"{where} has {number!r}: {offset!r} for topic {topic!r}; expected a partition "
-                    f"and its number, as in {example}"
+                    f"number as text and a whole number, as in {example}"
                 )
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets

@@ -62,7 +62,8 @@ from pyspark_klog.records.layout import (
 V0_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[0]
 V1_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[1]
 MOST_GROWTH = 6
-"""Upper bound on the growth of converted records: at most 34 bytes replace at least 7 bytes."""
+"""Converted records take at most this many times the bytes of the v2 records: apart from key and
+value, a v2 record has at least 7 bytes, and the message that replaces it has at most 34."""
 
 # Indexes of the output array ``state``, which the caller sets to 0 before the first call.
 POSITION = 0  # position of the next batch or message, to which an error status refers

@@ -1,4 +1,7 @@
-"""Finds and checks the fields of one record of a v2 batch, like records/record_section.py."""
+"""Finds and checks the fields of one record of a v2 batch.
+
+records/record_section.py does the same in plain Python.
+"""
 
 from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline
 from pyspark_klog.records.kernels.memory import byte_at

@@ -311,7 +311,7 @@ def check_directory(path: Path) -> None:
 
 
 class PartitionGone(OffsetError):
-    """The partition's directory was missing or empty at every attempt."""
+    """The partition's directory was missing or empty each time its files were listed."""
 
 
 def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:

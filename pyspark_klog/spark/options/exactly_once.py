@@ -10,8 +10,8 @@ _BATCH, _QUERY, _RUN = "klog.microbatch.id", "klog.microbatch.query", "klog.micr
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch of a streaming query. ``batch_writer``, the sink for foreachBatch, writes each
-    micro-batch by a batch write, which it gives this value as options."""
+    """Identifies a micro-batch of a streaming query. ``batch_writer``, the sink for foreachBatch,
+    writes each micro-batch by a batch write, and passes this value in the options of that write."""
 
     query_id: str
     batch_id: int
@@ -19,8 +19,8 @@ class MicroBatch(NamedTuple):
 
     @classmethod
     def of_batch_write(cls, write_id: str) -> "MicroBatch":
-        """The identity of a batch write outside any streaming query; it is never retried under the
-        same id."""
+        """The identity of a batch write outside any streaming query. No later write has the same
+        ``write_id``."""
         return cls(write_id, 0, write_id)
 
     @property
@@ -39,14 +39,14 @@ class ExactlyOnce(NamedTuple):
     prefix: str = read_option({}, "exactlyOncePrefix", str)
     name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
-    """Progress rows, by which the sink knows what it has committed, are group offsets in partition
-    0 of this topic. The topic is None only before `check_sink`."""
+    """The sink records what it has committed in progress rows: offsets that consumer groups commit
+    for partition 0 of this topic. `check_sink` refuses None."""
     keep_on_mismatch: bool = False
     """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
     although the rows of the new attempt differ."""
     continue_on_missing: bool = False
-    """Whether a query goes on although tasks have no progress rows, and brokers may have expired
-    them: the micro-batch may have been written before."""
+    """Whether a query goes on if tasks have no progress rows (committed offsets that say what was
+    written), although brokers may have expired them after the micro-batch was written."""
     query: str | None = None
     """A name in place of the query's id, for ``batch_writer`` under Spark Connect, which does not
     give the id; None to use the query's id."""

@@ -72,7 +72,7 @@ class _Translation:
             raise self._error("a closing ) without an opening one")
         return result
 
-    # --- the pattern text ------------------------------------------------------------------------
+    # --- reading the pattern's characters --------------------------------------------------------
     def _peek(self, ahead: int = 0) -> str:
         """The character ``ahead`` places after the current one; empty at the end."""
         return self._text[self._at + ahead : self._at + ahead + 1]

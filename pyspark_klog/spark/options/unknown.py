@@ -20,7 +20,8 @@ _NEAR = 0.9
 def note_on_unknown(name: str, prefix: str) -> str | None:
     """Return advice on the option ``prefix`` + ``name``, as a clause. The name is in lower case.
 
-    Returns None if `unknown_settings` has the advice, or no setting resembles the name.
+    Returns None if no option or setting resembles the name, or if it resembles a setting on which
+    client/settings/unknown_settings.py gives advice.
     """
     job = _OPTIONS_BY_JOB.get(name.removeprefix("consumer."))
     if job is not None:
@@ -37,10 +38,10 @@ def note_on_unknown(name: str, prefix: str) -> str | None:
 
 
 def meant_option(name: str, cutoff: float) -> str | None:
-    """Return the option that an unknown one resembles, in lower case, or None.
+    """Return the option that the unknown option ``name`` (in lower case) resembles, or None.
 
-    Other sources limit a micro-batch by files, rows, records, messages or events; klog's
-    limit counts offsets: such names resemble max- or minOffsetsPerTrigger.
+    Other sources limit a micro-batch by files, rows, records, messages or events, as in
+    maxFilesPerTrigger; klog's limit counts offsets: maxOffsetsPerTrigger or minOffsetsPerTrigger.
     """
     near = get_close_matches(name, list(BY_KEY), n=1, cutoff=cutoff)
     if near:

@@ -69,7 +69,8 @@ class ByteRates:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> Offsets:
-        """Ends for about ``limit_bytes``, shared by the partitions' backlogs in bytes.
+        """The end offsets of a micro-batch of about ``limit_bytes``, which are divided among the
+        partitions by their backlogs in bytes.
 
         A partition with anything to read gets at least one offset, and exactly one if there is no
         sample. Partitions without backlog (or with ``end`` before ``start``) go to their end.

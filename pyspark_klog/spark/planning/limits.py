@@ -13,7 +13,8 @@ from pyspark_klog.spark.offsets import Offsets
 def prorate(
     limit: int | None, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Offsets:
-    """Ends for a micro-batch of about ``limit`` offsets, shared by the partitions' backlogs.
+    """The end offsets of a micro-batch of about ``limit`` offsets, which are divided among the
+    partitions by their backlogs.
 
     A partition with anything to read gets at least one offset, shares are rounded down, and
     partitions without backlog (or with ``end`` before ``start``) go to their end, as in Spark's
@@ -36,8 +37,8 @@ def prorate_by_topic(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Ends that keep each topic of ``limits`` within its limit, which `prorate` shares among the
-    topic's partitions."""
+    """The end offsets of a micro-batch that reads at most the topic's limit in ``limits`` from each
+    topic; `prorate` divides the limit among the topic's partitions."""
     ends = dict(end)
     for topic, limit in limits.items():
         of_topic = {p: offset for p, offset in end.items() if p.topic == topic}

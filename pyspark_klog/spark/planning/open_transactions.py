@@ -35,13 +35,13 @@ class EndLookup(Protocol):
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, str]:
-        """The sentence of `open_transaction` for each partition whose end is before its start
-        only because of an open transaction."""
+        """A sentence about the open transaction (from `open_transaction`) in each partition whose
+        end is before its start only because of that transaction."""
 
 
 def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:
-    """The sentence of `open_transaction` for each partition whose ``end`` is before its ``start``
-    because an open transaction holds back the last stable offset.
+    """A sentence about the open transaction in each partition whose ``end`` is before its ``start``
+    because that transaction holds back the last stable offset.
 
     Partitions are left out if their end is not the last stable offset now: an option gave the end,
     or the transaction has ended since.
@@ -64,8 +64,8 @@ def describe_early_ends(
 ) -> str:
     """Say which partitions would end before they begin, and what to do.
 
-    ``transactions`` has the sentence of `open_transaction` for each partition that ends early
-    because of an open transaction.
+    ``transactions`` has a sentence about the open transaction for each partition that ends early
+    because of one.
     """
     early = [p for p in sorted(start) if end[p] < start[p]]
     texts = ["a batch would end before it begins: "]
@@ -82,10 +82,10 @@ def describe_early_ends(
 def open_transactions(
     client: "BlockingClient", first_offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, str]:
-    """The sentences of `open_transaction` for the partitions of ``first_offsets``, which has the
-    offset at which each partition's transaction begins.
+    """A sentence for each partition: where its transaction is open, and since when.
 
-    Reads one batch of each partition; if that fails, the text says that the time is not known.
+    ``first_offsets`` has the offset at which the transaction of each partition begins. One batch is
+    read there to get the time; if that fails, the sentence says that the time is not known.
     """
     from pyspark_klog.spark.planning.samples import ONE_BATCH, take_samples
 

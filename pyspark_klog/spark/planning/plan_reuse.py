@@ -15,20 +15,20 @@ from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
-"""For a task of a micro-batch, and a plan that no task on its host has used: if the plan is older
-than this, the task takes it for the plan of an earlier micro-batch. The age has to decide, because
-Spark does not tell a task when its micro-batch began."""
+"""If a micro-batch's task is the first on its host to use a plan (the partitions that the source
+once returned to Spark), and the plan is older than this, the plan counts as an earlier
+micro-batch's. Only the age can decide, because a task does not know when its micro-batch began."""
 LONGEST_BEFORE_QUERY_MS = 60_000
-"""Applies in place of `OLDEST_IN_A_STREAM_MS` if Spark gives the time when it created the query: if
-that is more than this long after the plan, the plan is taken for an earlier micro-batch's.
+"""If Spark says when it created a micro-batch's query, this limit decides in place of the plan's
+age: a plan made more than this long before the query counts as an earlier micro-batch's.
 
-A foreachBatch function may work for this long after the micro-batch's plan was made, and only then
-start its first query. All other queries of a micro-batch are created before their plan.
+Only a query in a foreachBatch function is created after the plan (the partitions that the source
+returned to Spark): the function may work this long before it starts its first query.
 """
 
 _UUID_WITH_TIME = 7
 _NAMED = 3
-"""The most changes that a message names."""
+"""A message names at most this many of the partitions whose offsets have changed."""
 
 
 class PlanIdentity(NamedTuple):
@@ -77,8 +77,8 @@ def find_query(get_property: Callable[[str], str | None]) -> Query | None:
     batch_id = get_property("streaming.sql.batchId")
     if batch_id is not None:
         stream_id = get_property("sql.streaming.queryId")
-        # The key has the id of the streaming query's run, because a new run may repeat a
-        # micro-batch of an earlier run, by a plan that the earlier run made.
+        # The key has the id of the streaming query's run (one start of the query), because a new
+        # run may repeat a micro-batch of an earlier run, with the plan of that earlier run.
         run_id = get_property("spark.jobGroup.id")
         return Query(f"{stream_id}/{run_id}/{batch_id}", created_ms, True)
     return Query(query_id or execution_id, created_ms, False)
@@ -93,7 +93,8 @@ def _time_of(query_id: str) -> int | None:
 
 
 def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: int) -> bool:
-    """Whether the plan was made for an earlier query than the query that uses it now.
+    """Whether the plan (the partitions that the source returned to Spark) was made for an earlier
+    query than the query that uses it now.
 
     ``known_key`` says whether the first task on this host that used the plan was of this query
     (True) or of another query (False); None if no task has used the plan on this host.
