@@ -1,4 +1,4 @@
-"""Checks that zstd data ends at a frame's end, because zstd's streaming reader accepts any end."""
+"""Checks that zstd data ends at a frame's end: zstd's streaming reader accepts cut-off frames."""
 
 import zstandard
 

@@ -38,7 +38,7 @@ JsonOffsets = dict[str, dict[str, int]]
 
 _DISCOVERY_AGE_MS = 500
 """How long the reader uses its list of partitions before it asks brokers for new partitions. Until
-then it asks only for the end offsets of the listed ones."""
+then it asks only for the end offsets of the listed partitions."""
 
 
 class StreamReaderBase(Prompt, DataSourceStreamReader):
@@ -149,8 +149,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._discovery
 
     def _report_position(self, position: Offsets) -> None:
-        """Pass a position that Spark has committed on to the consumer group, if there is one. Never
-        fails."""
+        """If option commitGroupId is given, pass ``position``, which Spark has committed in its
+        checkpoint, to the thread that commits to the consumer group. Never fails."""
         group_id = self._options.commit_group_id
         if group_id is None:
             return
@@ -205,7 +205,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._partitions
 
     def _ends(self, start: Offsets) -> Offsets:
-        """The end of every partition that the last `_existing` found."""
+        """The end offset of each partition in the reader's list, which `_existing` keeps current."""
         discovery = self._begin()
         try:
             self._latest = discovery.latest(self._partitions, start)
@@ -214,8 +214,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._not_before_open_transactions(start, self._latest)
 
     def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``ends``, with the start for partitions that end before their start because of an open
-        transaction; reports these partitions."""
+        """Return ``ends``, but the start for each partition whose last stable offset is before its
+        start, because a transaction is open there; warn of such partitions, or fail."""
         held_back = self._begin().open_transactions(start, ends)
         for partition, text in sorted(held_back.items()):
             where = f"before offset {start[partition]}, where reading was to begin"
@@ -223,7 +223,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return ends | {p: start[p] for p in held_back}
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``start``, and the first offsets of new partitions, which are in ``ends`` only.
+        """Return ``start``, with the first offset of each new partition, which only ``ends`` has.
 
         Reports lost data before Spark writes the offsets to the checkpoint.
         """

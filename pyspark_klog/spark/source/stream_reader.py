@@ -1,7 +1,8 @@
-"""The stream source, in two classes, because Spark counts the parameters of latestOffset.
+"""The stream source, in two classes, because Spark 4.2 added two parameters to latestOffset.
 
-`LimitedStreamReader` serves Spark 4.2 and later: limits, AvailableNow, the query's position.
-`PlainStreamReader` serves 4.0 and 4.1. Their common base is in `stream_base.py`.
+`LimitedStreamReader` serves Spark 4.2 and later, which gives the query's position and a read limit
+and has the trigger AvailableNow for Python sources. `PlainStreamReader` serves 4.0 and 4.1. Their
+common base is in `stream_base.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ if HAS_LIMITS:
 
         @one_line
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-            """Fix the end of this AvailableNow run."""
+            """Look up the end offsets at which this run with the trigger AvailableNow stops."""
             discovery = self._begin()
             self._target = discovery.latest(self._existing(refresh=True), {})
             self._latest = self._target
@@ -101,7 +102,8 @@ if HAS_LIMITS:
 
         @one_line
         def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
-            """The ends that the last `latestOffset` found, for the query's progress."""
+            """The partitions' end offsets, as the last `latestOffset` call found them. Spark shows
+            them in the query's progress."""
             if not self._latest:
                 return None
             lag_ms = self._lag_ms if self._options.lag_details else None
@@ -123,7 +125,7 @@ if HAS_LIMITS:
             ends = self._ends(begin) if self._target is None else self._target_from(begin)
             position = self._checked(begin, ends)
             if not ends:
-                # If every partition is gone, keep the position in case they come back.
+                # If every partition is gone, keep the position, in case the partitions come back.
                 return begin
             if self._patience is not None:
                 assert self._client is not None
@@ -133,7 +135,7 @@ if HAS_LIMITS:
             return ends if rows is None else self._limited(rows, position, ends)
 
         def _limited(self, rows: int, position: Offsets, ends: Offsets) -> Offsets:
-            """The ends within every limit: by topic, by offsets, by bytes."""
+            """Reduce the end offsets of a micro-batch to the limits by topic, offsets and bytes."""
             options = self._options
             ends = prorate_by_topic(options.max_offsets_by_topic, position, ends)
             ends = prorate(rows, position, ends)
@@ -147,11 +149,11 @@ if HAS_LIMITS:
             return self._rates.cut(limit_bytes, position, ends)
 
         def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
-            """Take a sample at each offset of ``places``. Returns the log's first offset for each
-            partition whose records at that offset are deleted.
+            """Fetch a few batches at each offset of ``places``, to learn the bytes per offset.
+            Returns the log's first offset for each partition whose records there are deleted.
 
             Deleted offsets must not count as bytes: otherwise a query that fell behind retention
-            would pass them in small micro-batches.
+            would need many micro-batches to pass offsets that have no records.
             """
             from pyspark_klog.spark.planning.samples import SAMPLE_BYTES, take_samples
 
@@ -168,7 +170,8 @@ if HAS_LIMITS:
             return moved
 
         def _time_lag(self, position: Offsets) -> Offsets:
-            """The age of the first record after this position, in ms by partition; 0 at the end.
+            """The age of the first record at or after this position, in ms by partition; 0 at the
+            end.
 
             A partition whose first record cannot be fetched now, or has no time, is left out.
             """
@@ -223,7 +226,8 @@ if HAS_LIMITS:
             return start
 
         def _first_end(self) -> JsonOffsets:
-            """The resolved start of a new query, as the end of its first, empty batch."""
+            """Resolve the start of a new query, and return it as the end of an empty first batch.
+            So Spark writes the start to the checkpoint before it reads records."""
             start = self._resolve_start()
             if self._target is not None:
                 start = {p: min(o, self._target.get(p, o)) for p, o in start.items()}

@@ -30,8 +30,8 @@ _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
 _held: "dict[tuple[int, ClientSettings, str], ReusedProducer]" = {}
 _MOST_CLIENTS = 8
 _MOST_HELD = 64
-"""How many producers with a transactional id a process keeps: the one unused for longest is dropped
-first. Each task of a sink has its own id, and any process may get any task."""
+"""How many producers with a transactional id a process keeps: the producer unused for longest is
+dropped first. Each task of a sink has its own id, and any process may get any task."""
 _frozen: set[tuple[int, bool]] = set()
 _WRITES = "pyspark_klog.client.producer.producer"
 
@@ -69,14 +69,17 @@ def producer_for(settings: ClientSettings) -> "Producer":
 
 @dataclass
 class ReusedProducer:
-    """The producer of a transactional id in this process, and the last position it committed."""
+    """The producer of a transactional id in this process, and the progress that it committed last.
+
+    The progress is an offset of a consumer group, which says what an exactly-once sink has written.
+    """
 
     producer: "TransactionalProducer"
     committed: "CommittedOffset | None" = None
-    """The position that the producer's last transaction has committed; None if the producer may
-    need `init_transactions`."""
+    """The group's offset that the producer's last transaction committed; None if the producer may
+    need `init_transactions` before its next transaction."""
     before: "CommittedOffset | None" = None
-    """The group's position before the producer's last transaction."""
+    """The group's offset before the producer's last transaction; None if the group had none."""
 
 
 def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedProducer:
@@ -103,7 +106,10 @@ def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedPr
 
 
 def drop_producer(settings: ClientSettings) -> None:
-    """Forget the producers of a cluster and close their connections; later calls make new ones."""
+    """Forget the producers and the client of a cluster and close the client's connections.
+
+    Later calls of `client_for`, `producer_for` and `reused_producer` create new objects.
+    """
     key = (os.getpid(), settings)
     _producers.pop(key, None)
     for held in [known for known in _held if known[:2] == key]:

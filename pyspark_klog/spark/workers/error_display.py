@@ -107,7 +107,7 @@ def _raise_if_limited(error: BaseException) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, its cause or else the error that was being handled, and so on."""
+    """Yield the error, then its cause, or else its context, then that error's cause, and so on."""
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:

@@ -1,9 +1,9 @@
 """Two small files as a memory that the Python workers of one executor, or of the driver, share.
 
-One file has the plans of batch reads, each with the query that used it first; the other has the
-notices that were logged. Both are in the local folder of the executor or driver, which Spark
-deletes with that process. Each file has a fixed number of slots and never grows: a later entry for
-the same slot replaces the earlier one.
+One file has the ids of plans (the partitions that a batch read returned to Spark), each with the
+query that used the plan first. The other file has hashes of the notices that were logged. Both are
+in the local folder of the executor or driver, which Spark deletes with that process. Each file has
+a fixed number of slots and never grows: a later entry for the same slot replaces the earlier one.
 """
 
 import contextlib
@@ -18,14 +18,15 @@ _ID_BYTES = 8
 _SLOT_BYTES = 2 * _ID_BYTES
 
 _logged: set[bytes] = set()
-"""The notices for which this process has called `is_first_notice`."""
+"""Hashes of the notices (log messages to show once) for which `is_first_notice` was called here."""
 
 
 def is_first_notice(notice: str, folder: str | None = None) -> bool:
-    """Whether no worker of this executor, or of this driver, has asked about ``notice`` before.
+    """Whether no Python worker of this executor or driver has asked about ``notice`` before.
 
-    One worker is not enough to know: after a pause Spark runs the commits of a streaming sink in a
-    new worker. Without a local folder the result holds only for this process.
+    A process cannot know this alone: after a pause Spark runs the commits of a streaming sink in a
+    new worker, so workers share a file in Spark's local folder. Without that folder only calls in
+    this process count.
     """
     notice_id = blake2b(notice.encode(), digest_size=_ID_BYTES).digest()
     if notice_id in _logged:
@@ -37,10 +38,11 @@ def is_first_notice(notice: str, folder: str | None = None) -> bool:
 def note_plan_use(
     plan_id: bytes, key: str, folder: str | None = None, file_name: str = _PLANS
 ) -> bool | None:
-    """Note that a task of the query ``key`` uses the plan of 8 bytes ``plan_id``.
+    """Note that a task of the query ``key`` uses the plan ``plan_id`` (8 bytes that identify the
+    partitions of a batch read).
 
-    Returns None if the plan was unknown, else whether it was first used by the same query. A
-    file that cannot be read or written counts as an unknown plan.
+    Returns None if the plan was unknown, else whether the same query used the plan first. If the
+    file cannot be read or written, the plan counts as unknown.
     """
     folder = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:

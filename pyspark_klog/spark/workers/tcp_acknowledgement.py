@@ -18,8 +18,8 @@ _FDS = Path("/proc/self/fd")
 
 
 class Prompt:
-    """The first base of the readers and writers that Spark pickles into tasks: a worker that
-    unpickles one acknowledges at once the bytes that Spark has sent."""
+    """The first base class of the readers and writers that Spark pickles into tasks: a worker that
+    unpickles such an object acknowledges at once the bytes that Spark has sent."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         acknowledge()

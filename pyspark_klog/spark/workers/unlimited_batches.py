@@ -21,11 +21,12 @@ _READ = "read_int"
 
 
 def accept_unlimited_batches() -> None:
-    """If the next number that one of Spark's planning programs reads is 0 or negative, replace it
-    with the largest 32-bit number.
+    """Make Spark's planning programs read maxRecordsPerBatch as the largest 32-bit number if it is
+    0 or negative.
 
-    Call this while such a program unpickles a data source. The number stays as it is in other
-    processes, and in a release of Spark whose program has no such assertion.
+    Call this while such a program unpickles a data source: the program reads the number next, and
+    asserts that it is above 0. Nothing changes in other processes, and in a release of Spark whose
+    program has no such assertion.
     """
     for module in _planners():
         _replace_once(module)
