@@ -9,7 +9,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.offsets import Offsets
 
 _NEW_SHARE = 0.5
-"""The weight of a new sample in the moving average."""
+"""The weight of a new sample in a partition's moving average of bytes per offset."""
 SAMPLES_AT_ONCE = 32
 
 
@@ -47,7 +47,8 @@ class ByteRates:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """The partitions to sample before a micro-batch with this limit.
+        """The partitions of which a few batches are fetched as a sample before a micro-batch with
+        this limit in bytes is planned.
 
         The list is empty if all partitions with a backlog have samples and their backlogs amount to
         at most half of the limit. In all other cases the list has up to SAMPLES_AT_ONCE partitions

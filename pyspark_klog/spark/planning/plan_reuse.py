@@ -57,7 +57,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedOffsets:
-    """The plan of a batch read, and the range of each partition in it."""
+    """The plan of a batch read, and the range of offsets that it reads from each partition."""
 
     plan: PlanIdentity
     start: Offsets
@@ -100,7 +100,8 @@ def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: 
     (True) or of another query (False); None if no task has used the plan on this host.
     """
     if query.is_in_stream and known_key is None:
-        # A plan that was made to push filters is not old: Spark pushes them in each micro-batch.
+        # A plan that was made to push filters down is not old: Spark pushes filters down, and so
+        # makes a new plan, in each micro-batch.
         return not plan.by_filters and _is_of_earlier_micro_batch(plan, query, now_ms)
     is_made_after = query.created_ms is not None and query.created_ms > plan.planned_ms
     return known_key is False or (is_made_after and not query.is_in_stream)

@@ -190,8 +190,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         """The existing partitions, as of a look-up that is at most `_DISCOVERY_AGE_MS` old; with
         ``refresh`` there is a new look-up.
 
-        Brokers are asked several times before a partition of the last result (at first: of
-        ``known``) counts as deleted."""
+        If a partition of the last look-up (in the first look-up: of ``known``) is missing, brokers
+        are asked several times before it counts as deleted."""
         discovery = self._begin()
         assert self._client is not None
         now_ms = self._client.now_ms()
@@ -205,7 +205,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._partitions
 
     def _ends(self, start: Offsets) -> Offsets:
-        """The end offset of each partition in the reader's list, which `_existing` keeps current."""
+        """The end offset of each partition that the last look-up (`_existing`) has found."""
         discovery = self._begin()
         try:
             self._latest = discovery.latest(self._partitions, start)
@@ -248,8 +248,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._begin().recreated_topics({t: self._topic_ids[t] for t in topics})
 
     def _after_deletions(self, position: Offsets) -> Offsets:
-        """``position``, with topics that were created again at their first offsets; reports these
-        topics.
+        """Return ``position``, but with the first offsets of topics that were deleted and created
+        again; report such topics as lost data.
 
         Spark writes the result to the checkpoint as the end of a batch that has no records of these
         topics.
@@ -271,9 +271,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return position
 
     def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
-        """Remove the partitions of topics that were created again from a planned batch. The batch
-        has no records of such a topic to read: either its end is the new topic's first offset
-        (`_after_deletions`), or the topic was created again after this end was found.
+        """Remove from a planned batch the partitions of topics that were deleted and created again.
+
+        The batch has no records of such a topic to read: either the batch ends at the new topic's
+        first offset (`_after_deletions`), or the topic was created again after this end was found.
         """
         again = self._recreated_topics(until)
         if again:

@@ -25,8 +25,8 @@ def accept_unlimited_batches() -> None:
     0 or negative.
 
     Call this while such a program unpickles a data source: the program reads the number next, and
-    asserts that it is above 0. Nothing changes in other processes, and in a release of Spark whose
-    program has no such assertion.
+    asserts that it is above 0. The call has no effect in other processes, and in a release of Spark
+    whose program has no such assertion.
     """
     for module in _planners():
         _replace_once(module)
