@@ -91,7 +91,8 @@ class LegacyBuilder:
         return own
 
     def build(self) -> bytes:
-        """Return the message set; InvalidRecords if it is empty. More records may follow."""
+        """Return the message set; InvalidRecords if it is empty. Later calls of `append` are
+        allowed."""
         if not self.record_count:
             raise InvalidRecords("a message set needs at least one record; append a record first")
         if self.codec is Codec.NONE:

@@ -68,7 +68,7 @@ value, a v2 record has at least 7 bytes, and the message that replaces it has at
 # Indexes of the output array ``state``, which the caller sets to 0 before the first call.
 POSITION = 0  # position of the next batch or message, to which an error status refers
 OUT_END = 1  # end of the bytes written to ``out``
-MESSAGES = 2  # number of converted records, without messages that were copied
+MESSAGES = 2  # number of converted records; not the messages copied in their old enough format
 LAST_OFFSET = 3  # offset of the last record of the batch or wrapper converted last
 MAX_TIMESTAMP_MS = 4  # largest timestamp of the messages written for the batch converted last
 STATE_FIELDS = 5

@@ -339,7 +339,7 @@ class _Translation:
         return found
 
     def _member(self) -> frozenset[str]:
-        """A nested class, a character, or a range of characters."""
+        """The characters of one member of ``[...]``: a nested class, a character, or a range."""
         if self._take("["):
             return self._class()
         if self._take("\\Q"):
@@ -367,7 +367,7 @@ class _Translation:
 
 
 def _as_python(characters: frozenset[str]) -> str:
-    """A Python class with exactly these characters."""
+    """A character class in the syntax of Python's `re`, with exactly these characters."""
     if not characters:
         return "(?!)"
     return "[" + "".join(re.escape(c) for c in sorted(characters)) + "]"

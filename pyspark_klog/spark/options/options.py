@@ -44,7 +44,7 @@ class Options:
     max_bytes_per_trigger: int | None
     max_offsets_by_topic: Mapping[str, int]
     lag_details: bool
-    """Whether a stream's progress has the time lag of each partition."""
+    """Whether a stream's progress has the age of the first unread record of each partition."""
     limits: tuple[str, ...]
     """The given options that only a stream on Spark 4.2 or later can apply."""
     min_partitions: int | None

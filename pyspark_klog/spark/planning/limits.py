@@ -48,7 +48,8 @@ def prorate_by_topic(
 
 @dataclass(slots=True)
 class MinimumWait:
-    """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, up to a limit.
+    """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits until it can read
+    ``min_offsets`` offsets, or until ``max_delay_ms`` have passed since the last micro-batch.
 
     The first micro-batch does not wait, as in Spark's connector.
     """

@@ -38,7 +38,7 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
     """Like `one_line`, for a method that Spark calls in a task.
 
     A task's process runs users' functions, too, whose tracebacks must be shown. But a worker ends
-    with the task that failed in it, so no other task sees the environment variable set here.
+    with the task that failed in it, so no other task sees SPARK_HIDE_TRACEBACK, which is set then.
     """
 
     @functools.wraps(method)
