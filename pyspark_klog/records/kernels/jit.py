@@ -113,7 +113,7 @@ def _compile(function: Any, arguments: Any) -> Any:
         try:
             return numba.njit(arguments, cache=True, **options)(function)
         except (OSError, RuntimeError):
-            pass  # for example a full disk: compile without the cache
+            pass  # the cache cannot be written, as on a full disk: compile without it
         finally:
             numba.config.CACHE_DIR = before
     return numba.njit(arguments, **options)(function)

@@ -311,7 +311,7 @@ def check_directory(path: Path) -> None:
 
 
 class PartitionGone(OffsetError):
-    """The partition's directory was missing or empty each time its files were listed."""
+    """The partition's directory is missing or has no segment at the last of ATTEMPTS tries."""
 
 
 def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:

@@ -19,8 +19,8 @@ class MicroBatch(NamedTuple):
 
     @classmethod
     def of_batch_write(cls, write_id: str) -> "MicroBatch":
-        """The identity of a batch write outside any streaming query. No later write has the same
-        ``write_id``."""
+        """The identity of a batch write outside any streaming query. Each batch write has its own
+        ``write_id``, even if the user repeats it."""
         return cls(write_id, 0, write_id)
 
     @property
