@@ -1,6 +1,7 @@
-"""Compiles this package's kernels and caches them: ``python -m pyspark_klog.warm``.
+"""Compiles this package's kernels (numba functions) and caches the machine code.
 
-Run it when you build an image: otherwise the first use compiles the kernels, which takes seconds.
+Run ``python -m pyspark_klog.warm`` when you build an image: otherwise the first use compiles the
+kernels, which takes seconds.
 """
 
 import importlib
@@ -28,11 +29,11 @@ KERNEL_MODULES = (
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Compile and cache the kernels of ``modules``, or load them from the cache.
+    """Compile and cache the kernels (numba functions) of ``modules``, or load them from the cache.
 
-    Prints a line for each kernel. Then puts a file in each cache directory which says that all
-    kernels of the directory are cached. Modules in the same folder share a cache directory, so one
-    call must get all modules of a folder.
+    Prints a line for each kernel. Then creates an empty file in each cache directory, which marks
+    all kernels there as cached. The modules of one folder share a cache directory, so pass all
+    modules of a folder in the same call.
     """
     from pyspark_klog.records.kernels import jit
 
@@ -65,7 +66,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Compile and cache the kernels of this package; return the exit code."""
+    """Compile and cache the kernels (numba functions) of this package; return the exit code."""
     warm(KERNEL_MODULES)
     return 0
 

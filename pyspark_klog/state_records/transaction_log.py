@@ -21,7 +21,7 @@ VALUE_VERSION = 0
 FLEXIBLE_VALUE_VERSION = 1
 """Value version that brokers write from transaction.version 1 on; Kafka 3.6 and later read it.
 
-Only this version has tagged fields, and so the previous and next producer ids.
+Only this version has tagged fields, for example the previous and the next producer id.
 """
 
 
@@ -45,8 +45,8 @@ class TransactionState(IntEnum):
 
 
 class TransactionLogKey(Message, versions=(0, 0)):
-    """Key of a transactional id's state. The key's version says what kind a record is of;
-    __transaction_state has records of kind 0 only."""
+    """Key of a transactional id's state. The version of a record's key stands for the kind of the
+    record; __transaction_state has one kind of record, with key version 0."""
 
     transactional_id: str = string()
 

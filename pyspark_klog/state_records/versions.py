@@ -33,7 +33,9 @@ def version_of(data: bytes) -> int:
     :raises UnknownStateRecord: if ``data`` is shorter than two bytes
     """
     if len(data) < 2:
-        raise UnknownStateRecord(f"{len(data)} bytes, expected a version of 2 bytes at least")
+        raise UnknownStateRecord(
+            f"a key or value of {len(data)} bytes: expected at least the 2 bytes of its version"
+        )
     return int.from_bytes(data[:2], "big", signed=True)
 
 

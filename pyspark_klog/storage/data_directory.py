@@ -10,7 +10,7 @@ from pyspark_klog.storage.text_files import decode_leader_epochs, decode_offset_
 
 
 def partitions_in(path: Path) -> frozenset[TopicPartition]:
-    """Return the partitions of a data directory, without those that are being deleted or moved.
+    """Return the partitions of a data directory, except deleted, stray and future replicas.
 
     :raises OSError: if the directory cannot be listed
     """

@@ -23,7 +23,8 @@ class Suffix(StrEnum):
     PRODUCER_SNAPSHOT = ".snapshot"
 
 
-# Appended to the names of a deleted segment's files: after file.delete.delay.ms they are removed.
+# Appended to the names of a deleted segment's files; the broker removes the files after
+# file.delete.delay.ms.
 DELETED_SUFFIX = ".deleted"
 # The log cleaner writes a new segment under `.cleaned`, and renames it to `.swap` once the segment
 # is complete and about to replace the old segments.
@@ -32,10 +33,10 @@ SWAP_SUFFIX = ".swap"
 DELETED_DIRECTORY_SUFFIX = "-delete"
 TEMPORARY_SUFFIX = ".tmp"
 
-# Files in a partition's directory.
+# Names of files in a partition's directory.
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-# Files and directories in a data directory.
+# Names of files and directories in a data directory (log.dirs).
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -53,8 +54,8 @@ SYNC_NOTES = "klog-syncs"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)\Z", re.ASCII)
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z", re.ASCII)
-# Kafka renames the directory of a replica that the controller does not know to `-stray`. A replica
-# that is being moved into this data directory has the suffix `-future`.
+# Kafka adds `-stray` to the directory name of a replica that the controller does not know, and
+# `-future` to that of a replica that is being moved into this data directory.
 _SET_ASIDE_DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([0-9a-f]{32})-(stray|future)\Z", re.ASCII
 )

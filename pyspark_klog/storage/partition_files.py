@@ -40,7 +40,8 @@ class ReadCounter:
 
 
 class ReadOnlyFile:
-    """An open file, which is closed by `close`, by a with statement, or with its last reference.
+    """A file that is open for reading until `close`, the end of a with statement, or the moment in
+    which Python frees the object.
 
     :raises FileNotFoundError: if the file does not exist
     """
@@ -72,8 +73,8 @@ class ReadOnlyFile:
     def size(self) -> int:
         """Return the file's size in bytes now.
 
-        The batches of a log file may end before its size: preallocated zeros, or a batch that is
-        not completely written, may follow them.
+        The last complete batch of a .log file may end earlier: preallocated zeros, or a batch that
+        is not completely written, may follow it.
         """
         return os.fstat(self._file.fileno()).st_size
 
@@ -107,8 +108,8 @@ class Listing(NamedTuple):
     snapshots: tuple[int, ...]
     """The offsets of the producer snapshots, lowest first."""
     is_being_swapped: bool
-    """Whether the log cleaner is replacing segments now: some segments may have no .log name for a
-    moment."""
+    """Whether the log cleaner is replacing segments now, by renaming files: until it has finished,
+    a segment may be missing from `bases`."""
 
     def segment_of(self, offset: int) -> int | None:
         """Return the base offset of the last segment that begins at or before ``offset``.
@@ -173,7 +174,7 @@ class PartitionFiles:
             return None
 
 
-# --- look-ups in index files: each reads single rows, because the broker may truncate the file ----
+# --- binary search in index files: reads single rows, and does not map the file into memory -------
 class IndexSearch:
     """Search the offset index of the segment ``base`` in its file.
 
@@ -207,10 +208,10 @@ class IndexSearch:
         return found or OffsetIndexEntry(Offset(self._base), 0)
 
     def position_behind(self, offset: int) -> int | None:
-        """Return a position that is behind all batches which begin at or before ``offset``.
+        """Return a byte position after all batches that begin at or before ``offset``.
 
-        The result is the nearest position that the index proves to be behind them; None if the
-        index has no such row.
+        The result is the position of the second indexed batch that ends at or after ``offset``;
+        None if the index has fewer than two such rows.
         """
         rows = self._rows_at_or_below(offset - 1)
         # The batch of row `rows` is the first of the index that ends at `offset` or later. The next

@@ -1,7 +1,7 @@
 """Read the batch headers of a segment's file, and answer questions about a log from them.
 
-A table of batches has one row for each batch. The columns are those of records/kernels/scan.py, and
-positions are byte positions in the file.
+A table of batches is a numpy array with one row for each batch. records/kernels/scan.py defines its
+columns; positions are byte positions in the file.
 """
 
 from collections.abc import Iterator
@@ -161,8 +161,9 @@ def _is_batch_of(file: ReadOnlyFile, position: int, base: int, last_offset: int)
 def _step(file: ReadOnlyFile, position: int, offset: int) -> int:
     """Return the position after the batches from ``position`` on that end before ``offset``.
 
-    At most _MOST_STEPS batches are skipped, so that the caller need not read them. Bytes that are
-    not a complete batch are never skipped, so that the caller reads them and reports the fault.
+    The caller starts to read at the result, so it need not read the skipped batches completely. At
+    most _MOST_STEPS batches are skipped. Bytes that are not a complete batch are never skipped, so
+    that the caller reads them and reports the fault.
     """
     size = file.size()
     for _ in range(_MOST_STEPS):
@@ -201,7 +202,7 @@ def last_stable_offset(
     batch headers from that offset on show later changes. If the snapshot alone shows that the last
     stable offset is at least ``enough``, the result is ``enough``, and no header is read.
 
-    :raises FileNotFoundError: if a segment was deleted since the listing: list again
+    :raises FileNotFoundError: if a segment was deleted after ``listing`` was made
     """
     began, position = _open_at_snapshot(files, listing, start, high_watermark)
     if enough is not None and enough <= min([*began.values(), position]):
@@ -271,7 +272,7 @@ def aborted_transactions(
 
     ``end`` is exclusive and at most the last stable offset. The result is sorted by last offset.
 
-    :raises FileNotFoundError: if a segment was deleted since the listing: list again
+    :raises FileNotFoundError: if a segment was deleted after ``listing`` was made
     """
     found = []
     first = listing.segment_of(start)
@@ -300,7 +301,7 @@ def offset_at_time(
     Only records with offsets from ``start`` to ``end`` (exclusive) are considered. The result is
     None if none of them has such a timestamp.
 
-    :raises FileNotFoundError: if a segment was deleted since the listing: list again
+    :raises FileNotFoundError: if a segment was deleted after ``listing`` was made
     """
     for base in listing.bases:
         following = listing.after(base)
@@ -330,7 +331,7 @@ def first_time_from(files: PartitionFiles, listing: Listing, start: int, end: in
 
     ``end`` is exclusive. The result is None if the log has no record in that range.
 
-    :raises FileNotFoundError: if a segment was deleted since the listing: list again
+    :raises FileNotFoundError: if a segment was deleted after ``listing`` was made
     """
     for base in listing.bases:
         following = listing.after(base)

@@ -39,7 +39,7 @@ class MetaProperties(NamedTuple):
     version: int = VERSION
 
 
-# --- checkpoints: version, number of rows, rows --------------------------------------------------
+# --- checkpoint files: lines with the version, the number of rows, and each row ------------------
 def _encode_rows(rows: Iterable[str]) -> bytes:
     lines = list(rows)
     return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()

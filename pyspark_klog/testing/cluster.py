@@ -87,7 +87,8 @@ class Cluster:
         self.close()
 
     def start(self) -> None:
-        """Start ZooKeeper, then the brokers, and wait until the metadata of each lists all.
+        """Start ZooKeeper, then the brokers, and wait until each broker's metadata lists all of
+        them.
 
         :raises ZooKeeperFailed: if ZooKeeper does not start
         :raises BrokerFailed: if a broker does not start
@@ -117,8 +118,8 @@ class Cluster:
                     os.kill(each.pid, signal.SIGTERM)
 
     def _wait_for_full_metadata(self) -> None:
-        """Wait until the metadata of each broker lists all brokers. Before, a topic with as many
-        replicas as there are brokers might be refused."""
+        """Wait until the metadata of each broker lists all brokers. Until then, the cluster might
+        refuse to create a topic with as many replicas as there are brokers."""
         deadline_s = time.monotonic() + self._start_timeout_s
         numbers = set(range(1, self._count + 1))
         for broker in self.brokers:

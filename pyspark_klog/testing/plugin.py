@@ -1,7 +1,7 @@
 """pytest fixtures: ``klog_broker`` (one for the session) and ``klog_topic`` (one for each test).
 
-Where klog is installed, pytest loads this module in every session. So only a fixture that a test
-uses imports the modules that it needs.
+Where klog is installed, pytest loads this module in every session. Each fixture imports other
+modules of klog in its body, so that only a session that uses the fixture loads them.
 """
 
 import itertools

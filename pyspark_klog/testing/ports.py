@@ -13,7 +13,7 @@ _FIRST_OF_CONNECTIONS = 32_768
 
 
 def free_port(host: str = HOST) -> int:
-    """Return one port like `free_ports`: free a moment ago, and of no outgoing connection."""
+    """Return one port that was free a moment ago, chosen like the ports of `free_ports`."""
     (port,) = free_ports(1, host)
     return port
 

@@ -1,4 +1,4 @@
-"""Znodes by which tools and brokers send requests to the controller: /admin and notifications.
+"""Znodes with requests to the controller: /admin, changed ISRs and failed log directories.
 
 /admin/delete_topics/T has no data; paths.delete_topic_path gives its path.
 """

@@ -1,7 +1,7 @@
 """Reads and writes the JSON of znodes with checked fields, for all modules of this package.
 
 Python's parser is stricter than Kafka's: nothing may follow the value, and the text must be UTF-8
-without a byte order mark. Kafka never writes other data.
+without a byte order mark. All data that Kafka writes has this form.
 """
 
 import json
