@@ -29,7 +29,8 @@ class OffsetRecord:
     """Encodes the offsets that a group commits again and again for one partition.
 
     All commits have the same metadata. Appending a record packs only offset, leader epoch and
-    commit time; the other bytes are packed once. ``topic_id`` must not be 0.
+    commit time; the other bytes are packed once. ``topic_id`` must not be 0 (unknown), because a
+    value omits that id.
     """
 
     __slots__ = ("_head", "_key", "_metadata", "_middle", "_pack", "_tail", "_text", "topic_id")

@@ -79,7 +79,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The process id of the broker: of the process that listens on the port."""
+        """The id of the broker's process, which is the process that listens on the port."""
         if self._process is None:
             raise RuntimeError("the broker is not running: use it in a with statement, or start it")
         return self._process.pid
