@@ -102,8 +102,8 @@ def _rows_of(path: Path, options: DumpOptions) -> Iterator[Row | Finding]:
 def _checked(
     rows: Iterable[Row | Finding], path: Path, options: DumpOptions
 ) -> Iterator[Row | Finding]:
-    """Yield all lines of an index, or only its findings if the options ask for a check of the
-    indexes."""
+    """Yield all lines of an index. If the options ask for a check of the indexes, yield only the
+    findings, and the line that says that the index is empty or has passed the check."""
     is_quiet = options.index_sanity_check or options.verify_index_only
     is_sound = True
     for what in rows:

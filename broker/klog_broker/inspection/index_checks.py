@@ -18,15 +18,16 @@ _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
 _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
-# How many index rows may wait at once for a later batch. After an append of several batches, a row
-# can have the position of one batch of the append, but the last offset of a later one.
+# After an append of several batches, an index row can have the position of one batch of the append,
+# but the last offset of a later one. At most this many such rows are remembered until the scan
+# reaches the later batch; further ones are reported as wrong.
 _MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
 
 class _Rows:
-    """The rows of an index file in order, up to the first row that is zero or not above the row
-    before it."""
+    """The rows of an index file in order, up to the first row that consists of zeros, or whose
+    columns do not rise above those of the row before it."""
 
     def __init__(
         self,
@@ -43,7 +44,8 @@ class _Rows:
         self._row_type = row_type
         self._report = report
         self._level_of = level_of
-        self._strictly = strictly  # if False, the second column may stay the same from row to row
+        # False for the time index, in which two rows may have the same offset (second column).
+        self._strictly = strictly
         self._position = 0
         self._before = (-1, -1) if not strictly else (0, 0)
         self._is_at_end = False
@@ -75,8 +77,8 @@ class _Rows:
         return bool(len(first))
 
     def _rising(self, first: _Numbers, second: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """Return the rows before the first row that is not above the row before it. Report that
-        row: no index search finds the rows after it."""
+        """Return the rows before the first row that does not rise above the row before it. Report
+        that row: the binary search in an index can miss it and the rows after it."""
         a = np.concatenate(([self._before[0]], first))
         b = np.concatenate(([self._before[1]], second))
         falls = (a[1:] <= a[:-1]) | (b[1:] <= b[:-1] if self._strictly else b[1:] < b[:-1])
@@ -147,8 +149,9 @@ class OffsetIndexCheck:
             lambda relative: level_of(base + relative),
             strictly=True,
         )
-        # The rows that wait for a later batch: the row's number, its offset, and the last offset of
-        # the batch at its position.
+        # The rows whose offset is after the batch at their position, so that a later batch must end
+        # with this offset: the row's number, its offset, and the last offset of the batch at its
+        # position.
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
@@ -185,8 +188,8 @@ class OffsetIndexCheck:
         self._check_waiting_rows(rows[:, scan.LAST_OFFSET])
 
     def _check_waiting_rows(self, last_offsets: _Numbers) -> None:
-        """Check the rows that wait for a later batch: one of these batches must end with the row's
-        offset."""
+        """Check the rows in ``_later`` against the next batches of the log, which have these last
+        offsets: a row is right if one of the batches ends with the row's offset."""
         still = []
         for number, offset, found in self._later:
             if offset > last_offsets[-1]:
@@ -242,7 +245,8 @@ class TimeIndexCheck:
         self._last_row_ms = -1
 
     def add(self, rows: Table) -> None:
-        """Check the index rows with timestamps up to the maximum timestamp of the next batches."""
+        """Check the index rows up to the largest timestamp of the next batches of the log, whose
+        header fields are in ``rows``."""
         timestamps = rows[:, scan.MAX_TIMESTAMP_MS]
         before = np.maximum.accumulate(np.concatenate(([self._largest_ms], timestamps)))
         risers = np.flatnonzero(timestamps > before[:-1])

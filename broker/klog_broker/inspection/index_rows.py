@@ -31,7 +31,8 @@ from pyspark_klog.storage.transaction_index import VERSION, decode_transaction_i
 
 _ROWS_AT_ONCE = 4_096
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""The size of a snapshot with more than a million producers; a larger file is invalid."""
+"""The largest producer snapshot that is read; more than a million producers fit into it. A larger
+file is reported as an error."""
 _MOST_STEPS = 1_000_000
 
 
@@ -45,8 +46,8 @@ class _Batch(NamedTuple):
 
 class _SegmentLog:
     """A reader of the segment's log, if it exists, for comparisons with the rows of an index. The
-    reader only goes forwards, through at most ``steps_left`` batches: a damaged index could point
-    anywhere."""
+    searches for the rows' batches read at most ``steps_left`` batch headers in all, because the
+    rows of a damaged index could make every search long."""
 
     def __init__(self, path: Path, base: int) -> None:
         self._log = _open_segment_file(path, base, Suffix.LOG)
@@ -74,8 +75,8 @@ class _SegmentLog:
 
     def _ends_a_later_batch(self, batch: _Batch, offset: int, position: int) -> bool:
         """Return whether ``offset`` is the last offset of a later batch. The row is then right: for
-        several batches that a follower or the cleaner appended at once, the index has one row, with
-        the last offset of the last batch."""
+        several batches that a Kafka follower or Kafka's cleaner appended at once, the index has one
+        row, with the last offset of the last batch."""
         assert self._log is not None
         found: _Batch | None = batch
         if offset < batch.base_offset:
@@ -127,8 +128,10 @@ def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
 
 
 def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Yield each row, and a finding if the row is wrong: offset and position must be above those of
-    the row before, and be a batch's last offset and position."""
+    """Yield each row of an offset index, and a finding if the row is wrong: offset and position
+    must be above those of the row before, and be the last offset and the position of a batch. The
+    offset may also be the last offset of a later batch that was appended together with this
+    batch."""
     log = _SegmentLog(file.path, base)
     last_offset, last_position = base, 0
     with closing(log):

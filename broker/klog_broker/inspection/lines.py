@@ -28,7 +28,7 @@ class Level(StrEnum):
     """Damage: data that was written is lost, or read wrongly."""
     RECOVERABLE = "recoverable"
     """The trace of a crash, which a broker repairs at its next start without losing any record that
-    it had promised to keep."""
+    was synced to disk before the crash."""
     NOTE = "note"
     """Information: nothing is wrong."""
 

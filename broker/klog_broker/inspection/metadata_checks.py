@@ -1,4 +1,5 @@
-"""Compares the data directories and logs in klog-metadata with those on the disk."""
+"""Compares klog-metadata, the file with the topics of a standalone broker and the data directory of
+each log, with the data directories and partition folders on the disk."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,10 +17,10 @@ from pyspark_klog.storage.text_files import decode_meta_properties, encode_topic
 def check_known_data(
     directory: Path, partitions: Collection[TopicPartition], report: Report
 ) -> None:
-    """Report the logs that klog-metadata assigns to this data directory but that are not in
-    ``partitions``, the partitions with a folder in it. The broker's other data directories in
-    klog-metadata are reported, too, if they are not at their recorded paths. OSError if a file
-    cannot be read."""
+    """Report the logs that klog-metadata (the file that names the data directory of each log)
+    assigns to this data directory but that are not in ``partitions``, the partitions with a folder
+    in this directory. The broker's other data directories in klog-metadata are reported, too, if
+    they are not at their recorded paths. OSError if a file cannot be read."""
     file = directory / FILE_NAME
     try:
         state = decode_state(read_small(file), file)

@@ -1,6 +1,6 @@
 """Compares the producers and transactions in the batches with snapshots and transaction indexes.
 
-A scan of the log knows everything about the producers that wrote after the scan's start. A
+A scan of the log finds the last batch of each producer that wrote after the scan's first offset. A
 snapshot's entries of other producers cannot be checked, since their batches were in deleted
 segments.
 """
@@ -190,8 +190,9 @@ class ProducerReplay:
         start: int,
         has_gaps: bool,
     ) -> None:
-        """Compare a snapshot with the replayed state. ``start`` is the scan's first offset. In a
-        log with gaps from compaction, a producer's batches may be missing."""
+        """Compare a snapshot with the replayed state. ``start`` is the scan's first offset. With
+        ``has_gaps`` (compaction or damage has removed records), a difference that a removed batch
+        or marker explains is not reported."""
         if self.has_given_up:
             return
         named = {entry.producer_id: entry for entry in entries}
@@ -236,11 +237,12 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> ScannedProducer:
 def _differences(
     known: ScannedProducer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
 ) -> list[str]:
-    """Return each field of a snapshot's entry that differs from the log. A log with gaps may lack
-    the markers of transactions without remaining batches, and the first batches of a transaction
-    that was open at the snapshot."""
+    """Return a text for each field of a snapshot's entry that differs from the log. With
+    ``has_gaps``, compaction may have removed a transaction's marker, or the first batches of a
+    transaction that was open at the snapshot: such differences are left out."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
-    # If the scan found no batch of the producer, its last batch may be in a deleted segment.
+    # Do not compare the last batch if the scan found only markers of the producer, and the last
+    # offset in the snapshot is before the scan's start: this batch was in a deleted segment.
     if known.last_offset != _NONE or entry.last_offset >= start:
         found += [
             ("last sequence", entry.last_sequence, known.last_sequence),

@@ -34,7 +34,7 @@ class ScannedBatches(NamedTuple):
     """Consecutive batches of a segment. records/kernels/scan.py names the columns of ``rows``."""
 
     rows: Table
-    """One row for each batch, with positions in ``data``."""
+    """One row for each batch. Its position column counts from the start of ``data``."""
     data: npt.NDArray[np.uint8]
     """The bytes of the batches, valid until ``scan_segment`` is asked for the next batches. Empty
     for a single batch of more than MAX_ENTRY_BYTES, which is not read."""
@@ -61,7 +61,8 @@ class BadPlace(NamedTuple):
 
 
 def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[ScannedBatches | BadPlace]:
-    """Yield the batches from ``position`` on, up to the file's end or a bad place."""
+    """Yield the batches from ``position`` on, up to the file's end or a place where no batch can be
+    read, which is yielded as a BadPlace."""
     window = bytearray(_WINDOW_BYTES)
     table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
     state = np.zeros(scan.STATE_FIELDS, np.int64)

@@ -12,9 +12,9 @@ class ExitCode(IntEnum):
     REFUSED = 1
     """The process's limit of file descriptors is too low."""
     REFUSED_DIRECTORY = 3
-    """A data directory cannot be used: another broker has locked it, it belongs to another version,
-    cluster or broker, it has data of topics that the metadata lacks, or lacks data of topics that
-    the metadata has."""
+    """A data directory cannot be used: another broker has locked it, its meta.properties has an
+    unknown version or names another cluster or broker, it has data of topics that the metadata
+    lacks, or lacks data of topics that the metadata has."""
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5

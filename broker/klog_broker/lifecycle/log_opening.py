@@ -91,8 +91,9 @@ def open_logs(
     missing = MissingData(files, metadata, is_accepted=accepts_missing, adopts=adopts)
 
     def admit(found: Sequence[DirectoryFolders]) -> None:
-        # In a cluster no folder is refused: a directory of another cluster or of a standalone
-        # broker was refused before, and followers copy missing data from their leaders.
+        # Only a standalone broker refuses to start because of partition folders that are unknown
+        # to its metadata or missing. In a cluster, data directories of another cluster or of a
+        # standalone broker were refused before, and followers copy missing data from leaders.
         if is_standalone:
             adoption.check(found)
             missing.check(logs.directories, found)
