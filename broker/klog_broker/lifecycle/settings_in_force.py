@@ -67,7 +67,8 @@ class _Followers(NamedTuple):
 
 
 class SettingsInForce:
-    """Computes a broker's settings in force, for the loop's thread only.
+    """Computes the settings in force: the settings of the broker's start, overridden by those that
+    clients have stored in the metadata. For the loop's thread only.
 
     The broker calls `apply_stored` once at start-up, after it has read the metadata; then
     `set_followers`, once the server and the log cleaner exist; then `image_changed` with each new

@@ -197,7 +197,8 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Use these settings for later appends, rolls, flushes and retention.
 
-        The high watermark stays; the leader of the partition computes it again.
+        The high watermark stays as it is here. With another flush.messages the leader of the
+        partition must compute it again, because with 1 it waits for flushes.
         """
         self._state.config = config
         self._state.choose_jitter()
@@ -347,9 +348,10 @@ class PartitionLog:
         The log is unchanged after CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        InvalidTransactionState, StaleLeaderEpoch and LogStorageError. With a ``share`` the method
-        can also raise LoopShareExceeded: then run :meth:`validation_job` in a helper thread, and
-        pass the result to :meth:`append_prepared`.
+        InvalidTransactionState, StaleLeaderEpoch and LogStorageError. ``share`` limits the
+        validation work in the event loop. If it does not suffice, LoopShareExceeded is raised: then
+        run :meth:`validation_job` in a helper thread, and pass the result to
+        :meth:`append_prepared`.
         """
         return self._appender.append_as_leader(
             records,
@@ -510,8 +512,8 @@ class PartitionLog:
         incomplete batch at the end of ``records`` is ignored.
 
         The log rolls where the leader's log rolled if both have the same settings. The log is
-        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch. If ``records`` needed
-        a new segment, the batches before it may have been appended despite a LogStorageError.
+        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch. If ``records`` do not
+        fit into one segment, the first batches may have been appended despite a LogStorageError.
         """
         self._follower.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
 
@@ -627,9 +629,10 @@ class PartitionLog:
     ) -> None:
         """Drop all records and epochs in a helper thread, and start over at ``offset``.
 
-        Followers do so if their leader has no record that could follow theirs. The log then starts
-        and ends at ``offset``, which may lie before its old start or after its old end. The log
-        still refuses appends in an epoch older than its newest one (:attr:`leader_epoch`).
+        A follower does so if truncation cannot make its log equal to the leader's, for example
+        because the leader's log now starts after the follower's log end. The log then starts and
+        ends at ``offset``, which may lie before its old start or after its old end. The log still
+        refuses appends in an epoch older than its newest one (:attr:`leader_epoch`).
 
         The log refuses all use (LogStorageError) until ``done(error)`` is called in the loop's
         thread. After a crash the log is the old one, the first part of the old one, empty, or the

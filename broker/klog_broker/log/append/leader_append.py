@@ -122,7 +122,8 @@ class Appender:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> AppendInfo:
-        """Append the batch of a transaction marker (end_transaction_batch) for a coordinator.
+        """Append a transaction marker for a coordinator: ``batch`` is the control batch with the
+        marker, made by end_transaction_batch, and ``marker`` its contents.
 
         ``transaction_version`` is the transaction version (KIP-890) that the coordinator uses for
         the transaction. A marker for a producer without an open transaction is appended, too, as in
@@ -251,8 +252,9 @@ class Appender:
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
-            # Without the facts there is no produce plan: append_as_leader appends each request's
-            # batch, and reports a disk error.
+            # Reading the active segment failed. Return no PlanFacts, so that no produce plan
+            # appends to this log: append_as_leader then appends each request's batch, and reports
+            # the disk error.
             return None
         if limits is None:
             return None

@@ -113,9 +113,10 @@ class LogWriter:
     ) -> None:
         """Write whole batches at the log's end, without effect until the commit.
 
-        ``index_rows`` is the number of index entries that the commit can add. ``aborted`` are the
-        entries to be written to the transaction index. Raises LogStorageError if the write fails;
-        then the log is unchanged.
+        ``index_rows`` is the most index entries that the commit can add. Disk space for them is
+        allocated now, because on a full disk the commit's store into the mapped index file would
+        kill the process. ``aborted`` are the entries to be written to the transaction index. Raises
+        LogStorageError if the write fails; then the log is unchanged.
         """
         state = self._state
         try:
@@ -158,9 +159,9 @@ class LogWriter:
     ) -> None:
         """Make the batches of :meth:`write` part of the log.
 
-        Adds the batches' index entries, applies ``steps`` to the producer states, and adds the
-        leader epochs that begin in the batches (``epochs``). If one of these changes fails, the log
-        goes offline and LogStorageError is raised.
+        Adds the batches' index entries, changes the producer states as the batches require
+        (``steps``), and adds the leader epochs that begin in the batches (``epochs``). If one of
+        these changes fails, the log goes offline and LogStorageError is raised.
         """
         state = self._state
         producers = state.producers

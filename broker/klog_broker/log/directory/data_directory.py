@@ -54,7 +54,8 @@ class LogDirectory:
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.flushes = Durations()
-        """Durations of flushes: each from the choice of the files to sync until all are synced."""
+        """The durations of the flushes of logs in this directory. A flush lasts from the choice of
+        the files to sync until all of them are synced."""
         self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()

@@ -57,7 +57,8 @@ class FreeSpace:
         return usable is not None and usable < self.floor_bytes + _CLOSE_BYTES
 
     def refusal(self, refused: object) -> str:
-        """Return the error message for clients whose writes to ``refused`` are refused."""
+        """Return the error message of a write that is refused because the disk has too little free
+        space. ``refused`` is the partition that the write was for."""
         return (
             f"the disk of the data directory {self._path} has {self.usable_bytes} bytes left, fewer"
             f" than log.dir.min.free.bytes={self.floor_bytes}: nothing is written to {refused}"

@@ -2,7 +2,8 @@
 
 When fsync fails, Linux marks the dirty pages clean. The next process then reads bytes from the page
 cache that are not on the disk and that no later fsync writes. Hence a log's name is in this file
-from before each sync until the sync has succeeded. The file itself is never synced: like the page
+from before each sync until the sync has succeeded, and the recovery of a log that is named here
+writes the log's last bytes again and syncs them. The file itself is never synced: like the page
 cache, its mapped pages outlive the process and are lost in a power cut. So to add a name costs only
 a few stores into memory (docs/decisions/0029).
 """
@@ -40,8 +41,8 @@ class SyncNotes:
         self._is_closed = False
 
     def open(self) -> None:
-        """Map the file, and read the names of logs that the last process left in it. Blocks. Raises
-        OSError."""
+        """Map the file, and read the names of logs that the previous broker process left in it.
+        Blocks. Raises OSError."""
         file = self._files.open(self._path, create=True)
         found = file.pread(_SIZE_BYTES, 0).ljust(_SIZE_BYTES, b"\0")
         # Write all bytes, so that the file has no holes. On a full disk, a store into a hole of a
@@ -55,13 +56,14 @@ class SyncNotes:
         self._found = frozenset(name for name in self._slots if name)
 
     def is_suspect(self, log: str) -> bool:
-        """Whether a sync of the log may have failed in the last process. The page cache may then
-        hold bytes past the recovery point that are not on the disk."""
+        """Whether a sync of the log may have failed in the previous broker process. The page cache
+        may then hold bytes past the recovery point that are not on the disk."""
         return log in self._found or _ALL in self._found
 
     def remove_old_notes(self) -> None:
-        """Remove the names that the last process left. Called once all logs of the directory are
-        loaded, because recovery has then written and synced the suspect bytes again."""
+        """Remove the names that the previous broker process left. Called once all logs of the
+        directory are loaded, because recovery has then written and synced the bytes again that may
+        not have reached the disk."""
         with self._lock:
             for slot, name in enumerate(self._slots):
                 if name in self._found:

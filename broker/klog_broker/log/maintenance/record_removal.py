@@ -126,8 +126,8 @@ class RecordRemoval:
         state = self._state
         segments = state.segments.segments
         gone, kept = segments[:count], segments[count:]
-        # Take the segments off the list first, so that no new read begins in them. Readers that
-        # are in them hold the open files.
+        # Take the segments off the list first, so that no new read begins in them. Reads that have
+        # begun keep the segments' files open, and so are not disturbed.
         state.set_segments(kept)
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in mark_deleted(segment)]
@@ -239,7 +239,8 @@ class RecordRemoval:
         elif error is not None:
             # Perhaps only some of the log's files were changed. The next start recovers the log.
             error = state.go_offline(error)
-        # First call the caller's callback, then the callbacks that were passed to ``after_cut``.
+        # First call the callback of the truncation itself, then the callbacks that wait for its end
+        # (passed to PartitionLog.after_cut).
         state.is_being_cut = False
         done(error)
         state.end_cut()

@@ -29,11 +29,11 @@ class Checkpoint:
         self.offsets: dict[TopicPartition, int] = {}
         """The rows to be written to the file: an offset for each partition."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
-        """The present offset of each log of the directory, an upper bound for the rows of a file.
+        """The present offset of each log of the directory.
 
-        If this checkpoint cannot be written, an older file may stay in its place as long as all its
-        rows name logs in ``bounds`` and are not above the log's bound: start-up with lower offsets
-        is safe.
+        If this checkpoint cannot be written, the older file may stay if each of its rows names a
+        log in ``bounds`` and has an offset that is not above the log's offset here: start-up with
+        lower offsets is safe.
         """
         self._offset_of = _OFFSETS[name]
         self._starts: dict[TopicPartition, int] | None = None

@@ -46,7 +46,7 @@ class DirectoryLoading:
     tally: LoadingTally
     is_clean: bool
     recovery_points: dict[TopicPartition, Offset]
-    """The recovery points in the checkpoint file, as the last broker wrote it."""
+    """The recovery points in the checkpoint file that the previous broker process wrote."""
     checkpointed: frozenset[TopicPartition]
     """All partitions that any checkpoint file of the directory names."""
     logs: list[LogToLoad] = field(default_factory=list)
@@ -63,8 +63,8 @@ class DirectoryLoading:
         now_ms: int,
         tally: LoadingTally,
     ) -> Self:
-        """Read the checkpoints that the last broker wrote, and remove its clean shutdown marker.
-        Blocks. Raises OSError."""
+        """Read the checkpoints that the previous broker process wrote, and remove its clean
+        shutdown marker. Blocks. Raises OSError."""
         directory = folders.directory
         directory.sync_notes.open()
         is_clean = directory.remove_clean_marker()
@@ -73,8 +73,8 @@ class DirectoryLoading:
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
         if not is_clean:
-            # The last broker may have made files in this directory and been killed before it synced
-            # their names.
+            # The previous broker process may have made files in this directory and been killed
+            # before it synced their names.
             files.sync_dir(directory.path)
         checkpointed = frozenset().union(recovery_points, starts, watermarks, cleaned)
         loading = cls(directory, tally, is_clean, recovery_points, checkpointed)

@@ -23,7 +23,7 @@ from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.storage import names
 
 _log = logging.getLogger("klog.log")
-# The first round of periodic work comes early, as in Kafka.
+# The longest time from the start of the broker to the first run of a periodic task, as in Kafka.
 _FIRST_ROUND_MS = 30_000
 # Check flush.ms of topics this often, even if log.flush.scheduler.interval.ms is at its default,
 # "never".
@@ -87,9 +87,11 @@ class Housekeeping:
         """Callbacks of `renew_checkpoints` that wait for the next rewrite of the checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
-        """Asks the event loop to call :meth:`run_due` soon, because work on all logs is unfinished.
+        """Makes the event loop call :meth:`run_due` soon, because a walk over all logs is
+        unfinished.
 
-        While this is None, the owner must call :meth:`run_due` when :meth:`next_deadline_ms` says.
+        While this is None, :meth:`next_deadline_ms` returns the present time for such a walk, so
+        that the caller of :meth:`run_due` repeats the call immediately.
         """
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceMonitor(files, helpers, [(d.path, d.space) for d in directories])
@@ -112,7 +114,7 @@ class Housekeeping:
         self._periodic.append(self._looks)
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """Use these settings for the expiry of producers and for the free disk space to keep.
+        """Use these settings for the expiry of producers and for the least free disk space.
 
         The intervals stay: as in Kafka they do not change while the broker runs.
         """

@@ -148,9 +148,9 @@ class LogManager:
         changed; its errors are raised here. Loading does not increase leader epochs: the metadata
         store must do so for each log whose ``was_unclean`` is true.
 
-        Raises LogDirectoryError if a directory belongs to another version, cluster or broker, or is
-        in use; OSError if no file descriptor is free; LoadingCancelled once ``is_wanted()`` is
-        False.
+        Raises LogDirectoryError if a directory is in use, or if its meta.properties has an unknown
+        version or names another cluster or broker; OSError if no file descriptor is free;
+        LoadingCancelled once ``is_wanted()`` is False.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -351,7 +351,7 @@ class LogManager:
         return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """Use these settings for the expiry of producers and for the free disk space to keep."""
+        """Use these settings for the expiry of producers and for the least free disk space."""
         self._housekeeping.take_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------
