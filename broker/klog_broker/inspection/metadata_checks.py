@@ -25,7 +25,7 @@ def check_known_data(
     try:
         state = decode_state(read_small(file), file)
     except (FileNotFoundError, StorageFormatError, StoreRefused):
-        return  # `check_all` of directory_checks.py reports a damaged file
+        return  # no finding here: `check_all` of directory_checks.py reports a damaged file
     directories = state.assignments.directories
     own = _directory_id(directory) or _id_by_path(directories, directory)
     if _directory_id(directory) is None and directories:

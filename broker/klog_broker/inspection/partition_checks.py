@@ -137,7 +137,7 @@ class PartitionCheck:
         except FileNotFoundError:
             return None
         except StorageFormatError:
-            return None  # `_check_names` has reported the damaged file
+            return None  # no finding here: `_check_names` has reported the damaged file
 
     def _check_bounds(self) -> None:
         """Check the offsets in the data directory's checkpoints against the log end offset."""
@@ -328,8 +328,8 @@ class PartitionCheck:
         return None
 
     def _check_aborted(self, base: int, following: int | None) -> None:
-        """Compare the transaction index of a segment with the abort markers among the segment's
-        batches, which have all been replayed."""
+        """Compare the transaction index of a segment with the abort markers in the segment, all of
+        whose batches have been added to the replay of the producers' state."""
         path = self._path / names.segment_file_name(base, Suffix.TRANSACTION_INDEX)
         rows: list[AbortedEntry] = []
         try:

@@ -24,8 +24,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
-# The most producers and abort markers, counted together, that the replay holds in memory. If there
-# are more, producers and aborted transactions are no longer checked.
+# The most producers and abort markers, counted together, that a ProducerReplay holds in memory. If
+# the log has more, its producers and aborted transactions are no longer checked.
 MOST_ENTRIES = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
@@ -71,7 +71,8 @@ class ProducerReplay:
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
         self.has_given_up = False
-        """Whether there were too many producers or aborts, so that nothing is compared any more."""
+        """Whether there were more producers and abort markers than MOST_ENTRIES, so that nothing is
+        compared any more."""
         self.producers: dict[int, ScannedProducer] = {}
         self.aborted: list[Aborted] = []
         """The abort markers that were added since ``forget_aborted`` was last called."""

@@ -17,7 +17,7 @@ from pyspark_klog.storage.partition_files import ReadOnlyFile
 
 MAX_ENTRY_BYTES = 64 << 20
 """The largest batch that is read into memory. Larger batches are described by their headers only,
-because no file may decide how much memory is allocated."""
+so that a damaged length field cannot make the program allocate much memory."""
 _CHUNK_BYTES = 1 << 20
 _MOST_BAD_PLACES = 100
 
