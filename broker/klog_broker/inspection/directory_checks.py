@@ -87,7 +87,7 @@ class _DataDirectory:
         try:
             return decode_offset_checkpoint(read_small(self._path / name))
         except (FileNotFoundError, StorageFormatError):
-            return {}  # `check_all` reports a damaged checkpoint
+            return {}  # no finding here: `check_all` reports a damaged checkpoint
 
     def check_all(self) -> None:
         """Check the data directory's own files, then the partitions' folders in the order of their

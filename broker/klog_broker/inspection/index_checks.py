@@ -206,7 +206,8 @@ class OffsetIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index after the segment's last batch. ``is_full``: another segment
+        """Finish the check after the segment's last batch: report an index row that belongs to none
+        of the batches, and unexpected bytes after the last row. ``is_full``: another segment
         follows this one. ``is_growing``: a broker is appending to this segment."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
@@ -286,7 +287,8 @@ class TimeIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Check the end of the index after the segment's last batch. ``is_full``: another segment
+        """Finish the check after the segment's last batch: report an index row that belongs to none
+        of the batches, and unexpected bytes after the last row. ``is_full``: another segment
         follows this one. ``is_growing``: a broker is appending to this segment."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])

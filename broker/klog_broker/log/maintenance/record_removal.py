@@ -304,8 +304,8 @@ class RecordRemoval:
         is_before = start < state.log_start_offset
         state.begin_cut()
         state.log_start_offset = min(state.log_start_offset, start)
-        # A crash may bring the old records back. Then readers must not see old records that were
-        # above the high watermark.
+        # Do not raise the high watermark to ``start``: a crash may bring the old records back, and
+        # then readers must not see those that were above the high watermark.
         seen = min(state.high_watermark, start)
         state.high_watermark = max(state.log_start_offset, seen)
         state.cleaned_offset = None
