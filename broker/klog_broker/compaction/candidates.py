@@ -15,7 +15,7 @@ from klog_broker.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """The facts of a segment that decide on cleaning."""
+    """The offset, size and timestamps of a segment, from which `extent_of` computes the Extent."""
 
     base_offset: int
     size_bytes: int
@@ -25,7 +25,8 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """The facts of a log that decide on cleaning. The last segment is the active one."""
+    """The state of a log, from which `extent_of` computes the Extent. The last segment is the
+    active one."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
@@ -37,7 +38,7 @@ class LogFacts(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The offsets and bytes that a round would clean."""
+    """The part of a log that a cleaning round would clean: its offsets and sizes."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -78,8 +79,8 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
             if each.largest_timestamp_ms > now_ms - config.min_compaction_lag_ms
         ]
     limit = min(limits)
-    # Only records below ``limit`` may be cleaned. A segment that has others is not cleaned at all,
-    # nor is any later segment.
+    # Only records before the offset ``limit`` may be cleaned. The first segment with a record at or
+    # after ``limit`` is not cleaned at all, and neither are the segments behind it.
     uncleanable = active.base_offset
     for each, following in zip(closed, log.segments[1:], strict=True):
         if following.base_offset > limit:

@@ -1,5 +1,5 @@
-"""Reads a segment in chunks of whole batches. Each batch is checked, its CRC too, and a table has
-the header fields of the batches."""
+"""Reads a segment in chunks of whole batches. Each batch is checked, its CRC too. A chunk has a
+table with the header fields of its batches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +19,11 @@ _TABLE_ROWS = 16_384
 
 
 class SegmentChunk(NamedTuple):
-    """Bytes of a segment, and a row of ``scan.TABLE_COLUMNS`` numbers for each batch.
+    """Bytes of a segment, and a table with a row for each batch in them.
 
-    Positions in the table are positions in ``data``, which may have further bytes without a row.
+    A row has the batch's header fields as ``scan.TABLE_COLUMNS`` numbers. Positions in the table
+    are positions in ``data``. ``data`` may have bytes before the first batch of the table (batches
+    of the chunk before) and after the last one.
     """
 
     data: Buffer

@@ -19,8 +19,8 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
         self._aborted = deque(sorted(aborted, key=lambda entry: entry.first_offset))
-        # By producer id: the aborted transaction that the pass is in, and whether the pass has met
-        # a batch of this transaction.
+        # By producer id: the producer's aborted transaction that has begun and not ended at the
+        # offset which the pass has reached, and whether the pass has met a batch of it.
         self._aborting: dict[int, tuple[AbortedEntry, bool]] = {}
         self._committing: set[int] = set()
         self._kept: list[AbortedEntry] = []

@@ -1,4 +1,4 @@
-"""The log cleaner: picks the dirtiest log, has helper threads clean it, and starts over.
+"""The log cleaner: picks the dirtiest log, has helper threads clean it, then picks the next log.
 
 log.cleaner.threads limits how many rounds run at once. If a round fails, its log is set aside and
 reported: it is not cleaned again until the broker restarts. After errors that may pass, such as a
@@ -91,7 +91,7 @@ class Cleaner:
             self._look_for_logs()
 
     def take_settings(self, settings: CleanerSettings) -> None:
-        """Use new settings. Paused rounds continue at once.
+        """Use new settings. Rounds that pause to stay within the I/O limit continue at once.
 
         A new log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor holds for later
         rounds; a running round keeps its map of keys to offsets.
@@ -296,8 +296,8 @@ class Cleaner:
         self._look_for_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
-        """Apply retention to a log whose cleanup.policy has delete, because retention is not
-        applied during a round, and the log's next round may begin soon."""
+        """Apply retention at the end of a round to a log whose cleanup.policy has delete. The
+        broker's periodic retention skips a log during its rounds, and the next may begin soon."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())

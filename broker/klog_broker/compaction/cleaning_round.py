@@ -30,8 +30,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class MapTooSmall(KlogError):
-    """The keys of the first dirty batch do not all fit into the map of keys, so the round cannot
-    clean anything."""
+    """The map of keys to offsets is too small for the keys of the first dirty batch, so the round
+    cannot clean anything."""
 
 
 class SourceSegment(NamedTuple):
@@ -120,7 +120,7 @@ class CleaningRound:
     def steps(self) -> Generator[Step, None, None]:
         """Run the round. Raises OSError, DamagedLog, RecordsError, MapTooSmall.
 
-        After an error, the new segments that are in the log already stay there.
+        After an error, the cleaned segments that have already replaced old ones stay in the log.
         """
         self._aborted = self._job.aborted()
         end_offset = yield from self._map_keys()
@@ -268,9 +268,10 @@ class CleaningRound:
 
 
 def _as_steps(finishing: Generator[int, None, Segment]) -> Generator[Step, None, Segment]:
-    """Yield a step for each check of the written segment; returns the segment.
+    """Run ``finishing``, which reads and checks a cleaned segment that was just written; yield a
+    step for each part that it has checked, and return the segment.
 
-    The checks read from the page cache, so the throttle counts no bytes for them.
+    The part is read from the page cache, so the step counts no bytes for the I/O limit.
     """
     while True:
         try:

@@ -43,8 +43,9 @@ _MOST_KEPT_BYTES = 4 << 20
 # An uncompressed batch of at most this size, such as a transaction marker, is copied into a run's
 # buffer of decompressed batches. A larger one ends the run.
 _SMALL_BYTES = 512
-# The output limit of the first try to decompress a batch's records: _GUESS_FACTOR times the
-# decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES.
+# The output limit of the single codec call that decompresses a batch's records: _GUESS_FACTOR times
+# the decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES. Records
+# that exceed this limit are decompressed again by ``decompress``, with the full limit.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
 # A batch's records of more bytes than this are not compressed in one lz4 call, because the library

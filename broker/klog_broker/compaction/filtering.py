@@ -175,8 +175,11 @@ class ChunkFilter:
         out: Bytes,
         out_end: int,
     ) -> int:
-        """Filter the rows from ``first`` on, until the kernel stops at a row that it cannot filter;
-        returns the kernel's status. ``_state`` has the row where it stopped."""
+        """Filter the batches of the rows from ``first`` on. The kernel stops early at a batch that
+        does not fit into ``out``, is compressed, is of an older format, or is damaged.
+
+        Returns the kernel's status, which says why it stopped; ``_state`` has the row.
+        """
         state = self._state
         state.fill(0)
         state[kernel.STATE_OUT_END] = out_end
@@ -241,7 +244,7 @@ class ChunkFilter:
         return rows
 
     def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
-        """Append the filtered batches of the rows from ``row`` on to ``output``.
+        """Append to ``output`` the filtered batches of the rows that begin with ``row``.
 
         ``sizes`` has a number for each of these rows: UNCHANGED for a batch that is copied from the
         chunk, 0 for a batch that is removed, or the size of a changed batch. The kernel has written
@@ -286,7 +289,8 @@ class ChunkFilter:
         return kept
 
     def _is_kept(self, record: Record) -> bool:
-        """Whether a record of format v0 or v1 stays."""
+        """Whether a record of format v0 or v1 stays in the log: no later record has its key, and it
+        is no tombstone that is old enough to be removed."""
         if record.offset > self._latest_offset:
             return True
         if record.key is None or (record.value is None and not self._keep_old_tombstones):
@@ -303,7 +307,8 @@ def _no_record(_: Record) -> bool:
 
 
 def _is_needed(chunk: TableChunk, verdicts: Bytes) -> Flags:
-    """Return a flag for each row: whether the kernel must read the records of this batch."""
+    """Return a flag for each batch of the chunk: whether the kernel reads the batch's records,
+    because the verdict on the batch does not decide about all of them."""
     has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
     verdicts = verdicts[: chunk.row_count]
     sets_horizon = (verdicts & SET_HORIZON != 0) & ~has_horizon

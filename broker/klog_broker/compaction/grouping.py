@@ -7,7 +7,7 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 
 
 class GroupedSegment(NamedTuple):
-    """The facts of a segment that decide on its group."""
+    """The offsets and sizes of a segment, from which `group_sizes` decides on its group."""
 
     base_offset: int
     end_offset: int

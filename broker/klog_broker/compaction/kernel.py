@@ -82,14 +82,14 @@ DROP_RECORDS = 2
 RETAIN_EMPTY = 4  # if no record is left, the batch's header stays
 SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has none
 
-# --- results of add_rows and filter_rows, in ``state`` -------------------------------------------
+# --- the fields of ``state``, in which add_rows and filter_rows return results -------------------
 STATE_ROW = 0  # the row at which the kernel stopped, and where the next call continues
 STATE_RECORD = 1  # the record of that row which the returned status is about
-STATE_LATEST_OFFSET = 2  # add_rows increases it to the last offset of each added row
+STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has handled
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
 STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
 STATE_NEEDED_BYTES = 5  # after FULL: the free bytes in ``out`` that the next batch needs
-STATE_RECORDS_READ = 6  # filter_rows adds to this count and to STATE_RECORDS_KEPT
+STATE_RECORDS_READ = 6  # filter_rows adds the record count of each batch to it
 STATE_RECORDS_KEPT = 7
 STATE_FIELDS = 8
 
@@ -98,19 +98,19 @@ SETTING_HASH_LOW = 0
 SETTING_HASH_HIGH = 1
 SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
-SETTING_HORIZON_MS = 4  # the delete horizon of batches that get one now; 0 or more
+SETTING_HORIZON_MS = 4  # the delete horizon for batches that have none; 0 or more
 SETTING_FIELDS = 5
 
 # --- the value in ``sizes`` with which filter_rows says that a batch needs no change -------------
 UNCHANGED = -1
 
-# --- the input of seal_batches: SEAL_WORDS numbers for each compressed batch ---------------------
+# --- the input of seal_batches: SEAL_WORDS numbers for each batch whose header it corrects -------
 SEAL_POSITION = 0
 SEAL_SIZE_BYTES = 1
 SEAL_CODEC = 2
 SEAL_WORDS = 3
 
-# --- the columns of ``block``, which has records whose keys are looked up together ---------------
+# --- the columns of ``block``, working memory for BLOCK_RECORDS records that were read ahead ------
 BLOCK_RECORDS = 32
 _BLOCK_HASH = 0  # two words
 _BLOCK_OFFSET = 2
@@ -218,8 +218,8 @@ def _find(keys: Array, low: int, high: int) -> int:
 @inline
 def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
     """Store ``offset`` for the hash, unless a larger offset is stored. Returns 1 if the hash took
-    an empty slot, 0 if it had a slot, and -1 if it needs an empty slot, but ``has_room`` is
-    false."""
+    an empty slot, 0 if it had a slot, and -1 if it has none and may not take one: the map is full
+    (``has_room`` is false)."""
     at = _find(keys, low, high)
     before = int(keys[at + SLOT_OFFSET])
     if before == 0:
@@ -314,8 +314,8 @@ def _note_hash(
     block: Array,
     to: int,
 ) -> None:
-    """Store a key's hash in ``block``, and prefetch the slot where the search for the hash
-    begins."""
+    """Store a key's hash at ``to`` in ``block``, the records that are looked up together later, and
+    prefetch the slot where the search for the hash begins."""
     low, high = _hash(chunk, start, end, hash_low, hash_high)
     prefetch(keys, _first_place(low, len(keys) // SLOT_WORDS))
     block[to + _BLOCK_HASH] = low
@@ -335,7 +335,8 @@ def _add_records(
     block: Array,
     state: Array,
 ) -> int:
-    """Add the keys of one batch's records to the map; returns a status, as add_rows does."""
+    """Add the keys of one batch's records to the map. Returns OK, FULL if the map has no space for
+    a key, or the status of a damaged batch."""
     at = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -532,8 +533,8 @@ def _retimed(
     """Return a record's new timestamp delta, and the position of its offset delta.
 
     The batch gets the base timestamp ``horizon_ms`` (its delete horizon), so the new delta counts
-    from there. With ``sets_all`` the record's timestamp is ``base_timestamp_ms``, whatever its old
-    delta.
+    from there. With ``sets_all`` (a batch of LogAppendTime) all records have the timestamp
+    ``base_timestamp_ms``, whatever their old deltas.
     """
     # The first pass (_decide) has checked these varints.
     _, at = read_varint(chunk, at, len(chunk))
@@ -552,7 +553,8 @@ def _retimed_size(
     sets_all: bool,
     horizon_ms: int,
 ) -> int:
-    """Return how many bytes :func:`_write_retimed` writes."""
+    """Return the size of the kept records with the timestamp deltas that :func:`_write_retimed`
+    gives them."""
     size = 0
     at = start
     for index in range(count):
@@ -577,8 +579,8 @@ def _write_retimed(
     out: Array,
     to: int,
 ) -> None:
-    """Write the kept records, with timestamp deltas that count from the new base timestamp
-    ``horizon_ms``."""
+    """Write the kept records, with timestamp deltas that count from ``horizon_ms``, because the
+    batch stores its delete horizon as its base timestamp."""
     at = start
     for index in range(count):
         record_end = int(marks[index]) >> 1
@@ -645,8 +647,8 @@ def _filter_batch(
     number: int,
     state: Array,
 ) -> int:
-    """Write what is kept of one batch to ``out``. Returns a status: FULL if ``out`` has not enough
-    space."""
+    """Write what is kept of one batch to ``out``. Returns OK, FULL if ``out`` has not enough space,
+    NOT_PLAIN for compressed records that must be read, or the status of a damaged batch."""
     position = int(table[row + POSITION])
     size_bytes = int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])

@@ -29,11 +29,12 @@ SLOT_BYTES = 8 * kernel.SLOT_WORDS
 _FIRST_SLOTS = 4096
 _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
-# The part of the slots that may be taken before the map grows. With free slots, searches stay
-# short.
+# The map grows when this part of its slots is taken, because searches are short only with free
+# slots. A map of the largest allowed size is filled further, to its load factor.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
-"""A map for at most ``most_keys`` keys has so many slots that these keys fill this part of them."""
+"""If the caller of `KeyMap` gives a limit for the number of keys, the map grows at most to so many
+slots that this number of keys fills this part of them."""
 
 
 class KeyMap:
@@ -64,8 +65,8 @@ class KeyMap:
         self._most_keys = min(int(self._most_slots * load_factor), self._most_slots - 1)
         if self._most_keys < 1:
             raise ValueError(
-                f"{max_bytes} bytes for a map of keys, filled to {load_factor}, hold no key: "
-                f"a key takes {SLOT_BYTES}"
+                f"the log cleaner's map of {max_bytes} bytes can hold no key with a load factor of "
+                f"{load_factor}: a key takes {SLOT_BYTES} bytes"
             )
         self.hash_key = (wrap_int64(hash_key[0]), wrap_int64(hash_key[1]))
         self._codecs = Codecs(max_decompressed_bytes)
@@ -98,7 +99,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """The map has all keys of the records up to this offset; -1 at first.
+        """The map has all keys of the dirty records up to this offset; -1 at first.
 
         A caller that knows that no key is missing up to a later offset may set that offset.
         """
@@ -122,8 +123,8 @@ class KeyMap:
         """Add the keys of the first ``row_count`` batches of ``data``.
 
         ``table`` is the flat table that kernels.scan made of ``data``, with a row for each batch.
-        Records before ``from_offset`` are not added. A row whose byte in ``skip`` is not 0, and a
-        batch without records, only increase ``latest_offset``.
+        Records before ``from_offset`` are not added. No key is added of a batch whose byte in
+        ``skip`` is not 0, nor of a batch without records, but ``latest_offset`` covers them.
 
         Returns False if the map is full before a row is added completely; ``latest_offset`` then
         lies before that row. Raises subclasses of RecordsError for damaged rows.
@@ -233,7 +234,8 @@ class KeyMap:
 
 
 def _is_needed(chunk: TableChunk, skip: Bytes, from_offset: int) -> Flags:
-    """Return a flag for each row: whether the kernel must read the records of this batch."""
+    """Return a flag for each batch of the chunk: whether the keys of its records are added to the
+    map, so that a compressed batch must be decompressed."""
     found: Flags = (
         (chunk.column(RECORD_COUNT) != 0)
         & (skip[: chunk.row_count] == 0)

@@ -1,4 +1,4 @@
-"""Loads the log cleaner's kernels, and numba with them, only when they are needed."""
+"""Loads the log cleaner's kernels, and numba with them, before the first log is cleaned."""
 
 import importlib
 import logging

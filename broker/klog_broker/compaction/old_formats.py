@@ -55,10 +55,8 @@ def filter_entry(
 
 
 def empty_batch(entry: LegacyView) -> bytes:
-    """Return a v2 batch without records, because older formats have no empty batch.
-
-    The batch has the entry's last offset and timestamp.
-    """
+    """Return a v2 batch without records, which keeps the entry's last offset and timestamp in the
+    log. The older formats have no batch without records."""
     batch = bytearray(at.BATCH_HEADER_BYTES)
     is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
     write_header(

@@ -16,7 +16,8 @@ class CleanerSettings:
     dedupe_buffer_bytes: int = 128 << 20
     # The part of a map's slots that may be filled: above 0, at most 1.
     load_factor: float = 0.9
-    # Average bytes a second that all threads read and write; above 0, math.inf for no limit.
+    # The limit for the bytes that all threads read and write in a second, on average; above 0,
+    # math.inf for no limit.
     max_bytes_per_second: float = math.inf
     # How long the cleaner waits until it checks all logs again, if the last check found too few
     # logs for all threads, or a round failed.

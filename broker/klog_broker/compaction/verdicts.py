@@ -57,7 +57,8 @@ class Verdicts:
         return void
 
     def verdicts(self, chunk: Buffer, table: Any) -> Any:
-        """Return the verdict on each batch, as bits for ``ChunkFilter``."""
+        """Return the verdict on each batch, as bits for ``ChunkFilter``: keep or drop all of its
+        records, keep its header even without records, set its delete horizon."""
         verdicts = np.zeros(len(table), np.uint8)
         for row in self._of_transactions(table):
             verdicts[row] = self._verdict(chunk, table[row].tolist())
