@@ -1,7 +1,8 @@
-"""The configuration of a broker and of its topics: settings as rows, their types and bounds.
+"""The configuration of a broker and of its topics: declarations of settings, types and bounds.
 
 May import: klog_broker.runtime and pyspark_klog.{properties,errors}. Start reading at
-broker_config.py and topic_config.py; setting_rows.py and topic_rows.py have a row for each setting.
+broker_config.py and topic_config.py; setting_rows.py and topic_rows.py declare each setting in one
+row.
 """
 
 from klog_broker.config.broker_config import (

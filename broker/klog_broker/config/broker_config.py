@@ -59,8 +59,8 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class ValueSource:
-    """The origin of a value. `text` is ``default``, ``FILE:LINE``, an option's name such as
-    ``--set``, or the text of `origin`."""
+    """The origin of a value. `text` names the origin in messages: ``default``, ``FILE:LINE``, an
+    option's name such as ``--set``, or (for a change) the text of `origin`."""
 
     origin: Origin
     text: str
@@ -186,8 +186,8 @@ class BrokerConfig(Mapping[str, Any]):
         return BrokerConfig(self._layers[-1], layers, self._generated_id)
 
     def with_generated_id(self, broker_id: int) -> "BrokerConfig":
-        """Return these settings with `broker_id`, which comes from the data directories or
-        ZooKeeper."""
+        """Return these settings with a broker id that is not configured: ZooKeeper generated it, or
+        the data directories have stored it since."""
         return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
 
     @cached_property
@@ -212,7 +212,8 @@ class BrokerConfig(Mapping[str, Any]):
     def own_value(self, name: str) -> Value:
         """Return the value set under exactly this name, or else this setting's default.
 
-        The setting's fallbacks (the same time in a coarser unit, for example) do not count.
+        Other settings from which the setting takes its value if it is not set (the same time in a
+        coarser unit, for example) are ignored.
         """
         return self._own[name] if name in self._own else SETTINGS[name].default
 
@@ -232,7 +233,8 @@ class BrokerConfig(Mapping[str, Any]):
         return [(each.source.origin, row.parse(each.text)) for each in found]
 
     def without_effect(self) -> dict[str, str]:
-        """Return the texts, by name, of given settings without effect in klog; secrets hidden."""
+        """Return the configured texts, by name, of Kafka's settings that have no effect in klog;
+        secrets are hidden."""
         return {
             name: repr(Password("")) if is_secret_name(name) else item.text
             for name, item in self._given.items()
@@ -399,7 +401,8 @@ class BrokerConfig(Mapping[str, Any]):
 
 
 def parse_per_ip_overrides(text: str) -> dict[str, int]:
-    """Parse max.connections.per.ip.overrides, ``host:number,...``, into numbers by host.
+    """Parse max.connections.per.ip.overrides, ``host:number,...``, into limits for the number of
+    connections, by host.
 
     An IPv6 address may be in brackets.
     """

@@ -110,8 +110,8 @@ def _check_fetch_times(values: Mapping[str, Any]) -> None:
     if not 0 <= wait_ms <= timeout_ms:
         raise ConfigError(
             f"replica.fetch.wait.max.ms={wait_ms} is refused: it must be from 0 to"
-            f" replica.socket.timeout.ms={timeout_ms}, because a leader without new records may"
-            " take this long to answer a fetch"
+            f" replica.socket.timeout.ms={timeout_ms}, because a leader without new records answers"
+            " a fetch only after replica.fetch.wait.max.ms"
         )
 
 

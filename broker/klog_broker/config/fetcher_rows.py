@@ -1,4 +1,5 @@
-"""The declarations (rows) of settings for fetching from leaders; setting_rows.py includes them."""
+"""The declarations (rows) of settings for followers, which fetch from leaders; setting_rows.py
+includes them."""
 
 from klog_broker.config.types import AtLeast, Setting, SettingType
 

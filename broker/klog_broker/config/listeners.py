@@ -53,7 +53,8 @@ def listener_names(text: str) -> frozenset[str]:
 
 
 def addresses(text: str) -> Iterator[Listener]:
-    """Yield the valid listeners in `text`, with an empty protocol; skip items that are invalid."""
+    """Yield the listeners in `text`, a list of ``NAME://host:port`` that is not checked yet: their
+    protocol is empty, and invalid items are skipped."""
     for item in text.split(","):
         match = _LISTENER.fullmatch(item.strip())
         if match is not None and len(match["port"]) <= 5:
@@ -132,7 +133,8 @@ def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Raise ConfigError if two listeners have the same name, or the same port of one IP version."""
+    """Raise ConfigError if two listeners have the same name, or the same port. An IPv4 and an IPv6
+    listener may share a port."""
     names: set[str] = set()
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:

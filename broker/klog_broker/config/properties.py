@@ -1,4 +1,5 @@
-"""Reads configuration files by `pyspark_klog.properties`, and raises ConfigError for its errors."""
+"""Reads configuration files with the parser `pyspark_klog.properties`, and raises ConfigError for
+the parser's errors."""
 
 from pathlib import Path
 

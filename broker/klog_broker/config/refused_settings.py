@@ -60,8 +60,8 @@ REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
     ),
 }
 
-#: Settings that a standalone broker refuses, each with a description of the only allowed value: the
-#: value for a KRaft cluster that consists of this broker.
+#: Settings of KRaft that a standalone broker refuses unless they describe a cluster that consists
+#: of this broker, each with a description of this only allowed value.
 REFUSED_UNLESS = {
     "controller.quorum.bootstrap.servers": (
         "one address, that of this broker's own listener out of controller.listener.names"

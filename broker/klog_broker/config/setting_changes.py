@@ -39,7 +39,8 @@ _LISTENER = "listener.name."
 def row_of(name: str) -> Setting | None:
     """Return the declaration of a setting; None for an unknown name.
 
-    The declaration of a setting without effect in klog is made by this function.
+    Kafka's settings without effect in klog are not declared; for such a name, this function makes a
+    declaration.
     """
     if name in SETTINGS:
         return SETTINGS[name]
@@ -87,7 +88,8 @@ def _is_for_one(name: str) -> bool:
 
 
 class EffectiveSettings(NamedTuple):
-    """The effective settings; ``problems`` has a sentence for each change that is ignored."""
+    """The settings after the changes; ``problems`` has a sentence for each change that is ignored,
+    because it is invalid."""
 
     config: BrokerConfig
     problems: tuple[str, ...]

@@ -37,9 +37,10 @@ _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 
 def _throttled_replicas(value: Value) -> str | None:
-    """Check for ``*`` or ``partition:broker`` items, ignoring empty items as Kafka does.
+    """Check a list of throttled replicas, which is ``*``, or has only ``partition:broker`` items.
 
-    Returns the rule that the value breaks; None for a valid value.
+    Returns the rule that the value breaks; None for a valid value. Empty items are ignored, as in
+    Kafka.
     """
     items = value if isinstance(value, tuple) else ()
     if items == ("*",):
