@@ -172,7 +172,10 @@ def test_an_epoch_that_cannot_be_read_elects_nobody_until_it_can(
     candidate = Candidate(cluster, 1)
     cluster.advance(3_000)
     assert candidate.told == []
-    assert "the election is tried again, because of znode=/controller_epoch" in caplog.text
+    assert (
+        "the election is tried again, because of a failure at znode=/controller_epoch"
+        in caplog.text
+    )
     assert cluster.data(CONTROLLER_EPOCH) == b"many"
     cluster.ask("set", CONTROLLER_EPOCH, b"5", ANY_VERSION)
     cluster.until(lambda: candidate.is_controller)

@@ -54,8 +54,9 @@ def broker_epoch_error(
 def split_request(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
     """Split a request into requests of at most 500 partitions.
 
-    A broker may lead thousands of partitions. The split is permitted because each partition is
-    decided independently of the others.
+    A broker may lead thousands of partitions, and the controller handles the parts in different
+    event-loop turns, so that no turn takes long. Each partition is decided independently of the
+    others, so the split does not change the result.
     """
 
     def part(topics: list[TopicData]) -> AlterPartitionRequest:
@@ -83,7 +84,7 @@ def decide_isr_changes(context: ControllerContext, request: AlterPartitionReques
     """Decide for each partition which state to write. The caller has checked the broker epoch.
 
     A partition that already has the requested state, and whose request names an older partition
-    epoch, is in neither part of the IsrDecision: its response is the present state.
+    epoch, is neither in the changes nor in the errors: the response has its present state.
     """
     changes: dict[TopicPartition, LeaderAndIsr] = {}
     errors: dict[tuple[TopicId, int], ErrorCode] = {}
@@ -128,7 +129,8 @@ def alter_partition_response(
 
 
 def append_response(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
-    """Append `part`, the response to one part of a request, in the order of `split_request`."""
+    """Append `part`, the response to one part of a request, to the response `to`. The parts must
+    come in the order in which `split_request` yields them."""
     for topic in part.topics:
         if to.topics and to.topics[-1].topic_id == topic.topic_id:
             to.topics[-1].partitions += topic.partitions
@@ -147,7 +149,7 @@ def _result(
         return PartitionResult(partition_index=index, error_code=code)
     wanted = decision.changes.get(TopicPartition(context.topic_name(topic_id) or "", index))
     if wanted not in (None, known.state):
-        # The write did not happen: ZooKeeper's access list forbids it.
+        # The state was not written, because ZooKeeper's access list forbids it.
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         return PartitionResult(partition_index=index, error_code=code)
     return PartitionResult(

@@ -34,7 +34,8 @@ class LeaderAndIsr:
 
 
 def first_leader(assignment: Assignment, live: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """The first state of a new partition; None if no broker of its assignment is alive."""
+    """The first leader and ISR of a new partition, with all live brokers of its assignment in sync;
+    None if no broker of the assignment is alive."""
     in_sync = tuple(broker for broker in assignment if broker in live)
     if not in_sync:
         return None

@@ -25,7 +25,7 @@ def place_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> Assignment:
-    """The replicas of `partitions` partitions, the first of which has number `first_partition`.
+    """Assign replicas to as many partitions as `partitions`, from number `first_partition` on.
 
     `racks` maps each broker to its rack; racks are ignored unless every broker has one. `start` is
     the index of partition 0's leader in the list of brokers. `shift` is how far the first followers
@@ -37,7 +37,8 @@ def place_replicas(
         named = {}
     brokers = _taken_in_turn(named) if named else sorted(racks)
     count = len(brokers)
-    # Compute at most `count * rounds` assignments, and repeat them for all further partitions.
+    # Save time for topics with very many partitions: compute at most `count * rounds` assignments
+    # (`count` is the number of brokers), and repeat them for all further partitions.
     rounds = max(1, count - 1)
     begun = (first_partition - 1) // count if first_partition else 0
     rows = []

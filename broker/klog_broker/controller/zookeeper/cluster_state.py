@@ -21,9 +21,10 @@ MIN_QUEUE_SIZE = 20_000
 brokers, which take about 20 MB."""
 
 FULL_UPDATE_FACTOR = 4
-"""The limit of a broker's queue is MIN_QUEUE_SIZE plus this factor times the number of partitions
-that ever had a leader. So the limit is not exceeded by sending a broker all metadata and roles,
-which takes one LeaderAndIsr, UpdateMetadata and StopReplica entry at most for each partition."""
+"""Queued requests for a broker are dropped if they name more partitions and brokers than
+MIN_QUEUE_SIZE plus this factor times the number of partitions that ever had a leader. The requests
+with all metadata and roles never exceed this limit: they name each partition at most three times,
+in LeaderAndIsr, UpdateMetadata and StopReplica."""
 
 
 class ControllerState:
@@ -50,14 +51,15 @@ class ControllerState:
         self.is_unclean = is_unclean
         self.deletes_topics = deletes_topics
         self.registrations_version = -1
-        """The version of the znode /brokers/ids when the registrations were read."""
+        """The version of the znode /brokers/ids when the registrations were read. A write of a
+        partition's state checks this version, which each klog broker raises when it registers."""
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
         """Partitions for which the controller has yet to check whether the leader or ISR must
         change. The values are the brokers that get a LeaderAndIsr request even if nothing
         changes."""
         self.awaiting_full_metadata: dict[BrokerId, None] = {}
-        """Brokers that wait for the full UpdateMetadata request
-        (`RequestBatch.add_full_metadata`)."""
+        """Brokers that wait for the full UpdateMetadata request (`RequestBatch.add_full_metadata`),
+        because they have registered, or their queued requests were dropped."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
         """New partitions, by topic, that no UpdateMetadata request has named yet. Once the topic
         has no partition in `unsettled`, one request names them (`take_publishable`)."""
@@ -94,7 +96,8 @@ class ControllerState:
 
         Adds the affected partitions to `unsettled`, because their leaders or ISRs may have to
         change. If a registration changed, adds UpdateMetadata for all brokers to the batch of
-        requests. Yields once for each partition that it handles.
+        requests. Yields once for each partition that it handles, so that the caller can spread the
+        work over several event-loop turns (`Writer.in_turns`).
         """
         context = self.context
         self.registrations_version = version
@@ -219,7 +222,8 @@ class ControllerState:
         return tuple(each for each in self.context.assignment(partition) if each in usable)
 
     def remove_topic(self, name: str) -> Iterator[None]:
-        """Remove a topic that ZooKeeper no longer has. Yields once for each of its partitions."""
+        """Remove a topic that ZooKeeper no longer has. Yields once for each of its partitions, so
+        that the caller can spread the work over several event-loop turns."""
         for partition in self.context.partitions_of(name):
             self.take_unsettled(partition)
             self.unusable.discard(partition)
@@ -264,7 +268,7 @@ class ControllerState:
         )
 
     def resume_requests(self, broker_id: BrokerId) -> None:
-        """Queue new requests again for a broker whose requests were dropped.
+        """Let a broker whose queued requests were dropped get new requests again.
 
         The broker then waits for the full UpdateMetadata request. The dropped StopReplica requests
         are forgotten, because they never get a response.
@@ -274,7 +278,8 @@ class ControllerState:
         self.awaiting_full_metadata[broker_id] = None
 
     def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
-        """Whether a StopReplica request that was just answered is one of this ControllerState.
+        """Whether a StopReplica request that was just answered was sent by this ControllerState, so
+        that the controller has not read all of ZooKeeper again since.
 
         Forgets the request, so a second call returns False. The result is False, too, if the broker
         has deregistered since, or if the request was dropped.

@@ -405,8 +405,8 @@ class Controller:
             self._retry = self._loop.call_later(RETRY_MS, self._start_reading)
 
     def _do_next_work(self, work: EventContext) -> Steps[None]:
-        """Take in changed broker registrations, elect the leaders and change the ISRs that they
-        require (`Writer.settle`), then do one more piece of work.
+        """Take in changed broker registrations, elect leaders and change ISRs where these changes
+        make it necessary (`Writer.settle`), then do one more piece of work.
 
         The piece of work is a change of topics or deletions that ZooKeeper reported. If there is no
         such change, it is a queued event. If there is no event either, a broker whose requests were

@@ -126,8 +126,8 @@ class Election:
 
     def _steps(self, session: Session) -> Steps[None]:
         while True:
-            # Read /controller_epoch before /controller: if /controller is of this session, the
-            # epoch that was read is this broker's own.
+            # Read /controller_epoch before /controller. If /controller is of this session, this
+            # broker was the controller during both reads, so the epoch that was read is its own.
             epoch = yield from self._epoch(session)
             if epoch is None:
                 return
@@ -257,7 +257,7 @@ class Election:
                 callback(broker_id)
 
     def _failed(self, path: str, error: Exception) -> None:
-        _log.error("the election is tried again, because of znode=%s: %s", path, error)
+        _log.error("the election is tried again, because of a failure at znode=%s: %s", path, error)
         self._retry = self._loop.call_later(RETRY_MS, self._read_controller)
 
     def _watch(self) -> Callable[[], None]:

@@ -281,5 +281,7 @@ def delete_topic(work: EventContext, name: str, topic_id: TopicId) -> Steps[Erro
     answer = yield from work.writer.try_write(operations)
     work.writer.check_allowed(operations, answer)
     if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):
-        raise ControllerStateOutdated(f"the deletion of topic {name} was not requested: {answer}")
+        raise ControllerStateOutdated(
+            f"{delete_topic_path(name)}, which requests a deletion, was not created: {answer}"
+        )
     return ErrorCode.NONE

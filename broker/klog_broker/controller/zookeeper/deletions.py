@@ -125,7 +125,8 @@ def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
     for topic in topics:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
-                continue  # An access list forbids it; the next `take_deletions` tries again.
+                # An access list forbids to delete a znode. The next `take_deletions` tries again.
+                continue
             yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)
 
@@ -133,8 +134,8 @@ def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
 def _queue(work: EventContext, topic: str) -> Steps[int]:
     """Begin the deletion of a topic, and return the number of its partitions.
 
-    One UpdateMetadata request names all partitions, so that no broker shows clients a part of the
-    topic.
+    One UpdateMetadata request marks all partitions as deleted, so that no broker shows clients only
+    a part of the topic.
     """
     controller_state, context = work.controller_state, work.controller_state.context
     context.queue_deletion(topic)

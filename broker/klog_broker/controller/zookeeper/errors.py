@@ -24,8 +24,8 @@ class ControllerStateOutdated(KlogError):
 class WriteDenied(ControllerStateOutdated):
     """An access list forbids a read or write, so nothing was written; the log names the znode.
 
-    A caller that can continue without the znode does. A request from a broker fails with
-    UNKNOWN_SERVER_ERROR.
+    A caller that can work without the znode catches this error and continues. A request from a
+    broker fails with UNKNOWN_SERVER_ERROR.
     """
 
 

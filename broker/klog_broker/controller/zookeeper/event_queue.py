@@ -71,7 +71,7 @@ class EventQueue:
             self._waiting.appendleft(event)
 
     def count_failure(self, why: Exception) -> None:
-        """Count a failure of the event in progress; refuse a request at the last attempt."""
+        """Count a failure of the event in progress; refuse a request after TRIES failures."""
         event = self._current
         if event is None or event.refuse is None:
             return

@@ -81,8 +81,9 @@ def _mark_working(
     _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
     controller_state.mark_replica_online(partition, broker_id)
     controller_state.batch.add_update_metadata(context.brokers, (partition,))
-    # Send LeaderAndIsr once more: the response may be to a request of an older leader epoch, or a
-    # StopReplica request may have followed the LeaderAndIsr request.
+    # Send LeaderAndIsr once more, so that the broker surely has the replica's present role: the
+    # response may be to a request of an older leader epoch, or a StopReplica request may have
+    # followed the LeaderAndIsr request.
     controller_state.mark_unsettled((partition,), notified=(broker_id,))
 
 

@@ -45,7 +45,8 @@ LEADER_DURING_DELETE = BrokerId(-2)
 no longer show the topic to clients."""
 
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
-"""The leader epoch in StopReplica for a topic to be deleted; brokers accept it in any epoch."""
+"""The leader epoch in StopReplica for a topic to be deleted. Brokers carry out such a request
+whatever leader epoch their replica has."""
 
 FULL = 2
 """The type of an UpdateMetadata request that contains all topics."""
@@ -154,7 +155,8 @@ class RequestBatch:
     def collect(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
         """Add UpdateMetadata with these partitions, even those without a leader, for all brokers.
 
-        Yields once for each partition. The partitions must not change until `requests` is called.
+        Yields once for each partition, so that the caller can spread the work over several
+        event-loop turns. The partitions must not change until `requests` is called.
         """
         self._update_recipients.update(dict.fromkeys(self._context.brokers))
         for partition in partitions:
@@ -168,8 +170,9 @@ class RequestBatch:
     def collect_all(self, everything: FullMetadata) -> Iterator[None]:
         """Fill `everything` with all topics, for `add_full_metadata`.
 
-        Yields once for each partition; meanwhile the context must not change. An unreadable topic
-        is included without its id, so that brokers do not treat the topic as deleted.
+        Yields once for each partition, so that the caller can spread the work over several
+        event-loop turns; meanwhile the context must not change. An unreadable topic is included
+        without its id, so that brokers do not treat the topic as deleted.
         """
         for topic in self._context.topics:
             for partition in self._context.partitions_of(topic):

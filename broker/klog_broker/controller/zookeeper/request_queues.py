@@ -29,7 +29,8 @@ class _Queue:
     size: int = 0
     """The sum of `BrokerRequest.size` of all requests in the queue."""
     is_dropped: bool = False
-    """Whether requests were dropped; then new requests are dropped, too."""
+    """Whether requests were dropped; then new requests are dropped, too, until
+    `RequestQueues.resume` is called."""
 
 
 class RequestQueues:
@@ -63,7 +64,8 @@ class RequestQueues:
         return tuple(self._behind)
 
     def resume(self, broker_id: BrokerId) -> None:
-        """Queue new requests again for a broker in `behind`; the broker leaves `behind`."""
+        """Stop dropping new requests for a broker in `behind`: queue them from now on. The broker
+        leaves `behind`."""
         del self._behind[broker_id]
         self._queues[broker_id].is_dropped = False
 

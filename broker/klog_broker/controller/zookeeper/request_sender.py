@@ -33,7 +33,7 @@ does not know its own epoch rejects all requests without a response; the callbac
 
 
 class _BrokerEpoch:
-    """A registered broker with one broker epoch."""
+    """A registration of a broker, with the broker epoch that the broker got by it."""
 
     def __init__(self, registration: BrokerRegistration, broker_epoch: int) -> None:
         self.registration = registration
@@ -86,7 +86,8 @@ class RequestSender:
         return self._queues.behind
 
     def resume(self, broker_id: BrokerId) -> None:
-        """Queue new requests again for a broker in `behind`; the broker leaves `behind`."""
+        """Stop dropping new requests for a broker in `behind`: queue them from now on. The broker
+        leaves `behind`."""
         self._queues.resume(broker_id)
 
     def accepts_requests(self, broker_id: BrokerId) -> bool:
@@ -97,7 +98,8 @@ class RequestSender:
         """Queue requests, and send to each broker that has no request in flight.
 
         If the size of a broker's queue exceeds `at_most`, the queue is dropped except for its first
-        request. The broker will be in `behind` as soon as it answers this request.
+        request. As soon as the broker answers this request, it is in `behind`, and the controller
+        sends it all metadata and roles again.
         """
         were = [each for each in self._broker_epochs if self._queues.accepts_requests(each)]
         for broker_id in self._queues.put(broker_requests, at_most):
@@ -148,7 +150,8 @@ class RequestSender:
         if response.error_code != ErrorCode.NONE:
             _log.warning(
                 "broker_id=%d rejects %s of controller epoch %d with error %d: the broker has"
-                " registered again or knows another controller, and ZooKeeper reports this soon",
+                " registered again or knows another controller, and this controller soon learns"
+                " of this from ZooKeeper",
                 broker_request.broker_id,
                 type(broker_request.request).__name__,
                 broker_request.request.controller_epoch,

@@ -60,13 +60,14 @@ class TopicController(Protocol):
         *,
         unclean: bool,
     ) -> None:
-        """Elect the leaders of these partitions, or of all partitions if None."""
+        """Elect the preferred leaders of these partitions, or of all partitions if None. With
+        `unclean`, elect any live replica for each partition without a live leader."""
 
 
 class ControllerTopicChanges:
     """Changes topics for clients, for the event loop's thread only.
 
-    The owner calls `image_changed` after each change of the metadata image.
+    The broker calls `image_changed` after each change of its metadata image.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from pyspark_klog.znodes.topics import encode_topic
 _log = logging.getLogger("klog.controller")
 
 NewId = Callable[[], TopicId]
-"""Makes an id for a topic without one, which a version of Kafka before 2.8 created."""
+"""Makes an id for a topic that has none, because Kafka before version 2.8 created the topic."""
 
 
 def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:

@@ -50,7 +50,8 @@ from pyspark_klog.znodes.topics import (
 _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
-"""The number of concurrent read requests; their responses may all arrive in one event-loop turn."""
+"""The number of concurrent read requests: few enough that their responses can be handled in one
+event-loop turn, in which they may all arrive."""
 _DECODED_A_TURN = 1_500
 """The number of partitions of one topic's znode decoded in one event-loop turn: about 3 ms."""
 _DECODED_A_TURN_BYTES = 32_768
@@ -79,8 +80,8 @@ class ZnodeChange(NamedTuple):
 
 
 class ReadBrokers(NamedTuple):
-    """All broker registrations, and the version of /brokers/ids, which each later registration
-    raises."""
+    """All broker registrations, and the version of /brokers/ids, which each klog broker raises when
+    it registers."""
 
     version: int
     brokers: Mapping[BrokerId, RegisteredBroker]
@@ -282,8 +283,8 @@ class Reader:
     def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
         """Return `ask` as a request that also sets a watch, unless the watch `key` is set already.
 
-        A failed request sets no watch, so the next request must set the watch. The failure is
-        noticed even if the response comes after the controller has stopped waiting for it.
+        `key` is the name of the watch in `_watched`, the set of watches. A failed request sets no
+        watch, so `key` is then removed, even if the controller no longer waits for the response.
         """
 
         def changed() -> None:
@@ -306,7 +307,7 @@ class Reader:
         return asking
 
     def log_unusable_znode(self, path: str, data: bytes, why: str) -> None:
-        """Name an unusable znode in the log, once until its data changes."""
+        """Name an unusable znode in the log; repeat this only when the znode's data has changed."""
         self._bad.name(path, data, why)
 
 

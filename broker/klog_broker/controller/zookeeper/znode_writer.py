@@ -66,7 +66,7 @@ PARTITIONS_A_TURN = 100
 event-loop turn."""
 
 LOOKED_AT_A_TURN = 1_000
-"""The number of partitions examined, without a write, in one event-loop turn."""
+"""The number of partitions that are examined in one event-loop turn if nothing is written."""
 
 Changes = Mapping[TopicPartition, LeaderAndIsr]
 Action = Callable[[], None]
@@ -247,7 +247,10 @@ class Writer:
         answer = yield from self.try_write(operations)
         if isinstance(answer, MultiFailed):
             if answer.index == 0 and isinstance(answer.error, BadVersion):
-                raise BrokersChanged("a broker has registered: read its epoch before any write")
+                raise BrokersChanged(
+                    "partition states were not written: a broker has registered since the"
+                    " controller read the registrations, and must read them again"
+                )
             if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
                 return path
             raise ControllerStateOutdated(f"partition states were not written: {answer}")
