@@ -12,7 +12,7 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class CleanedTransactions:
-    """The transactions of one pass over batches, in the order of their offsets.
+    """Follows the transactions in one pass over a log's batches, in offset order.
 
     ``aborted`` are the aborted transactions that may have batches in the pass.
     """

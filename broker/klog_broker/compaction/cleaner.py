@@ -48,7 +48,7 @@ class Timers(Protocol):
 
 
 class Cleaner:
-    """Runs cleaning rounds. For the loop's thread.
+    """Chooses logs and runs cleaning rounds over them, for the event loop's thread only.
 
     ``prepare`` is called in a helper thread before the first round, and loads the cleaner's kernels
     (functions that numba compiles). If the broker is shutting down, ``prepare`` returns False, and

@@ -81,7 +81,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Job:
-    """The input of one cleaning round."""
+    """The input of one cleaning round: segments, settings, producers and transactions of a log."""
 
     sources: Sequence[SourceSegment]
     """The closed segments before the first uncleanable offset."""

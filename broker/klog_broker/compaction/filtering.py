@@ -1,4 +1,4 @@
-"""Filters chunks of a log: drops the records that later records supersede."""
+"""Filters chunks of a log for the log cleaner: drops the records that later records supersede."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

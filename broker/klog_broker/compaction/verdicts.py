@@ -1,5 +1,5 @@
-"""Decides which batches are kept or removed as a whole, before their records are read (Kafka's
-Cleaner.cleanInto)."""
+"""Decides which batches the log cleaner keeps or removes as a whole, before it reads their records
+(Kafka's Cleaner.cleanInto)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -56,7 +56,7 @@ class ControllerState:
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
         """Partitions for which the controller has yet to check whether the leader or ISR must
         change. The values are the brokers that get a LeaderAndIsr request even if nothing
-        changes."""
+        changes, because they do not have the role yet: they have just registered, for example."""
         self.awaiting_full_metadata: dict[BrokerId, None] = {}
         """Brokers that wait for the full UpdateMetadata request (`RequestBatch.add_full_metadata`),
         because they have registered, or their queued requests were dropped."""
@@ -188,7 +188,8 @@ class ControllerState:
 
     def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
         """Remove a partition from `unsettled`, because its leader and ISR are checked now. Returns
-        the brokers that get LeaderAndIsr even if nothing changed; none for an absent partition."""
+        the brokers that get LeaderAndIsr even if nothing changed; no broker if the partition is not
+        in `unsettled`."""
         notified = self.unsettled.pop(partition, None)
         if notified is None:
             return {}

@@ -1,4 +1,4 @@
-"""The deletion of topics, each of which /admin/delete_topics/NAME requests.
+"""Deletes topics: a znode /admin/delete_topics/NAME requests the deletion of the topic NAME.
 
 A deletion is complete when every assigned broker has confirmed the deletion of its replica, so the
 deletion waits for unavailable brokers. Then the topic's znodes are deleted. The topic's own znode,

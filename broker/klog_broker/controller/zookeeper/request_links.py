@@ -51,7 +51,8 @@ class BrokerConnections:
     ) -> None:
         """Send a request to a broker; `done` gets the response, or None if the request failed.
 
-        A failure has closed the connection, unless the request was never sent.
+        After a failure the connection is closed, unless the request was never sent, because the
+        broker has no inter-broker listener.
         """
         link = self._link(registration, request.broker_epoch)
         if link is None:
@@ -81,8 +82,8 @@ class BrokerConnections:
     ) -> "_BrokerConnection | None":
         """The connection to a broker in this epoch; None if the broker lacks the listener.
 
-        A new epoch or address gets a new connection, so that no request waits for the response to
-        an earlier one.
+        If the epoch or address is new, closes the old connection and opens a new one, so that no
+        request waits for the response to a request that was sent to the old epoch or address.
         """
         broker_id = registration.broker_id
         endpoint = registration.endpoint(self._listener)
