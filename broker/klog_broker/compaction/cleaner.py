@@ -297,7 +297,8 @@ class Cleaner:
 
     def _apply_retention(self, log: PartitionLog) -> None:
         """Apply retention at the end of a round to a log whose cleanup.policy has delete. The
-        broker's periodic retention skips a log during its rounds, and the next may begin soon."""
+        broker's periodic retention skips the log during a round, and the log's next round may begin
+        soon."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())

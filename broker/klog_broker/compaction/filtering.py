@@ -176,7 +176,8 @@ class ChunkFilter:
         out_end: int,
     ) -> int:
         """Filter the batches of the rows from ``first`` on. The kernel stops early at a batch that
-        does not fit into ``out``, is compressed, is of an older format, or is damaged.
+        does not fit into ``out``, has compressed records that must be read, is of an older format,
+        or is damaged.
 
         Returns the kernel's status, which says why it stopped; ``_state`` has the row.
         """
@@ -307,8 +308,8 @@ def _no_record(_: Record) -> bool:
 
 
 def _is_needed(chunk: TableChunk, verdicts: Bytes) -> Flags:
-    """Return a flag for each batch of the chunk: whether the kernel reads the batch's records,
-    because the verdict on the batch does not decide about all of them."""
+    """Return a flag for each batch of the chunk: whether the kernel must read the batch's records,
+    to decide which of them stay, or to change their timestamp deltas for a new delete horizon."""
     has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
     verdicts = verdicts[: chunk.row_count]
     sets_horizon = (verdicts & SET_HORIZON != 0) & ~has_horizon

@@ -89,7 +89,7 @@ STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has hand
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
 STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
 STATE_NEEDED_BYTES = 5  # after FULL: the free bytes in ``out`` that the next batch needs
-STATE_RECORDS_READ = 6  # filter_rows adds the record count of each batch to it
+STATE_RECORDS_READ = 6  # filter_rows adds the record count of each batch to this field
 STATE_RECORDS_KEPT = 7
 STATE_FIELDS = 8
 
@@ -98,7 +98,7 @@ SETTING_HASH_LOW = 0
 SETTING_HASH_HIGH = 1
 SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
-SETTING_HORIZON_MS = 4  # the delete horizon for batches that have none; 0 or more
+SETTING_HORIZON_MS = 4  # the delete horizon for batches that need one and have none; 0 or more
 SETTING_FIELDS = 5
 
 # --- the value in ``sizes`` with which filter_rows says that a batch needs no change -------------

@@ -1,7 +1,7 @@
 """Settings without effect in klog that Kafka 4.3.1 can change in a running broker.
 
-klog accepts changes of these settings, like Kafka. settings_without_effect.py lists all settings
-without effect. The settings of the keystore and the
+klog accepts a change of such a setting, unless the setting is a secret or strict.configs is true.
+settings_without_effect.py lists all settings without effect. The settings of the keystore and the
 truststore (such as ssl.keystore.location) are not listed here, because Kafka accepts a change of
 them only if the prefix of a listener (``listener.name.NAME.``) stands before the setting's name.
 """

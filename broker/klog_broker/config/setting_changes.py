@@ -3,7 +3,8 @@
 A setting can be changed for one broker, or for all brokers (Kafka's cluster-wide default). A change
 for one broker overrides a change for all brokers, and both override the configuration file. A
 setting that exists in several units can be changed only in the finest unit, as in Kafka 4.3.1. A
-setting without effect in klog can be changed wherever Kafka allows its change.
+setting without effect in klog can be changed wherever Kafka allows its change, unless the setting
+is a secret or strict.configs is true.
 """
 
 from collections.abc import Iterator, Mapping

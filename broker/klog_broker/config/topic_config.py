@@ -87,7 +87,7 @@ class TopicConfig(Mapping[str, Any]):
     def own_value(self, name: str) -> Value:
         """Return the value of `name` for DescribeConfigs: the topic's own value or the default.
 
-        For a timestamp limit that is not set, ``topic[name]`` has another value: that of
+        For a timestamp limit that is not set, ``topic[name]`` may differ: it then is the value of
         message.timestamp.difference.max.ms.
         """
         return self._own[name] if name in self._own else self.default_of(name)

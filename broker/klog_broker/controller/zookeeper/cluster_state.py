@@ -279,8 +279,8 @@ class ControllerState:
         self.awaiting_full_metadata[broker_id] = None
 
     def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
-        """Whether a StopReplica request that was just answered was sent by this ControllerState, so
-        that the controller has not read all of ZooKeeper again since.
+        """Whether a StopReplica request that was just answered is of this ControllerState, and not
+        of one that existed before the controller last read all of ZooKeeper.
 
         Forgets the request, so a second call returns False. The result is False, too, if the broker
         has deregistered since, or if the request was dropped.

@@ -125,7 +125,8 @@ def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
     for topic in topics:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
-                # An access list forbids to delete a znode. The next `take_deletions` tries again.
+                # An access list forbids the deletion of a znode. The next `take_deletions` tries
+                # again.
                 continue
             yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)

@@ -249,7 +249,7 @@ class Writer:
             if answer.index == 0 and isinstance(answer.error, BadVersion):
                 raise BrokersChanged(
                     "partition states were not written: a broker has registered since the"
-                    " controller read the registrations, and must read them again"
+                    " controller read the registrations; the controller must read them again"
                 )
             if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
                 return path
