@@ -271,7 +271,8 @@ class ControllerContext:
     # --- leaders and ISRs of partitions --------------------------------------------------------
 
     def leadership(self, partition: TopicPartition) -> Leadership | None:
-        """A partition's last read or written state; None if no state was ever written."""
+        """The state of a partition that the controller last read from ZooKeeper or wrote; None if
+        no controller ever wrote one."""
         return self._leaderships.get(partition)
 
     def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:
@@ -285,8 +286,8 @@ class ControllerContext:
 
     @property
     def led_count(self) -> int:
-        """The number of partitions whose leader and ISR were ever read or written
-        (`leadership`)."""
+        """The number of partitions that ever had a leader: the controller has read their leader and
+        ISR from ZooKeeper, or written them."""
         return len(self._leaderships)
 
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:

@@ -18,7 +18,7 @@ from pyspark_klog.errors import ErrorCode
 _log = logging.getLogger("klog.controller")
 
 TRIES = 3
-"""A request is given up when it has made the controller read everything this many times."""
+"""A request is given up when it has made the controller read all of ZooKeeper this many times."""
 
 
 @dataclass(slots=True, eq=False)

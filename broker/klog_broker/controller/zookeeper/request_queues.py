@@ -70,9 +70,9 @@ class RequestQueues:
         self._queues[broker_id].is_dropped = False
 
     def accepts_requests(self, broker_id: BrokerId) -> bool:
-        """Whether `put` queues new requests for a broker.
+        """Whether `put` queues new requests for a broker and does not drop them at once.
 
-        `put` drops even these if they make the queue too large.
+        `put` still drops new requests that make the queue too large.
         """
         queue = self._queues.get(broker_id)
         return queue is not None and not queue.is_dropped
