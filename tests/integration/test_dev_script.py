@@ -392,7 +392,7 @@ def test_a_simulation_and_the_fuzzer_need_no_java(machine: Machine) -> None:
 
 
 def test_a_check_can_leave_the_unit_tests_to_test_as_ci_does(ready: Machine) -> None:
-    unit = "python -m pytest -q tests/unit"
+    unit = "python -m pytest -q tests/unit tests/repo"
     ready.dev("check")
     whole = ready.started()
     assert unit in whole

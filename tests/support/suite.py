@@ -134,7 +134,7 @@ def _other_runs(options: Sequence[str], root: Path) -> list[Run]:
     there = {
         folder.name
         for folder in (root / "tests").iterdir()
-        if folder.name not in _ALONE and any(folder.glob("test_*.py"))
+        if folder.name not in _ALONE and any(folder.rglob("test_*.py"))
     }
     rest = there.difference(*FOLDER_GROUPS)
     folder, pattern = CLUSTER_FILES

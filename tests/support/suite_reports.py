@@ -67,12 +67,12 @@ def _parsed(report: Path) -> "ElementTree.Element | None":
 
 
 def _timed(place: str, name: str, seconds: str, folder: str | None) -> Timed:
-    """A test of ``tests.unit.test_x``, or of a class in there."""
+    """A test of ``tests.unit.log.test_x``, or of a class in there: its folder is tests/unit."""
     parts = place.split(".")
     module = next((n for n, part in enumerate(parts) if part.startswith("test_")), len(parts) - 1)
     file = "/".join(parts[: module + 1]) + ".py"
     inner = "".join(f"::{part}" for part in parts[module + 1 :])
-    return Timed(float(seconds), f"{file}{inner}::{name}", folder or "/".join(parts[:module]))
+    return Timed(float(seconds), f"{file}{inner}::{name}", folder or "/".join(parts[:module][:2]))
 
 
 def slowest(times: Iterable[Timed], count: int = 20) -> list[str]:

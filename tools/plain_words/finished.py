@@ -94,6 +94,7 @@ FINISHED: tuple[str, ...] = (
     "tests/integration",
     "tests/peers",
     "tests/property",
+    "tests/repo",
     "tests/simulation",
     "tests/soak",
     "tests/spark",

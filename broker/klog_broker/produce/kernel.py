@@ -252,7 +252,7 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 REPLIES_BYTES = 1024 * 1024
 
-# --- constants of Produce in Kafka's protocol (tested in tests/unit/test_produce_tables.py) -------
+# --- constants of Produce in Kafka's protocol (tested in tests/unit/produce/test_kernel_tables.py)
 PRODUCE = 0
 FIRST_VERSION = 3
 LAST_VERSION = 13

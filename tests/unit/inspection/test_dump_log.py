@@ -19,7 +19,7 @@ from pyspark_klog.state_records.consumer_offsets import encode_offset_key, encod
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue, MemberMetadata
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "dump_log"
+GOLDEN = Path(__file__).parents[2] / "golden" / "dump_log"
 
 
 def klog(*arguments: object) -> Result:

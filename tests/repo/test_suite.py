@@ -22,7 +22,8 @@ from tests.support.suite_reports import (
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     for name in (
-        "unit/test_a.py",
+        "unit/log/test_a.py",
+        "repo/test_r.py",
         "golden/test_g.py",
         "integration/test_b.py",
         "spark/test_c.py",
@@ -38,12 +39,18 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _folders() -> set[str]:
+    """Return the folders of tests with tests in them, or in folders below them."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {f"tests/{file.relative_to(ROOT).parts[1]}" for file in files}
+
+
 def test_spark_files_share_processes_and_peers_are_left_out(checkout: Path) -> None:
     assert [(run.name, run.arguments) for run in plan(["-q"], checkout)] == [
         ("Spark: most files", ("tests/spark/test_c.py", "tests/spark/test_d.py", "-q")),
         ("Spark: parity", ("tests/spark/test_parity_x.py", "-q")),
         ("integration", ("tests/integration", "-q")),
-        ("golden and unit", ("tests/golden", "tests/unit", "-q")),
+        ("golden and repo and unit", ("tests/golden", "tests/repo", "tests/unit", "-q")),
     ]
     assert [run.has_spark for run in plan([], checkout)] == [True, True, False, False]
 
@@ -65,11 +72,11 @@ def test_files_of_clusters_have_a_process_of_their_own(checkout: Path) -> None:
     ]
     (checkout / "tests" / "integration" / "test_b.py").unlink()
     names = [run.name for run in plan([], checkout) if not run.has_spark]
-    assert names == ["clusters", "golden and unit"]
+    assert names == ["clusters", "golden and repo and unit"]
 
 
 def test_every_other_folder_of_the_project_runs_once() -> None:
-    there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    there = _folders()
     words = [each for run in plan([]) if not run.has_spark for each in run.arguments]
     assert len(words) == len(set(words))
     files = [word for word in words if word.endswith(".py")]
@@ -180,15 +187,15 @@ def test_counts_add_up_to_the_line_that_ci_reads() -> None:
 def test_the_slowest_tests_are_named_with_their_files(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     cases = [
-        '<testcase classname="tests.unit.test_a" name="test_quick" time="0.1"/>',
+        '<testcase classname="tests.unit.log.test_a" name="test_quick" time="0.1"/>',
         '<testcase classname="tests.spark.test_b" name="test_slow[x.y]" time="12.34"/>',
-        '<testcase classname="tests.unit.test_a.TestIt" name="test_in" time="3"/>',
+        '<testcase classname="tests.unit.log.test_a.TestIt" name="test_in" time="3"/>',
     ]
     report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     times = times_of(report)
     assert slowest(times, 2) == [
         "   12.3 s  tests/spark/test_b.py::test_slow[x.y]",
-        "    3.0 s  tests/unit/test_a.py::TestIt::test_in",
+        "    3.0 s  tests/unit/log/test_a.py::TestIt::test_in",
     ]
     assert [timed.folder for timed in times] == ["tests/unit", "tests/spark", "tests/unit"]
     assert {timed.folder for timed in times_of(report, "tests/old")} == {"tests/old"}
@@ -207,6 +214,6 @@ def test_a_folder_over_its_budget_is_named() -> None:
 
 def test_every_folder_has_a_budget_and_all_of_them_fit_four_processes() -> None:
     allowed = budgets((ROOT / "docs" / "testing.md").read_text(encoding="utf-8"))
-    there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    there = _folders()
     assert set(allowed) == there - {"tests/peers"}
     assert sum(allowed.values()) <= 4 * 15 * 60

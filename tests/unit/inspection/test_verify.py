@@ -31,7 +31,7 @@ from pyspark_klog.storage.transaction_index import (
 )
 from tests.support.log_harness import PARTITION, TOPIC_ID, append_in, batch, open_manager
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "dump_log"
+GOLDEN = Path(__file__).parents[2] / "golden" / "dump_log"
 CONFIG = LogConfig(segment_bytes=2_000, segment_index_bytes=1_024, index_interval_bytes=300)
 MARKER = ".kafka_cleanshutdown"
 

@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.runtime.disk.files import RealFiles
 from tests.support.cluster.server import make_topic, start
-from tests.unit.test_verify import verify
+from tests.unit.inspection.test_verify import verify
 
 
 @pytest.fixture

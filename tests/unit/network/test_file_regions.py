@@ -11,7 +11,7 @@ from klog_broker.network import bounds
 from klog_broker.network.connection_states import QUIET
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.runtime.disk.files import ProbedRegion, ReadRegion
-from tests.unit.test_network_connection import FETCH, Broker, frame
+from tests.unit.network.test_connection import FETCH, Broker, frame
 
 SIZE = 2 * bounds.PROBED_BYTES
 

@@ -1,0 +1,1 @@
+"""Tests of this repository itself: pages, benchmarks, soaks, the oracle, the run of the tests."""

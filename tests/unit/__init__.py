@@ -1,0 +1,1 @@
+"""Tests of one idea of one module each; the folders are named like the packages."""

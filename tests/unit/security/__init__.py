@@ -1,0 +1,1 @@
+"""Tests of pyspark_klog.security and pyspark_klog.client.security."""
