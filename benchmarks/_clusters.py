@@ -38,7 +38,7 @@ from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.cluster import decode_controller
 from tests.support.eventually import eventually
-from tests.support.kafka_zookeeper import SESSION_TIMEOUT_MS, ZooKeeperKafka, kafka_cluster
+from tests.support.kafka.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperKafka, kafka_cluster
 
 BROKERS = 3
 HEAP_MB = 512

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pyspark_klog.client.settings.setting_rows import READING, WRITING
 from tests.support.peers import OLDEST_KAFKA
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 
 
 def kafka_client_defaults() -> dict[str, str]:

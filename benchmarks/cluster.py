@@ -27,7 +27,7 @@ from benchmarks._report import found, load_note, median_of, per_cpu_second
 from benchmarks._turns import in_turns, median, progress, sized, turns
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.kafka_zookeeper import SESSION_TIMEOUT_MS
+from tests.support.kafka.zookeeper_cluster import SESSION_TIMEOUT_MS
 
 _ACKS_ALL = -1
 _GB = 1e9

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from tests.support.parity_report import (
+from tests.support.parity.report import (
     check_markers,
     only_with_parity,
     pytest_runtest_makereport,
@@ -16,7 +16,7 @@ from tests.support.parity_report import (
 __all__ = ["pytest_collection_modifyitems", "pytest_runtest_makereport", "pytest_sessionfinish"]
 
 pytest.register_assert_rewrite(
-    "tests.support.zookeeper_contract", "tests.support.zookeeper_requests_contract"
+    "tests.support.zookeeper.contract", "tests.support.zookeeper.requests_contract"
 )
 
 _PEERS = Path(__file__).parent / "peers"

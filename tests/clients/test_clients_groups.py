@@ -12,8 +12,8 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.client.group_member import joined_member
 from tests.support.eventually import eventually
-from tests.support.group_member import joined_member
 
 RECORDS = 60
 

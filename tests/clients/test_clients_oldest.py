@@ -1,7 +1,7 @@
 """The oldest releases of Python's Kafka clients that run here, each in an environment of its own.
 
 The first run installs them below ``.dev/old-clients``, from wheels only; later runs find them.
-``tests/support/old_client.py`` drives them in a child process.
+``tests/support/client/old_client.py`` drives them in a child process.
 """
 
 import json
@@ -20,15 +20,15 @@ from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.broker_process import BrokerProcess
+from tests.support.client.old_client import Row, row_from_json, row_to_json
 from tests.support.eventually import eventually
-from tests.support.old_client import Row, row_from_json, row_to_json
 from tests.support.package_environment import python_with
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import NOW_MS, create_topic, fetch, first_partition, produced
 from tests.support.raw_requests import read_all as raw_read_all
 
 ROOT = Path(__file__).parents[2]
-CHILD = ROOT / "tests" / "support" / "old_client.py"
+CHILD = ROOT / "tests" / "support" / "client" / "old_client.py"
 CHILD_TIMEOUT_S = 120
 
 # Packages that the clients import for snappy, lz4 and zstd; as new as klog's (constraints.txt).

@@ -19,10 +19,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.codec_cases import cases
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic, produce, read_all
+from tests.support.records.codec_cases import cases
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

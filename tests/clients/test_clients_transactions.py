@@ -17,11 +17,11 @@ from kafka.structs import OffsetAndMetadata
 
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
+from tests.support.coordinator.transaction_client import TransactionClient
+from tests.support.coordinator.transaction_reading import committed_values
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import TransactionClient
-from tests.support.transaction_reading import committed_values
 
 Write = Callable[[str, str], None]
 

@@ -23,13 +23,13 @@ from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from tests.support.broker_thread import BrokerThread
-from tests.support.cleaner_harness import CleanerBench
-from tests.support.client_cases import client_of
+from tests.support.client.cases import client_of
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import TOPIC_ID, append, batch, open_manager
-from tests.support.manual_clock import ManualClock
+from tests.support.compaction.cleaner_harness import CleanerBench
+from tests.support.log.harness import TOPIC_ID, append, batch, open_manager
 from tests.support.raw_requests import batch as values
 from tests.support.raw_requests import create_topic, fetch, first_partition, produced
+from tests.support.runtime.manual_clock import ManualClock
 
 PARTITION = TopicPartition("t", 0)
 COUNT = 9

@@ -28,7 +28,6 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFe
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
-from tests.support.memory_files import MemoryFiles
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import (
     NOW_MS,
@@ -42,6 +41,7 @@ from tests.support.raw_requests import (
     read_all,
     records_of,
 )
+from tests.support.runtime.memory_files import MemoryFiles
 
 # Indexes are preallocated, here in memory: with 10 MiB each a test would take 1.7 GB.
 SETTINGS = {"log.index.size.max.bytes": 4096}

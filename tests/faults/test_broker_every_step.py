@@ -40,14 +40,14 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.record import Record
 from tests.support.cluster.broker import NOW_MS, MemoryBroker
-from tests.support.log_harness import read_all
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.raw_requests import batch, produce_request
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
 )
+from tests.support.log.harness import read_all
+from tests.support.raw_requests import batch, produce_request
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 SETTINGS = {
     "log_flush_interval_messages": 1,

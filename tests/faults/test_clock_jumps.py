@@ -25,11 +25,11 @@ from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from pyspark_klog.protocol.headers import decode_response
 from tests.simulation.world import WorldClock
 from tests.support.cluster.broker import NOW_MS, MemoryBroker
-from tests.support.fake_network import FakeStream
-from tests.support.log_harness import read_all
-from tests.support.memory_files import MemoryFiles
+from tests.support.coordinator.transaction_client import MemoryClient, broker_with_coordinators
+from tests.support.log.harness import read_all
 from tests.support.raw_requests import batch, fetch_request, produce_request
-from tests.support.transaction_client import MemoryClient, broker_with_coordinators
+from tests.support.runtime.fake_network import FakeStream
+from tests.support.runtime.memory_files import MemoryFiles
 
 YEAR_MS = 365 * 86_400_000
 JUMPS = pytest.mark.parametrize("jump_ms", [YEAR_MS, -YEAR_MS], ids=["forward", "back"])

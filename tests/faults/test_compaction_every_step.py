@@ -9,10 +9,10 @@ from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
-from tests.support.cleaner_harness import clean, last_records, problems_of_cleaned
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import DATA, PARTITION, append, batch, read_all
-from tests.support.log_lives import LogLives
+from tests.support.compaction.cleaner_harness import clean, last_records, problems_of_cleaned
+from tests.support.log.harness import DATA, PARTITION, append, batch, read_all
+from tests.support.log.restarts import LogLives
 
 CONFIG = LogConfig(
     segment_bytes=4_096,

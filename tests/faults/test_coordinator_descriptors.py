@@ -14,9 +14,9 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request, Response
 from tests.support.cluster.server import make_topic, start
-from tests.support.fake_network import FakeNetwork
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.fake_network import FakeNetwork
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 PARTITIONS = 2
 ORDERED_AGAIN_MS = 10_000

@@ -17,7 +17,7 @@ from klog_broker.runtime.system.clock import SystemClock
 from klog_broker.runtime.threads.parallel_work import ThreadedParallelWork
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     CLUSTER,
     DATA,
     SMALL,
@@ -26,8 +26,8 @@ from tests.support.log_harness import (
     batch,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = replace(SMALL, segment_bytes=2_000, index_interval_bytes=100)

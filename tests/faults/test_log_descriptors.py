@@ -13,7 +13,7 @@ from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     SMALL,

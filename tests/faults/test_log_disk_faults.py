@@ -9,7 +9,7 @@ import pytest
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     SMALL,
@@ -20,8 +20,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 BYTES = len(batch())
 SMALLEST = batch(value=b"", key=None, timestamp_ms=-1)

@@ -17,8 +17,8 @@ from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView, split_batches
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import append_in, batch
-from tests.support.log_lives import LogLives
+from tests.support.log.harness import append_in, batch
+from tests.support.log.restarts import LogLives
 
 SEEDS = 150
 SEEDS_PER_TEST = 50

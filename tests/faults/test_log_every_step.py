@@ -13,7 +13,7 @@ import pytest
 
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     TOPIC_ID,
     append,
@@ -24,8 +24,8 @@ from tests.support.log_harness import (
     start_over,
     truncate,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(
     segment_bytes=600, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=900

@@ -14,7 +14,7 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -23,7 +23,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = replace(SMALL, segment_bytes=2_000, index_interval_bytes=100)
 CUTS = 20

@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 from klog_broker.runtime.disk.files import RealFiles
-from tests.support.log_child import CHILD_CONFIG, COUNT
-from tests.support.log_harness import PARTITION, open_manager, read_all
+from tests.support.log.appending_process import CHILD_CONFIG, COUNT
+from tests.support.log.harness import PARTITION, open_manager, read_all
 
 ROUNDS = 6
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,13 @@ def _append_and_kill(
     directory: Path, first_sequence: int, batches: int, acknowledged: dict[int, int]
 ) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.log_child", str(directory), str(first_sequence)],
+        [
+            sys.executable,
+            "-m",
+            "tests.support.log.appending_process",
+            str(directory),
+            str(first_sequence),
+        ],
         stdout=subprocess.PIPE,
         cwd=ROOT,
         text=True,

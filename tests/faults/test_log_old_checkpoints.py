@@ -17,7 +17,7 @@ from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     TOPIC_ID,
     append,
@@ -26,8 +26,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
 OTHER, THIRD = TopicPartition("other", 0), TopicPartition("third", 0)

@@ -13,8 +13,8 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import append, batch, read_all
-from tests.support.log_lives import LogLives
+from tests.support.log.harness import append, batch, read_all
+from tests.support.log.restarts import LogLives
 
 SEEDS = 200
 SEEDS_PER_TEST = 25

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from tests.support.local_store import BlockingStore
-from tests.support.log_harness import DATA
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.cluster.local_store import BlockingStore
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 
 @pytest.mark.parametrize("seed", range(100))

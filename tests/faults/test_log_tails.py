@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -17,7 +17,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = replace(SMALL, segment_bytes=1_800, index_interval_bytes=300)
 BATCHES = 40

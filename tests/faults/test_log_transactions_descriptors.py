@@ -10,9 +10,9 @@ import pytest
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
-from tests.support.log_harness import DATA, append, open_log, open_manager
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import end, said_by_batches, write
+from tests.support.log.harness import DATA, append, open_log, open_manager
+from tests.support.log.transactional_log import end, said_by_batches, write
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100)
 

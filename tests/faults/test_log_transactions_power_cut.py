@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from tests.support.log_harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.transactional_log import end, said_by_batches, write
+from tests.support.log.harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
+from tests.support.log.transactional_log import end, said_by_batches, write
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(
     segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=1_200

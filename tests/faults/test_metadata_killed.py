@@ -15,8 +15,8 @@ from klog_broker.metadata.image import MetadataImage
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId
-from tests.support.local_store import BlockingStore
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.cluster.local_store import BlockingStore
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 DATA = Path("/klog/data")
 ONE = BrokerId(1)
@@ -119,7 +119,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from klog_broker.runtime.disk.files import RealFiles
-from tests.support.local_store import BlockingStore
+from tests.support.cluster.local_store import BlockingStore
 store = BlockingStore(RealFiles(), Path(sys.argv[1])).begin()
 number = len(store.image.topics)
 while True:

@@ -21,8 +21,8 @@ from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.support.cluster.broker import MemoryBroker
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.transaction_client import MemoryClient, broker_with_coordinators
+from tests.support.coordinator.transaction_client import MemoryClient, broker_with_coordinators
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 NONE = ErrorCode.NONE
 PLAIN = TopicPartition("plain", 0)

@@ -21,7 +21,6 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
-from tests.support.memory_files import MemoryFiles
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import (
     NOW_MS,
@@ -32,6 +31,7 @@ from tests.support.raw_requests import (
     produced,
     records_of,
 )
+from tests.support.runtime.memory_files import MemoryFiles
 
 SETTINGS = {
     "log.dirs": "/one,/two",

@@ -9,13 +9,13 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.control import ControlType, control_type_of
 from tests.support.cluster.broker import MemoryBroker
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
 )
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 NONE = ErrorCode.NONE
 OFFSETS = TopicPartition("__consumer_offsets", 0)

@@ -10,11 +10,11 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import BrokerProcess
+from tests.support.coordinator.transaction_client import TransactionClient
+from tests.support.coordinator.transaction_reading import committed_values
 from tests.support.eventually import eventually
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import TransactionClient
-from tests.support.transaction_reading import committed_values
 
 KILLS = 8
 FIRST, SECOND = TopicPartition("plain", 0), TopicPartition("plain", 1)

@@ -30,9 +30,9 @@ from klog_broker.replication.truncation import is_diverging_epoch
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
-from tests.support.cleaner_harness import CleanerBench
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.compaction.cleaner_harness import CleanerBench
+from tests.support.log.harness import (
     CLUSTER,
     DATA,
     PARTITION,
@@ -42,9 +42,9 @@ from tests.support.log_harness import (
     read_all,
     read_batches,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.transactional_log import end, write
+from tests.support.log.transactional_log import end, write
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(
     retention_ms=-1,

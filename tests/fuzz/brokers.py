@@ -14,8 +14,8 @@ from pyspark_klog.protocol.registry import find_api
 from tests.fuzz.corpus import likely
 from tests.fuzz.target import BrokenPromise
 from tests.support.cluster.broker import TOPICS, MemoryBroker, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, fetch_request, produce_request
+from tests.support.runtime.fake_network import FakeStream
 
 NAMES = ("plain", "plain", "compacted", "none", "__consumer_offsets")
 

@@ -14,8 +14,8 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.legacy import encode_message
-from tests.support.golden_cases import GOLDEN_DIR, Golden
-from tests.support.protocol_samples import sample
+from tests.support.golden.cases import GOLDEN_DIR, Golden
+from tests.support.protocol.samples import sample
 
 NOW_MS = 1_700_000_000_000
 _HEADER_FIELDS = (

@@ -7,10 +7,10 @@ import pytest
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.compression import Codec, inflate_produced
+from tests.support.api.produce_frames import answers, frame, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.codec_answers import OTHER_ERROR, STRICTER, check_answer, golden_answers
-from tests.support.codec_cases import cases
-from tests.support.produce_frames import answers, frame, values
+from tests.support.golden.codec_errors import OTHER_ERROR, STRICTER, check_answer, golden_answers
+from tests.support.records.codec_cases import cases
 
 
 @pytest.fixture(params=[True, False], ids=["kernel", "no kernel"])

@@ -3,7 +3,7 @@
 import json
 
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.controller_batches import GOLDEN_FILE, by_broker, decoded, klogs_orders
+from tests.support.golden.controller_batches import GOLDEN_FILE, by_broker, decoded, klogs_orders
 
 
 def test_brokers_are_told_what_kafka_tells_them() -> None:

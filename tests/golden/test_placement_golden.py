@@ -4,7 +4,7 @@ import json
 
 from klog_broker.controller.decisions.placement import place_replicas
 from pyspark_klog.ids import BrokerId
-from tests.support.golden_placement import GOLDEN_FILE
+from tests.support.golden.placement import GOLDEN_FILE
 
 
 def test_replicas_are_where_kafka_puts_them() -> None:

@@ -18,7 +18,7 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Message, Struct
 from pyspark_klog.protocol.registry import find_api, is_known
-from tests.support.kafka_before_api_versions import MAX_VERSIONS
+from tests.support.protocol.kafka_before_api_versions import MAX_VERSIONS
 
 FOLDER = Path(__file__).parent / "protocol"
 WRITERS = ("kafka-python", "aiokafka", "kio", "kafka-3.9.1", "kafka-4.4.0")

@@ -19,9 +19,9 @@ from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_sets import entries
-from tests.support.golden_cases import CODECS, GOLDEN_DIR, START_MS, Expected, Golden
-from tests.support.record_sets import iterate
-from tests.support.up_conversion import up_convert
+from tests.support.golden.cases import CODECS, GOLDEN_DIR, START_MS, Expected, Golden
+from tests.support.records.record_sets import iterate
+from tests.support.records.up_conversion import up_convert
 
 GOLDENS = [Golden.load(path) for path in sorted(GOLDEN_DIR.glob("*.json"))]
 OLD_GOLDENS = [golden for golden in GOLDENS if "-v0-" in golden.name or "-v1-" in golden.name]

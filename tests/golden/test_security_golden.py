@@ -1,7 +1,7 @@
 """Handshakes between Apache Kafka's own client and broker, and stores made by Java's keytool.
 
 klog's client, given the broker's recorded frames, must send the authentication bytes of Kafka's
-client. `python -m tests.support.golden_security` records them again.
+client. `python -m tests.support.golden.security` records them again.
 """
 
 import json

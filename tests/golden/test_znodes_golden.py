@@ -36,7 +36,7 @@ from pyspark_klog.znodes.topics import (
     decode_partition_state,
     decode_topic,
 )
-from tests.support.znode_cases import codec
+from tests.support.znodes.cases import codec
 
 GOLDEN = {
     name: json.loads((Path(__file__).parent / f"znodes/{name}.json").read_text(encoding="utf-8"))

@@ -8,13 +8,13 @@ import pytest
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import batch, client_of, new_topic
-from tests.support.command_cases import (
+from tests.support.cli.command_cases import (
     CASES,
     a_hanging_transaction_is_found_and_aborted,
     klog,
     told,
 )
+from tests.support.client.cases import batch, client_of, new_topic
 
 SETTINGS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
 

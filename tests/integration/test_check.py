@@ -14,8 +14,8 @@ import pyspark_klog
 from pyspark_klog import __version__
 from pyspark_klog.__main__ import main
 from pyspark_klog.errors import KlogError
-from tests.support.fake_pythons import fake_java, fake_program, fake_python
-from tests.support.refusing_broker import refusing_broker
+from tests.support.client.refusing_broker import refusing_broker
+from tests.support.repo.fake_pythons import fake_java, fake_program, fake_python
 
 _GOOD: dict[str, Any] = {
     "version": [3, 11, 7],

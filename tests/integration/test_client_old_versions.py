@@ -19,7 +19,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsResponse
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from tests.support.client_cases import (
+from tests.support.client.cases import (
     CASES,
     batch,
     client_of,

@@ -23,7 +23,7 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
-from tests.support.client_cases import (
+from tests.support.client.cases import (
     CASES,
     batch,
     client_of,
@@ -31,7 +31,7 @@ from tests.support.client_cases import (
     read,
     records_come_back_as_they_were_written,
 )
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 
 @pytest.fixture(scope="module")

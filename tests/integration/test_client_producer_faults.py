@@ -30,9 +30,9 @@ from pyspark_klog.protocol.apis.produce import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
-from tests.support.client_cases import batch, client_of
+from tests.support.client.cases import batch, client_of
+from tests.support.client.refusing_broker import RefusingBroker
 from tests.support.eventually import eventually
-from tests.support.refusing_broker import RefusingBroker
 
 _P, _Q = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -14,10 +14,10 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
-from tests.support.client_cases import batch, client_of
+from tests.support.client.cases import batch, client_of
+from tests.support.client.disagreeing_brokers import OpinionatedBroker, cut_off_and_whole
 from tests.support.eventually import eventually
-from tests.support.record_sets import iterate
-from tests.support.two_opinions import OpinionatedBroker, cut_off_and_whole
+from tests.support.records.record_sets import iterate
 
 _P = TopicPartition("t", 0)
 

@@ -14,9 +14,9 @@ from pyspark_klog.client.errors import ClientError, TimedOut, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.client_cases import read
-from tests.support.security_certs import STORE_PASSWORD, Authority, Identity
-from tests.support.security_server import PlayedBroker, server_context
+from tests.support.client.cases import read
+from tests.support.security.certs import STORE_PASSWORD, Authority, Identity
+from tests.support.security.server import PlayedBroker, server_context
 
 
 @pytest.fixture(scope="module")

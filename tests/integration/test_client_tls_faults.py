@@ -17,11 +17,11 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
 from pyspark_klog.protocol.apis.metadata import MetadataResponse, MetadataResponseBroker
 from pyspark_klog.protocol.message import Response
-from tests.support.client_cases import batch
-from tests.support.record_sets import iterate
-from tests.support.security_certs import Authority
-from tests.support.security_kafka import MECHANISMS, PASSWORD, USER, jaas
-from tests.support.security_server import PlayedBroker, server_context
+from tests.support.client.cases import batch
+from tests.support.records.record_sets import iterate
+from tests.support.security.certs import Authority
+from tests.support.security.kafka_listeners import MECHANISMS, PASSWORD, USER, jaas
+from tests.support.security.server import PlayedBroker, server_context
 
 RECORDS = 40
 VALUE_BYTES = 50_000

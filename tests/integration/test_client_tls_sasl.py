@@ -17,8 +17,8 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import AuthenticationFailed, ClientError, TlsFailed
 from pyspark_klog.errors import KlogError
 from tests.support.eventually import eventually
-from tests.support.security_certs import Authority
-from tests.support.security_kafka import (
+from tests.support.security.certs import Authority
+from tests.support.security.kafka_listeners import (
     MECHANISMS,
     OAUTH_MODULE,
     PASSWORD,
@@ -27,7 +27,7 @@ from tests.support.security_kafka import (
     USER,
     jaas,
 )
-from tests.support.security_server import PlayedBroker, server_context
+from tests.support.security.server import PlayedBroker, server_context
 
 PASSWORD_MECHANISMS = MECHANISMS[:3]
 FROM_ENDPOINT = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"

@@ -13,7 +13,7 @@ from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
-from tests.support.refusing_broker import refusing_broker
+from tests.support.client.refusing_broker import refusing_broker
 
 
 def test_no_address_answers() -> None:

@@ -28,10 +28,10 @@ from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
 from pyspark_klog.znodes.cluster import ControllerRegistration, encode_controller
 from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK
-from tests.support.client_cases import batch, client_of
+from tests.support.client.cases import batch, client_of
 from tests.support.eventually import eventually
-from tests.support.whole_cluster import controller_told_by_all, made_whole, told_by
-from tests.support.zookeeper_client import ZooKeeperClient
+from tests.support.shared_cluster import controller_told_by_all, made_whole, told_by
+from tests.support.zookeeper.client import ZooKeeperClient
 
 SESSION_MS = 3_000
 

@@ -52,12 +52,12 @@ from pyspark_klog.znodes.topics import (
     encode_topic,
 )
 from tests.support.broker_thread import BrokerThread
-from tests.support.client_cases import batch, client_of, read
+from tests.support.client.cases import batch, client_of, read
 from tests.support.eventually import eventually
-from tests.support.memory_files import MemoryFiles
 from tests.support.raw_requests import create_topic
-from tests.support.whole_cluster import made_whole
-from tests.support.zookeeper_client import ZooKeeperClient
+from tests.support.runtime.memory_files import MemoryFiles
+from tests.support.shared_cluster import made_whole
+from tests.support.zookeeper.client import ZooKeeperClient
 
 R = TypeVar("R", bound=Response)
 

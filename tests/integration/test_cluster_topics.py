@@ -51,7 +51,7 @@ from pyspark_klog.testing import Cluster
 from pyspark_klog.znodes.paths import CONFIG_CHANGES
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
-from tests.support.zookeeper_client import ZooKeeperClient
+from tests.support.zookeeper.client import ZooKeeperClient
 
 NUMBERS = (1, 2, 3)
 

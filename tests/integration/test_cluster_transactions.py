@@ -14,12 +14,8 @@ from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.client.transactions.blocking_driver import transaction_version
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.testing import Cluster
-from tests.support.client_cases import client_of
-from tests.support.eventually import eventually
-from tests.support.sink_commit_cases import CASES as COMMITS
-from tests.support.sink_task_cases import CASES as TASKS
-from tests.support.sink_workers import own_caches
-from tests.support.transaction_cases import (
+from tests.support.client.cases import client_of
+from tests.support.client.transaction_cases import (
     CASES,
     committed,
     new_id,
@@ -28,6 +24,10 @@ from tests.support.transaction_cases import (
     read_committed,
     stable_offset,
 )
+from tests.support.eventually import eventually
+from tests.support.spark.sink_commit_cases import CASES as COMMITS
+from tests.support.spark.sink_task_cases import CASES as TASKS
+from tests.support.spark.sink_workers import own_caches
 
 SESSION_MS = 3_000
 

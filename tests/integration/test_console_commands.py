@@ -12,8 +12,8 @@ from klog_broker.cli.records import record_reader, record_writer
 from pyspark_klog.client.admin.groups import committed_offsets
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import client_of, new_topic
-from tests.support.console_cases import CASES, consumed, klog, produced
+from tests.support.cli.console_cases import CASES, consumed, klog, produced
+from tests.support.client.cases import client_of, new_topic
 from tests.support.eventually import eventually
 
 SETTINGS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.fake_machine import ROOT, Machine, make_machine
+from tests.support.repo.fake_machine import ROOT, Machine, make_machine
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def test_peers_fetch_their_jars_once_and_have_their_own_spark(ready: Machine) ->
     assert "pyspark==4.3.0" not in constraints
     second = ready.dev("peers", "oracle")
     assert second.stderr == ""
-    assert ready.started() == ["python -m tests.support.suite --peers oracle"]
+    assert ready.started() == ["python -m tests.support.repo.suite --peers oracle"]
     path = next(line for line in second.stdout.splitlines() if line.startswith("PATH="))
     assert str(ready.checkout / ".venv-peers" / "bin") in path
 
@@ -358,7 +358,7 @@ def test_the_oldest_spark_has_an_environment_and_kernels_of_its_own(machine: Mac
     assert not (machine.checkout / ".venv").exists()
     second = machine.dev("test", "--spark", "4.0", "-x")
     assert second.stderr == ""
-    assert machine.started() == ["python -m tests.support.suite --oldest -x"]
+    assert machine.started() == ["python -m tests.support.repo.suite --oldest -x"]
     seen = dict(line.split("=", 1) for line in second.stdout.splitlines() if "=" in line)
     home = machine.checkout / ".venv-oldest"
     assert seen["NUMBA_CACHE_DIR"] == str(home / "kernels")

@@ -12,7 +12,8 @@ from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pyspark_klog.records.record import Record
 from tests.support.broker_thread import BrokerThread
-from tests.support.earlier_releases import (
+from tests.support.eventually import eventually
+from tests.support.golden.earlier_releases import (
     CONFIGS,
     FOLDER,
     GROUP,
@@ -24,7 +25,6 @@ from tests.support.earlier_releases import (
     Expected,
     repeat_of,
 )
-from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, produced, read_all, topic_id_of
 

@@ -21,7 +21,7 @@ from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from pyspark_klog.protocol.apis.produce import ProduceResponse
 from pyspark_klog.protocol.message import Response
 from tests.support.broker_thread import BrokerThread
-from tests.support.evented_world import metadata_request
+from tests.support.client.evented_world import metadata_request
 from tests.support.raw_requests import batch, create_topic, fetch_request, produce_request
 
 R = TypeVar("R", bound=Response)

@@ -25,11 +25,11 @@ from pyspark_klog.records.record_sets import entries
 from pyspark_klog.testing import Broker
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper
-from tests.support.client_cases import client_of
+from tests.support.client.cases import client_of
+from tests.support.client.transaction_cases import committed, producer_of, put, read_committed
 from tests.support.eventually import eventually
-from tests.support.transaction_cases import committed, producer_of, put, read_committed
-from tests.support.version_fixtures import Versions, previous, versions
-from tests.support.versions import Version
+from tests.support.previous_version.fixtures import Versions, previous, versions
+from tests.support.previous_version.versions import Version
 
 __all__ = ["previous", "versions"]
 

@@ -5,7 +5,7 @@ import pytest
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.reader import BatchReader
-from tests.support.rack_nodes import FOLLOWER, LEADER, RackNodes, rack_nodes
+from tests.support.client.rack_nodes import FOLLOWER, LEADER, RackNodes, rack_nodes
 
 pytestmark = pytest.mark.parity("beyond: 10 rack awareness")
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support import ready_python
-from tests.support.spark_session import ROOT
+from tests.support.spark import ready_python
+from tests.support.spark.session import ROOT
 
 _DEADLINE_S = 60.0
 

@@ -17,7 +17,7 @@ from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import batch, client_of, new_topic
+from tests.support.client.cases import batch, client_of, new_topic
 
 FIRST, END = 2, 10
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_klog import testing
-from tests.support.sink_commit_cases import CASES
+from tests.support.spark.sink_commit_cases import CASES
 
 
 @pytest.fixture(scope="module")

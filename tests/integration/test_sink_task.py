@@ -11,9 +11,9 @@ from pyspark_klog.client.transactions import producer as transactions
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from tests.support.sink_task_cases import CASES
-from tests.support.sink_workers import own_caches
-from tests.support.sink_world import World
+from tests.support.spark.sink_task_cases import CASES
+from tests.support.spark.sink_workers import own_caches
+from tests.support.spark.sink_world import World
 
 # No test here waits this long, except for a row that is never committed.
 pytestmark = pytest.mark.timeout(100)

@@ -13,8 +13,8 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import batch, client_of, new_topic
-from tests.support.group_member import joined_member
+from tests.support.client.cases import batch, client_of, new_topic
+from tests.support.client.group_member import joined_member
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
 RUN = "0b7e42f4-0000-4000-8000-000000000001"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import ROOT
 from tests.support.eventually import eventually
-from tests.support.suite import main
-from tests.support.suite_lanes import Job, Lanes
-from tests.support.suite_reports import Counts
+from tests.support.repo.documents import ROOT
+from tests.support.repo.suite import main
+from tests.support.repo.suite_lanes import Job, Lanes
+from tests.support.repo.suite_reports import Counts
 
 PASSED = '<testsuites><testsuite tests="2"/></testsuites>'
 FAILED = '<testsuites><testsuite tests="2" failures="1"/></testsuites>'
@@ -138,7 +138,7 @@ def test_a_signal_ends_every_process(tmp_path: Path, number: int, count: int) ->
     program = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from tests.support.suite_lanes import Interrupted, Job, Lanes
+        from tests.support.repo.suite_lanes import Interrupted, Job, Lanes
         folder = Path({str(tmp_path)!r})
         jobs = [Job(n, ("sh", "-c", s), folder / n) for n, s in {scripts!r}.items()]
         try:

@@ -42,8 +42,8 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.storage.text_files import encode_topic_id
 from tests.support.broker_process import BrokerProcess
+from tests.support.cluster.local_store import BlockingStore
 from tests.support.eventually import eventually
-from tests.support.local_store import BlockingStore
 from tests.support.raw_client import RawClient
 
 NO_ID = UUID(int=0)

@@ -8,7 +8,7 @@ import pytest
 from pyspark_klog import testing
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.ids import TopicPartition
-from tests.support.transaction_cases import CASES, committed, stable_offset
+from tests.support.client.transaction_cases import CASES, committed, stable_offset
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "client-transactions.md"
 

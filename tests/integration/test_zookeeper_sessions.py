@@ -20,9 +20,9 @@ from klog_broker.runtime.zookeeper.sessions import (
     SessionLoop,
 )
 from tests.support.eventually import eventually
-from tests.support.zookeeper_contract import ZooKeeperContract
-from tests.support.zookeeper_opened import Opened
-from tests.support.zookeeper_server import ZooKeeper, expire
+from tests.support.zookeeper.contract import ZooKeeperContract
+from tests.support.zookeeper.logged_session import Opened
+from tests.support.zookeeper.server import ZooKeeper, expire
 
 CONNECTED, DISCONNECTED, EXPIRED = SessionEvent
 SESSION_MS = 8_000

@@ -11,12 +11,12 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import BrokerProcess
+from tests.support.coordinator.transaction_client import TransactionClient
+from tests.support.coordinator.transaction_reading import committed_values
 from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import TransactionClient
-from tests.support.transaction_reading import committed_values
 
 pytestmark = pytest.mark.peers
 

@@ -23,11 +23,11 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.reader import BatchReader
 from pyspark_klog.spark.source.segment_reader import SegmentReader
-from tests.support import cleaner_input
-from tests.support import cleaner_oracle as oracle
 from tests.support.broker_process import BrokerProcess
+from tests.support.compaction import cleaner_input
+from tests.support.compaction import cleaner_oracle as oracle
 from tests.support.eventually import eventually
-from tests.support.kafka_directories import decoder_option, kafkas_dump, log_files
+from tests.support.kafka.directories import decoder_option, kafkas_dump, log_files
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic

@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from klog_broker.cli.commands import command
-from tests.support import cleaner_input
-from tests.support import cleaner_oracle as oracle
 from tests.support.broker_process import BrokerProcess
-from tests.support.dump_log_segments import dump
+from tests.support.compaction import cleaner_input
+from tests.support.compaction import cleaner_oracle as oracle
 from tests.support.eventually import eventually
-from tests.support.kafka_directories import kafkas_dump, log_files
+from tests.support.kafka.directories import kafkas_dump, log_files
+from tests.support.kafka.dump_log_segments import dump
 from tests.support.peers import NEWEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 

@@ -13,7 +13,7 @@ from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.compression import Codec
-from tests.support.client_cases import (
+from tests.support.client.cases import (
     CASES,
     client_of,
     new_topic,

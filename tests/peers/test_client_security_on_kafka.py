@@ -29,7 +29,7 @@ from pyspark_klog.properties import escape
 from pyspark_klog.security.jaas import read_jaas
 from pyspark_klog.security.oauthbearer import unsecured_token
 from pyspark_klog.security.secret import Secret
-from tests.support.client_cases import batch, read
+from tests.support.client.cases import batch, read
 from tests.support.eventually import eventually
 from tests.support.peers import (
     NEWEST_KAFKA,
@@ -39,8 +39,8 @@ from tests.support.peers import (
     java,
     kafka_jars,
 )
-from tests.support.security_certs import KEY_PASSWORD, STORE_PASSWORD, Authority
-from tests.support.security_kafka import (
+from tests.support.security.certs import KEY_PASSWORD, STORE_PASSWORD, Authority
+from tests.support.security.kafka_listeners import (
     MECHANISMS,
     PLAIN_MODULE,
     SCRAM_USERS,
@@ -320,7 +320,7 @@ def test_login_modules_are_read_as_kafka_reads_them(version: str) -> None:
         return base64.b64encode(text.encode()).decode() or "-"
 
     lines = "".join(f"{packed(config)}\n" for config in CONFIGS)
-    source = Path(__file__).parents[1] / "support" / "JaasConfigs.java"
+    source = Path(__file__).parents[1] / "support" / "java" / "JaasConfigs.java"
     done = subprocess.run(
         [java(), "-cp", f"{kafka_jars(version)}{os.sep}*", str(source)],
         input=lines,
@@ -354,7 +354,7 @@ def test_login_modules_are_read_as_kafka_reads_them(version: str) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     os.environ[PARITY_VARIABLE] = NEWEST_KAFKA  # so that the session has the connector's jars
-    from tests.support.spark_session import spark_session
+    from tests.support.spark.session import spark_session
 
     yield spark_session()
 

@@ -9,14 +9,20 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.compression import Codec
 from tests.support.broker_thread import BrokerThread
-from tests.support.codec_answers import STRICTER, TOPIC, answers_of, golden_answers, kafkas_answers
-from tests.support.codec_cases import cases
 from tests.support.eventually import eventually
-from tests.support.golden_java import run_java
+from tests.support.golden.codec_errors import (
+    STRICTER,
+    TOPIC,
+    answers_of,
+    golden_answers,
+    kafkas_answers,
+)
+from tests.support.golden.java_records import run_java
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, fetch, first_partition, produce
-from tests.support.record_sets import iterate
+from tests.support.records.codec_cases import cases
+from tests.support.records.record_sets import iterate
 
 pytestmark = pytest.mark.peers
 

@@ -12,8 +12,7 @@ import pytest
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
-from tests.support.client_cases import batch, client_of, new_topic
-from tests.support.command_cases import (
+from tests.support.cli.command_cases import (
     CASES,
     RECORDS,
     a_hanging_transaction_is_found_and_aborted,
@@ -22,8 +21,9 @@ from tests.support.command_cases import (
     told,
     written,
 )
+from tests.support.client.cases import batch, client_of, new_topic
+from tests.support.client.group_member import joined_member
 from tests.support.eventually import eventually
-from tests.support.group_member import joined_member
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch as raw_batch

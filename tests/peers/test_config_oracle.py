@@ -37,7 +37,7 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 
 pytestmark = pytest.mark.peers

@@ -10,7 +10,7 @@ from klog_broker.config.setting_rows import KLOGS_OWN
 from klog_broker.config.types import Password, Setting, SettingType, Value, parse_value, render
 from tests.support.config_bounds import DIFFERENT_BOUNDS
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 from tools.docs.kafka4_settings import BROKER_CHANGES, TOPIC_CHANGES
 
 pytestmark = pytest.mark.peers

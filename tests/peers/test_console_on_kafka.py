@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.client_cases import new_topic
-from tests.support.console_cases import CASES, as_json, consumed, klog, produced
+from tests.support.cli.console_cases import CASES, as_json, consumed, klog, produced
+from tests.support.client.cases import new_topic
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer, run_tool
 
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -18,16 +18,16 @@ from klog_broker.controller.decisions.placement import place_replicas
 from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.ids import BrokerId, LeaderEpoch
-from tests.support.controller_batches import (
+from tests.support.golden.controller_batches import (
     by_broker,
     decoded,
     kafkas_orders,
     klogs_orders,
     scenario,
 )
-from tests.support.golden_placement import kafkas_placements, placement_cases
+from tests.support.golden.placement import kafkas_placements, placement_cases
 from tests.support.peers import OLDEST_KAFKA
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 
 pytestmark = pytest.mark.peers
 

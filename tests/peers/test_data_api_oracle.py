@@ -1,13 +1,13 @@
 """Generated requests of the APIs that clients use, to Kafka 3.9.1, Kafka 4.3.1 and klog.
 
-Each request is sound but for the fields that were changed; `tests/support/oracle_cases.py` makes it
+Each request is sound but for the fields that were changed; `tests/support/oracle/cases.py` makes it
 from the declared fields of the protocol, by a seed. In every field klog's responses must be those
 of one of the Kafkas, unless a row of docs/differences-from-kafka.md says otherwise. With the
 default seed each row must be needed: a row that no request uses has become false, or lacks a case
-(`tests/support/oracle_row_cases.py`).
+(`tests/support/oracle/row_cases.py`).
 
 A request that fails is printed whole. To send it again alone:
-``.venv-peers/bin/python -m tests.support.oracle_run --seed S --request N``.
+``.venv-peers/bin/python -m tests.support.oracle.run --seed S --request N``.
 """
 
 import os
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.oracle_row_cases import NUMBERS
-from tests.support.oracle_rows import ROWS
-from tests.support.oracle_run import oracle
+from tests.support.oracle.row_cases import NUMBERS
+from tests.support.oracle.rows import ROWS
+from tests.support.oracle.run import oracle
 
 pytestmark = pytest.mark.peers
 

@@ -13,8 +13,8 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import TimestampType
-from tests.support.dump_log_segments import COMPLAINT, MAIN_CLASSES, dump
-from tests.support.log_harness import EPOCH, PARTITION, TOPIC_ID, append, batch, open_manager
+from tests.support.kafka.dump_log_segments import COMPLAINT, MAIN_CLASSES, dump
+from tests.support.log.harness import EPOCH, PARTITION, TOPIC_ID, append, batch, open_manager
 from tests.support.peers import NEWEST_KAFKA, run_tool
 
 CONFIG = LogConfig(segment_bytes=9_000, segment_index_bytes=2_048, index_interval_bytes=600)

@@ -24,7 +24,7 @@ from pyspark_klog.testing.ports import free_ports
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.kafka_zookeeper import SESSION_TIMEOUT_MS, ZooKeeperKafka
+from tests.support.kafka.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperKafka
 
 pytestmark = pytest.mark.peers
 

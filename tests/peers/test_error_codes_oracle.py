@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_klog.errors import ErrorCode
 from tests.support.peers import KAFKA_4_4
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 
 pytestmark = pytest.mark.peers
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.sink_commit_cases import CASES
+from tests.support.spark.sink_commit_cases import CASES
 
 
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import new_topic
+from tests.support.client.cases import new_topic
 from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
-from tests.support.protocol_oracle import run_java
+from tests.support.protocol.kafka_definitions import run_java
 
 pytestmark = pytest.mark.peers
 

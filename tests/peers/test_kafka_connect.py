@@ -21,7 +21,7 @@ from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.testing.ports import free_port
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.killed_programs import JavaProgram
+from tests.support.kafka.killed_programs import JavaProgram
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]
 

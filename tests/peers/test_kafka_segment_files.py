@@ -15,9 +15,9 @@ from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.storage.names import Suffix, parse_segment_file_name
-from tests.support.log_harness import append, open_log
+from tests.support.log.harness import append, open_log
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.record_sets import set_leader_epoch
+from tests.support.records.record_sets import set_leader_epoch
 
 # The least that Kafka 4 takes.
 SEGMENT_BYTES = 1 << 20

@@ -11,9 +11,9 @@ from confluent_kafka import TopicPartition
 
 from pyspark_klog.client.admin.topics import Admin
 from tests.support.eventually import eventually
-from tests.support.killed_programs import JavaProgram
+from tests.support.kafka.killed_programs import JavaProgram
+from tests.support.kafka.word_count import DEADLINE_S, PARTITIONS, WORDS, World
 from tests.support.peers import NEWEST_KAFKA, run_tool
-from tests.support.word_count import DEADLINE_S, PARTITIONS, WORDS, World
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]
 

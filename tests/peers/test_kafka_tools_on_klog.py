@@ -17,8 +17,8 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Header, Record
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_cases import client_of, new_topic
-from tests.support.dump_log_segments import dump
+from tests.support.client.cases import client_of, new_topic
+from tests.support.kafka.dump_log_segments import dump
 from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 
 VERSIONS = [OLDEST_KAFKA, NEWEST_KAFKA, KAFKA_4_4]

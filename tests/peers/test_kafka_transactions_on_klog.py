@@ -11,13 +11,13 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import BrokerProcess
-from tests.support.dump_log_segments import dump
+from tests.support.coordinator.transaction_client import TransactionClient
+from tests.support.coordinator.transaction_reading import committed_values
 from tests.support.eventually import eventually
+from tests.support.kafka.dump_log_segments import dump
 from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA, run_tool
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import TransactionClient
-from tests.support.transaction_reading import committed_values
 
 pytestmark = pytest.mark.peers
 

@@ -34,7 +34,7 @@ from pyspark_klog.protocol.apis.metadata import (
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.eventually import eventually
-from tests.support.kafka_zookeeper import ZOOKEEPER_SHELL, ZooKeeperKafka
+from tests.support.kafka.zookeeper_cluster import ZOOKEEPER_SHELL, ZooKeeperKafka
 from tests.support.peers import OLDEST_KAFKA, run_tool
 from tests.support.raw_client import RawClient
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from klog_broker.cli.commands import command
-from tests.support.kafka_directories import (
+from tests.support.kafka.directories import (
     SMALL_SEGMENTS,
     decoder_option,
     kafkas_dump,

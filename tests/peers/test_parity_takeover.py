@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.checkpoints import batches, initial_offsets_of, offsets_of
 from tests.support.eventually import eventually
-from tests.support.parity import Collected, Engine, Parity, ScenarioTopics
+from tests.support.parity.scenarios import Collected, Engine, Parity, ScenarioTopics
 from tests.support.peers import ROOT
-from tests.support.spark_topics import run
+from tests.support.spark.checkpoints import batches, initial_offsets_of, offsets_of
+from tests.support.spark.topics import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -137,7 +137,7 @@ def test_killed_in_the_middle_of_a_batch(query: Query, tmp_path: Path) -> None:
     everything = query.put(range(30))
     seen = tmp_path / "seen"
     seen.mkdir()
-    command = [sys.executable, "-m", "tests.support.peer_query", query.topics.servers]
+    command = [sys.executable, "-m", "tests.support.parity.peer_query", query.topics.servers]
     command += [query.topic, str(query.folder), str(seen), "8", "2"]
     child = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
     try:

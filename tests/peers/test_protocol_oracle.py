@@ -9,7 +9,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Message
 from pyspark_klog.protocol.registry import API_KEYS, find_api
 from tests.support.peers import KAFKA_4_4, NEWEST_KAFKA, OLDEST_KAFKA
-from tests.support.protocol_oracle import (
+from tests.support.protocol.kafka_definitions import (
     definition_of,
     definitions,
     differences,
@@ -21,7 +21,7 @@ from tests.support.protocol_oracle import (
     struct_classes,
     version_range,
 )
-from tests.support.protocol_samples import sample_message
+from tests.support.protocol.samples import sample_message
 
 pytestmark = pytest.mark.peers
 

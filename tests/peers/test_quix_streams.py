@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.killed_programs import Program
+from tests.support.kafka.killed_programs import Program
+from tests.support.kafka.word_count import World
 from tests.support.package_environment import python_with
-from tests.support.word_count import World
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
 
-PROGRAM = Path(__file__).parents[1] / "support" / "quix_word_count.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "kafka" / "quix_word_count.py"
 QUIX = "quixstreams==3.28.1"
 
 

@@ -13,10 +13,10 @@ from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.errors import RecordsError, UnsupportedCodec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
-from tests.support.golden_cases import GOLDEN_DIR, Golden, large, sample
-from tests.support.golden_java import run_java
-from tests.support.record_sets import iterate
-from tests.support.up_conversion import up_convert
+from tests.support.golden.cases import GOLDEN_DIR, Golden, large, sample
+from tests.support.golden.java_records import run_java
+from tests.support.records.record_sets import iterate
+from tests.support.records.up_conversion import up_convert
 
 pytestmark = pytest.mark.peers
 

@@ -12,10 +12,10 @@ from klog_broker.replication.follower_state import FetchedPart, FollowerState, S
 from klog_broker.replication.truncation import is_diverging_epoch, truncation_offset
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
-from tests.support.memory_files import MemoryFiles
 from tests.support.peers import OLDEST_KAFKA
-from tests.support.protocol_oracle import run_java
-from tests.support.replication_model import ModelLog
+from tests.support.protocol.kafka_definitions import run_java
+from tests.support.replication.log_model import ModelLog
+from tests.support.runtime.memory_files import MemoryFiles
 
 pytestmark = pytest.mark.peers
 

@@ -22,12 +22,12 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.options.exactly_once import MicroBatch
 from pyspark_klog.spark.sink.exactly_once.commit import commit_batch, end_batch_write
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from tests.support.client_cases import client_of
+from tests.support.client.cases import client_of
+from tests.support.client.transaction_cases import new_id
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.security_kafka import USER, jaas, sasl_properties
-from tests.support.sink_workers import RUN_1, RUN_2, Worker, own_caches
-from tests.support.sink_world import World
-from tests.support.transaction_cases import new_id
+from tests.support.security.kafka_listeners import USER, jaas, sasl_properties
+from tests.support.spark.sink_workers import RUN_1, RUN_2, Worker, own_caches
+from tests.support.spark.sink_world import World
 
 LISTENER = "PASSWORDS"
 PROPERTIES = {

@@ -10,12 +10,12 @@ import pytest
 
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from tests.support.client_cases import client_of
+from tests.support.client.cases import client_of
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, produced
-from tests.support.sink_workers import own_caches
-from tests.support.sink_world import World
+from tests.support.spark.sink_workers import own_caches
+from tests.support.spark.sink_world import World
 
 _VERIFIED_SINCE = 12
 """Before this version of Produce the leader verifies only if a setting asks for it."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.sink_task_cases import CASES
-from tests.support.sink_workers import own_caches
+from tests.support.spark.sink_task_cases import CASES
+from tests.support.spark.sink_workers import own_caches
 
 
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])

@@ -13,7 +13,7 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
-from tests.support.client_cases import batch, client_of, new_topic
+from tests.support.client.cases import batch, client_of, new_topic
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 
 SINK = SinkId("klog-sink", "5b1e0d2c-0000-4000-8000-000000000001", "sink")

@@ -29,8 +29,8 @@ from pyspark_klog.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pyspark_klog.protocol.registry import response_class
+from tests.support.api.topic_world import World, new
 from tests.support.peers import OLDEST_KAFKA, KafkaServer
-from tests.support.topic_world import World, new
 
 pytestmark = pytest.mark.peers
 

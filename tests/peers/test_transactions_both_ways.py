@@ -20,11 +20,11 @@ from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.ids import TopicId, TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
 from tests.support.broker_process import BrokerProcess
-from tests.support.dump_log_segments import dump
 from tests.support.eventually import eventually
-from tests.support.log_harness import open_manager
+from tests.support.kafka.dump_log_segments import dump
+from tests.support.log.harness import open_manager
+from tests.support.log.transactional_log import end, write
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.transactional_log import end, write
 
 pytestmark = pytest.mark.peers
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.client.transaction_cases import CASES
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
-from tests.support.transaction_cases import CASES
 
 
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])

@@ -16,11 +16,11 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.coordinator.transaction_client import PLAIN, TransactionClient
 from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import PLAIN, TransactionClient
 
 pytestmark = pytest.mark.peers
 

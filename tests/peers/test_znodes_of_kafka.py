@@ -28,9 +28,9 @@ from pyspark_klog.znodes.topics import (
     encode_topic,
 )
 from tests.support.eventually import eventually
-from tests.support.kafka_zookeeper import ZOOKEEPER_SHELL, ZooKeeperKafka, kafka_cluster
-from tests.support.znode_cases import codec
-from tests.support.znode_scenario import configs, fill, topics, znodes
+from tests.support.kafka.zookeeper_cluster import ZOOKEEPER_SHELL, ZooKeeperKafka, kafka_cluster
+from tests.support.znodes.cases import codec
+from tests.support.znodes.scenario import configs, fill, topics, znodes
 
 pytestmark = pytest.mark.peers
 

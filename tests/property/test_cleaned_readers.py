@@ -22,10 +22,10 @@ from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.samples import parse_sample
 from pyspark_klog.storage.partition_files import PartitionFiles
 from pyspark_klog.storage.segment_walk import last_stable_offset, offset_at_time, whole_end
-from tests.support.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
-from tests.support.log_harness import PARTITION, SMALL, open_log
-from tests.support.memory_files import MemoryFiles
-from tests.support.record_sets import iterate
+from tests.support.compaction.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
+from tests.support.log.harness import PARTITION, SMALL, open_log
+from tests.support.records.record_sets import iterate
+from tests.support.runtime.memory_files import MemoryFiles
 
 Rows = list[tuple[int, int]]
 LOGS = cleaned_logs()

@@ -13,9 +13,9 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest
 from pyspark_klog.protocol.message import Request
-from tests.support.transaction_cases import put
-from tests.support.transaction_model import PARTITIONS
-from tests.support.transaction_world import Fate, World
+from tests.support.client.transaction_cases import put
+from tests.support.client.transaction_model import PARTITIONS
+from tests.support.client.transaction_world import Fate, World
 
 _CODES = (
     ErrorCode.NOT_COORDINATOR,

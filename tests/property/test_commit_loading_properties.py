@@ -4,8 +4,8 @@ it is loaded in runs or record by record."""
 from hypothesis import given, settings
 
 from klog_broker.coordinator.shard import ShardStatus
-from tests.support.offsets_loading import BY_RECORD, IN_RUNS, found_in, loaded, logged
-from tests.support.offsets_logs import LogOfBatches, logs
+from tests.support.coordinator.offsets_loading import BY_RECORD, IN_RUNS, found_in, loaded, logged
+from tests.support.coordinator.offsets_logs import LogOfBatches, logs
 
 
 @given(log=logs())

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 GROUPS = ["g", "another"]
 FORMS: list[list[tuple[int, str | None]]] = [

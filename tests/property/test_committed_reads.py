@@ -15,8 +15,8 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.control import ControlType, control_type_of
 from tests.support.cluster.broker import MemoryBroker, new_broker
+from tests.support.log.transactional_log import end, write
 from tests.support.raw_requests import fetch_request
-from tests.support.transactional_log import end, write
 
 COMMITTED = 1
 # Rolls every few batches; and an index entry for each.

@@ -31,7 +31,7 @@ from pyspark_klog.records.control import (
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import entries
-from tests.support.compaction_cases import (
+from tests.support.compaction.cases import (
     NOW_MS,
     Settings,
     check_damaged,
@@ -44,8 +44,8 @@ from tests.support.compaction_cases import (
     run_seeds,
     scanned,
 )
-from tests.support.compaction_model import MAX_DECOMPRESSED_BYTES, Model, records_of
-from tests.support.record_sets import iterate
+from tests.support.compaction.model import MAX_DECOMPRESSED_BYTES, Model, records_of
+from tests.support.records.record_sets import iterate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 250
@@ -334,7 +334,7 @@ def digest() -> str:
 )
 def test_another_form_of_the_kernels_gives_the_same(form: dict[str, str], digest: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.compaction_cases", str(SEEDS)],
+        [sys.executable, "-m", "tests.support.compaction.cases", str(SEEDS)],
         cwd=ROOT,
         env={**os.environ, **form},
         capture_output=True,

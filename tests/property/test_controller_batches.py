@@ -11,7 +11,7 @@ from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.codec import decode_message, encode_message
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.controller_batches import klogs_orders, scenario
+from tests.support.golden.controller_batches import klogs_orders, scenario
 
 ORDER = [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA]
 

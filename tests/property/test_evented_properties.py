@@ -7,7 +7,7 @@ from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.evented_connection import EventedSettings
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
-from tests.support.evented_world import (
+from tests.support.client.evented_world import (
     BrokerEnd,
     EventedWorld,
     metadata_request,

@@ -6,8 +6,8 @@ schedule doubles rows, loses some, or never goes on.
 
 import pytest
 
-from tests.support.exactly_once_model import AttemptFailed, Plan, Refused, World
-from tests.support.exactly_once_schedules import Broken, Schedule
+from tests.support.spark.exactly_once_model import AttemptFailed, Plan, Refused, World
+from tests.support.spark.exactly_once_schedules import Broken, Schedule
 
 _SEEDS = 60
 

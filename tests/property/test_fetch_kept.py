@@ -27,8 +27,8 @@ from pyspark_klog.protocol.headers import (
     encode_request,
 )
 from tests.support.cluster.broker import ME, NOW_MS, MemoryBroker, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch
+from tests.support.runtime.fake_network import FakeStream
 
 PARTITIONS = [("plain", 0), ("plain", 1), ("plain", 2), ("small-segments", 0), ("flushed", 0)]
 VERSIONS = range(4, 19)

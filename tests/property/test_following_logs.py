@@ -11,7 +11,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.support.cluster.followers import BACKOFF_MS, TOPIC, FetcherWorld, contents, topic_id
 from tests.support.cluster.replicas import ME, OTHER, order
-from tests.support.log_harness import append_in, batch, start_over, truncate
+from tests.support.log.harness import append_in, batch, start_over, truncate
 
 PARTITIONS = range(3)
 ERRORS = (

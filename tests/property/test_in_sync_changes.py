@@ -26,7 +26,7 @@ from pyspark_klog.protocol.apis.alter_partition import (
 )
 from tests.simulation.mutants.mutant import Mutant
 from tests.support.cluster.replicas import ME, OTHER, THIRD, order
-from tests.support.log_harness import TOPIC_ID
+from tests.support.log.harness import TOPIC_ID
 
 ALL = (ME, OTHER, THIRD)
 PARTITION = TopicPartition("t", 0)

@@ -14,7 +14,7 @@ from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow, encode_fro
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.partitioner import partition_for_key
-from tests.support.kernel_cases import (
+from tests.support.records.kernel_cases import (
     ALL_COLUMNS,
     Row,
     damage_anything,

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.records.arrow import DEFAULT_COLUMNS, schema_for
-from tests.support.kernel_cases import ALL_COLUMNS
+from tests.support.records.kernel_cases import ALL_COLUMNS
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SPARK = StructType(

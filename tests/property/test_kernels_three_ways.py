@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.records.kernels import kernels_compiled, not_compiled_reason
-from tests.support import down_cases, kernel_cases, rewriting_cases, row_hash_cases
-from tests.support.kernel_cases import run_seeds
+from tests.support.log import rewriting_cases
+from tests.support.records import down_cases, kernel_cases
+from tests.support.records.kernel_cases import run_seeds
+from tests.support.spark import row_hash_cases
 
 ROOT = Path(__file__).parents[2]
 CASES = {
@@ -67,7 +69,7 @@ def test_without_numba_the_kernels_run_as_python() -> None:
         "import sys; sys.modules['numba'] = None\n"
         "from pyspark_klog.records.kernels import kernels_compiled\n"
         "from pyspark_klog.records.kernels import not_compiled_reason as reason\n"
-        "from tests.support.kernel_cases import run_seeds\n"
+        "from tests.support.records.kernel_cases import run_seeds\n"
         "assert not kernels_compiled()\n"
         "assert reason().startswith('numba cannot be imported'), reason()\n"
         "print(run_seeds(range(20)))\n"

@@ -16,8 +16,8 @@ from klog_broker.log.segment.batch_search import find_batch
 from klog_broker.log.segment.segment import Segment
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.storage.indexes import OffsetIndexView
-from tests.support.log_harness import SMALL, append, batch, open_log, truncate
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import SMALL, append, batch, open_log, truncate
+from tests.support.runtime.memory_files import MemoryFiles
 
 Step = Callable[[PartitionLog], None]
 

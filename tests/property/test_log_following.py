@@ -17,9 +17,9 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from tests.support.log_harness import append_in, batch, open_log, read_all
-from tests.support.memory_files import MemoryFiles
-from tests.support.record_sets import set_leader_epoch
+from tests.support.log.harness import append_in, batch, open_log, read_all
+from tests.support.records.record_sets import set_leader_epoch
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIGS = st.builds(
     LogConfig,

@@ -13,9 +13,9 @@ from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, read_all, truncate
-from tests.support.memory_files import MemoryFiles
-from tests.support.record_sets import iterate
+from tests.support.log.harness import PARTITION, TOPIC_ID, append, open_manager, read_all, truncate
+from tests.support.records.record_sets import iterate
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 @dataclass

@@ -24,9 +24,9 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.record import TimestampType
 from tests.support.cluster.broker import log_state
-from tests.support.log_harness import DATA, EPOCH, SMALL, open_log, read_all
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import write
+from tests.support.log.harness import DATA, EPOCH, SMALL, open_log, read_all
+from tests.support.log.transactional_log import write
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIGS = [
     SMALL,

@@ -29,7 +29,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.cluster.broker import NOW_MS, TOPICS, MemoryBroker, new_broker, topic_ids
-from tests.support.transactional_log import end
+from tests.support.log.transactional_log import end
 
 CLIENT_IDS = [None, "", "librdkafka", "café", "x" * 300]
 _RARE = ("compacted", "append-time", "stored-as-lz4", "two-in-sync", "flushed", "missing")

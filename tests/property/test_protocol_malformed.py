@@ -22,7 +22,7 @@ from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import decode_request, decode_response
 from pyspark_klog.protocol.message import Message, Struct
 from pyspark_klog.protocol.registry import API_KEYS, find_api
-from tests.support.protocol_samples import ALL_VERSIONS, sample_message
+from tests.support.protocol.samples import ALL_VERSIONS, sample_message
 
 # A list of empty lists is the worst: three bytes make a struct and two lists.
 MOST_BYTES_PER_FRAME_BYTE = 80

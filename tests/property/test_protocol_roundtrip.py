@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pyspark_klog.protocol.codec import codec_of, decode_message, encode_message, generated_codec
 from pyspark_klog.protocol.message import Message
-from tests.support.encoded_segments import encode_segments
-from tests.support.protocol_samples import (
+from tests.support.protocol.encoded_segments import encode_segments
+from tests.support.protocol.samples import (
     ALL_MESSAGES,
     ALL_VERSIONS,
     messages,

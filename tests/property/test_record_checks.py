@@ -30,7 +30,7 @@ from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from tests.support.record_sets import encode_end_transaction
+from tests.support.records.record_sets import encode_end_transaction
 
 PLAIN, KERNELS = FORMS = (PlainChecks(), kernel_checks())
 RECORDS = st.lists(

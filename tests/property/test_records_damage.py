@@ -17,9 +17,9 @@ from pyspark_klog.records.down_conversion import down_convert
 from pyspark_klog.records.errors import CorruptRecords, RecordsError
 from pyspark_klog.records.record import Record
 from pyspark_klog.records.record_sets import entries
-from tests.support.golden_cases import GOLDEN_DIR, Golden
-from tests.support.record_sets import iterate
-from tests.support.up_conversion import up_convert
+from tests.support.golden.cases import GOLDEN_DIR, Golden
+from tests.support.records.record_sets import iterate
+from tests.support.records.up_conversion import up_convert
 
 MAX_BYTES = 1 << 18
 MUTATIONS_EACH = 200

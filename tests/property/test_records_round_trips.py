@@ -13,8 +13,8 @@ from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_section import append_record, record_size
 from pyspark_klog.records.varint import append_varint, read_varint, read_varlong, varint_size
-from tests.support.record_sets import iterate
-from tests.support.up_conversion import up_convert
+from tests.support.records.record_sets import iterate
+from tests.support.records.up_conversion import up_convert
 
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -13,7 +13,7 @@ from klog_broker.replication.errors import StaleRoleChange
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.replicas import ME, OTHER, ReplicaWorld, order, stop
-from tests.support.log_harness import batch
+from tests.support.log.harness import batch
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("a", "b") for number in (0, 1)]
 IDS = [TopicId(UUID(int=1)), TopicId(UUID(int=2))]

@@ -7,8 +7,8 @@ models.
 import pytest
 
 from tests.simulation.mutants.mutant import Mutant
-from tests.support.replicated_world import Broken, ReplicatedWorld
-from tests.support.replication_mutants import MUTANTS, SEEDS
+from tests.support.replication.mutants import MUTANTS, SEEDS
+from tests.support.replication.replicated_world import Broken, ReplicatedWorld
 
 SEEDS_OF_THE_SUITE = 40
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash
-from tests.support.row_hash_cases import (
+from tests.support.spark.row_hash_cases import (
     Row,
     as_batch,
     byte_count,
@@ -277,7 +277,7 @@ def test_repeated_rows_have_the_sum_that_former_releases_gave_them_too() -> None
 
 def test_another_process_gives_the_same() -> None:
     code = (
-        "from tests.support.row_hash_cases import Row, as_batch\n"
+        "from tests.support.spark.row_hash_cases import Row, as_batch\n"
         "from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash\n"
         "found = RowHash('timestamp')\n"
         "found.add(as_batch([Row(b'v', b'k', (('h', b'x'),), 't', 3, 4)]))\n"

@@ -28,7 +28,11 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
 )
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.broker import MemoryBroker
-from tests.support.transaction_client import PLAIN, MemoryClient, broker_with_coordinators
+from tests.support.coordinator.transaction_client import (
+    PLAIN,
+    MemoryClient,
+    broker_with_coordinators,
+)
 
 TEXTS = st.sampled_from(["", "tx", "tx", "plain", "__consumer_offsets", "ü" * 40, "x" * 32_767])
 PRODUCER_IDS = st.sampled_from([-(2**63), -2, -1, 0, 0, 1, 2**63 - 1])

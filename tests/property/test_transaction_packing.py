@@ -12,7 +12,7 @@ from pyspark_klog.state_records.transaction_log import (
     encode_key,
     encode_value,
 )
-from tests.support.transaction_records import to_record
+from tests.support.coordinator.transaction_records import to_record
 
 INT64 = st.integers(-1, 2**63 - 1)
 EPOCHS = st.integers(0, 2**15 - 1)

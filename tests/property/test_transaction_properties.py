@@ -26,7 +26,7 @@ from klog_broker.coordinator.transaction.transaction_metadata import (
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
-from tests.support.transaction_records import to_record
+from tests.support.coordinator.transaction_records import to_record
 
 NONE = ErrorCode.NONE
 FATAL = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -14,9 +14,9 @@ from klog_broker.log.validation.kernel_checks import kernel_checks
 from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.ids import LeaderEpoch
-from tests.support.log_harness import PARTITION, TOPIC_ID, open_log, open_manager, truncate
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import NOW_MS, end, write
+from tests.support.log.harness import PARTITION, TOPIC_ID, open_log, open_manager, truncate
+from tests.support.log.transactional_log import NOW_MS, end, write
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 class Written(NamedTuple):

@@ -19,7 +19,7 @@ from klog_broker.replication.follower_state import (
 from klog_broker.replication.truncation import is_diverging_epoch, truncation_offset
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
-from tests.support.replication_model import ModelLog
+from tests.support.replication.log_model import ModelLog
 
 Epochs = tuple[int, ...]
 """The epoch of each record: two records of an offset and an epoch are the same."""

@@ -21,7 +21,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.partition_files import IndexSearch, PartitionFiles
 from pyspark_klog.storage.segment_walk import offset_at_time, walk
-from tests.support.log_harness import PARTITION, TOPIC_ID, append_in, batch, open_manager
+from tests.support.log.harness import PARTITION, TOPIC_ID, append_in, batch, open_manager
 
 FOLDER = "topic-0"
 EVERYTHING = DumpOptions(print_data_log=True)

@@ -32,7 +32,7 @@ from pyspark_klog.znodes.topics import (
     PartitionState,
     TopicAssignment,
 )
-from tests.support.znode_cases import ONE_OF_EACH, codec
+from tests.support.znodes.cases import ONE_OF_EACH, codec
 
 _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1

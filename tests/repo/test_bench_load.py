@@ -42,7 +42,7 @@ from pyspark_klog.protocol.headers import decode_request, encode_response
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.kernels.jit import COMPILED, numba
-from tests.support.framing import split_frames
+from tests.support.protocol.framing import split_frames
 
 TOPIC_ID = UUID(int=7)
 TARGET = Target("127.0.0.1", 9092, 1, "t", str(TOPIC_ID), partition=3)

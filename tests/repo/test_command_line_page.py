@@ -8,7 +8,7 @@ import click
 import pytest
 
 from klog_broker.cli.commands import COMMANDS, command
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^\$ klog (.*)$", PAGE, re.MULTILINE)

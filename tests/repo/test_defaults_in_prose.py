@@ -8,7 +8,7 @@ import pytest
 from klog_broker.config import SETTINGS as BROKER
 from pyspark_klog.client.settings.setting_rows import SETTINGS as CLIENT
 from pyspark_klog.spark.options.rows import OPTIONS
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 
 OPTION = {row.name: row.default for row in OPTIONS}
 _PRINTED = {"configuration.md", "options.md", "parity.md", "apis.md"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import (
+from tests.support.repo.documents import (
     MAP,
     ROOT,
     broken_links,

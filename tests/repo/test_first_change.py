@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.documents import ROOT, project_files
+from tests.support.repo.documents import ROOT, project_files
 
 PAGE = (ROOT / "docs" / "first-change.md").read_text(encoding="utf-8")
 ROWS = [

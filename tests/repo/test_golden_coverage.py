@@ -9,7 +9,7 @@ import pytest
 from pyspark_klog.protocol.codec import encode_message
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.registry import API_KEYS, find_api
-from tests.support.protocol_samples import sample_message
+from tests.support.protocol.samples import sample_message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "protocol"
 
@@ -35,7 +35,7 @@ def test_each_version_of_each_message_has_golden_bytes() -> None:
         for kind in ("request", "response")
         if (key, version, kind) not in golden and not (version == 0 and key in AS_VERSION_1)
     ]
-    assert not missing, "let another implementation write them: tests/support/golden_protocol.py"
+    assert not missing, "let another implementation write them: tests/support/golden/protocol.py"
 
 
 @pytest.mark.parametrize("key", AS_VERSION_1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.notebooks import (
+from tests.support.repo.notebooks import (
     IMAGES,
     MAX_PICTURE_BYTES,
     ROOT,

@@ -10,7 +10,7 @@ from klog_broker.network import bounds
 from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.storage import names
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 from tools.docs.bounds import bounds_page, with_unit
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -5,11 +5,11 @@ import pytest
 from pyspark_klog.protocol.headers import RequestHeader, decode_request, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.registry import find_api
-from tests.support.oracle_cases import Plan, changes, places
-from tests.support.oracle_differences import compare
-from tests.support.oracle_docs import PAGE, page
-from tests.support.oracle_names import Names
-from tests.support.oracle_requests import BASES
+from tests.support.oracle.cases import Plan, changes, places
+from tests.support.oracle.differences import compare
+from tests.support.oracle.docs import PAGE, page
+from tests.support.oracle.names import Names
+from tests.support.oracle.requests import BASES
 
 VERSIONS = {
     key: tuple(range(find_api(key).request.min_version, find_api(key).request.max_version + 1))

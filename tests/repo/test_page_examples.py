@@ -12,7 +12,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.state_records.consumer_offsets import encode_offset_key
 from pyspark_klog.storage.text_files import encode_offset_checkpoint
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 
 PAGES = ("a-records-journey.md", "storage-engine.md", "testing.md")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import parity_runs, peer_failures
-from tests.support.parity_docs import (
+from tests.support.parity import peer_failures, run_origins
+from tests.support.parity.docs import (
     Marked,
     Problem,
     marked_tests,
@@ -14,10 +14,10 @@ from tests.support.parity_docs import (
     page,
     problems,
 )
-from tests.support.parity_report import engine_name, release_of
-from tests.support.parity_rows import IDS, ROWS
-from tests.support.parity_runs import Runs, behind, this_run
-from tests.support.peer_failures import PeerFailures, reason
+from tests.support.parity.peer_failures import PeerFailures, reason
+from tests.support.parity.report import engine_name, release_of
+from tests.support.parity.rows import IDS, ROWS
+from tests.support.parity.run_origins import Runs, behind, this_run
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
 
 _SOURCE = """
@@ -85,7 +85,7 @@ def test_a_marker_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_what_is_missing_is_said() -> None:
     tests = [Marked("t.py::test_a", ("source option: assign", "no such row"), "no-such-anchor")]
     found = problems(tests)
-    assert "t.py::test_a names no row of parity_rows.py: 'no such row'" in found
+    assert "t.py::test_a names no row of parity/rows.py: 'no such row'" in found
     assert "t.py::test_a: differences.md has no anchor 'no-such-anchor'" in found
     assert "no test shows the row 'source option: subscribe'" in found
     assert "no test shows the row 'source option: assign'" not in found
@@ -138,7 +138,7 @@ def test_results_of_older_code_are_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     def git(_: Path, *arguments: str) -> str:
         return next((n for c, n in since.items() if f"{c}..HEAD" in arguments), "")
 
-    monkeypatch.setattr(parity_runs, "_git", git)
+    monkeypatch.setattr(run_origins, "_git", git)
 
     def runs(*commits: str) -> dict[str, dict[str, str]]:
         return {f"file-{number}": {"commit": commit} for number, commit in enumerate(commits)}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks._spark_conf import JOB_OF, settings_in
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 
 FOLDER = ROOT / "spark-conf"
 FILES = ["spark-defaults.conf", "log4j2.properties"]

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import java_classes
-from tests.support.documents import ROOT
-from tests.support.suite import FOLDER_GROUPS, SPARK_GROUPS, plan, plan_oldest
-from tests.support.suite_reports import (
+from tests.support.repo.documents import ROOT
+from tests.support.repo.suite import FOLDER_GROUPS, SPARK_GROUPS, plan, plan_oldest
+from tests.support.repo.suite_reports import (
     Counts,
     Timed,
     budgets,
@@ -17,6 +16,7 @@ from tests.support.suite_reports import (
     slowest,
     times_of,
 )
+from tests.support.spark import java_classes
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.support.documents import ROOT
+from tests.support.repo.documents import ROOT
 
 _PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 _OURS, _SPARKS = _PAGE.split("\n## Messages of Spark's own\n")

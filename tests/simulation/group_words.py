@@ -14,7 +14,7 @@ from pyspark_klog.state_records.consumer_protocol import ConsumerProtocolSubscri
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

@@ -17,7 +17,7 @@ from pyspark_klog.errors import KlogError
 from tests.simulation.helpers import SeededHelpers, SeededParallelWork
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
 from tests.simulation.world import Event, Violation, WallClock, World
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 STARTS = "a broker starts"
 _IDLE_TURNS = 200

@@ -13,7 +13,7 @@ from tests.simulation.outbound import Outbound
 from tests.simulation.poller import SimPoller
 from tests.simulation.roads import OpenRoads, Roads
 from tests.simulation.world import World
-from tests.support.fake_network import FakeSocketCalls, MemoryStream
+from tests.support.runtime.fake_network import FakeSocketCalls, MemoryStream
 
 LONGEST_DELAY_MS = 120
 _SMALL_WINDOWS = (20_000, 3_000)

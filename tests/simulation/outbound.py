@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.fake_network import MemoryStream
+from tests.support.runtime.fake_network import MemoryStream
 
 if TYPE_CHECKING:
     from tests.simulation.network import Link, SimNetwork

@@ -29,7 +29,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.plan import LONGEST_SWEEP_MS, LONGEST_TIMEOUT_MS, make_plan
 from tests.simulation.world import Violation, World
 from tests.simulation.years_plan import with_years
-from tests.support.memory_files import Crashed
+from tests.support.runtime.memory_files import Crashed
 
 C = TypeVar("C", bound=Client)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
 
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 Action = Callable[[], None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark_klog
 from tests.soak.serving import answers_alone, error_text, serve
-from tests.support.spark_session import OVERRIDES, spark_session
+from tests.support.spark.session import OVERRIDES, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,7 +18,7 @@ from tests.soak.report import Report
 from tests.soak.traps import FOLDER_VARIABLE
 from tests.support.eventually import eventually
 from tests.support.process_table import Process
-from tests.support.spark_home import spark_home
+from tests.support.spark.home import spark_home
 
 SOURCE = "numbers"
 COPIES = {PLAIN: {PLAIN: 4}, EACH: {"left": 2, "right": 5}}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.soak.serving import answers_alone, error_text, serve
-from tests.support.spark_session import spark_session
+from tests.support.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

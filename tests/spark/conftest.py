@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_klog import testing
-from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
-from tests.support.spark_session import quicken_streams, restore_session
-from tests.support.spark_topics import Topics
+from tests.support.parity.fixtures import kafka_server, parity, spark, spark_broker
+from tests.support.spark.session import quicken_streams, restore_session
+from tests.support.spark.topics import Topics
 
 __all__ = ["kafka_server", "parity", "spark", "spark_broker", "topics"]
 

@@ -12,9 +12,9 @@ from kafka.errors import CoordinatorNotAvailableError
 from pyspark.errors import PySparkException
 
 from pyspark_klog.spark.source.stream_reader import HAS_LIMITS
+from tests.support.client.group_member import joined_member
 from tests.support.eventually import eventually
-from tests.support.group_member import joined_member
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

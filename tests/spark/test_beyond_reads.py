@@ -16,8 +16,8 @@ from pyspark_klog import testing
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.partitioner import partition_for_key
 from tests.support.eventually import eventually
-from tests.support.faulty_front import FaultyFront
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.faulty_front import FaultyFront
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     import socket

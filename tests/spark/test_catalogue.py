@@ -8,7 +8,7 @@ from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
 from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
-from tests.support.spark_topics import Topics
+from tests.support.spark.topics import Topics
 
 pytestmark = pytest.mark.parity("beyond: 12 catalogue", "own option: table")
 

@@ -18,7 +18,7 @@ from tests.soak.copies import Copied, by_key, problems_of_copy, problems_of_ends
 from tests.soak.records import Record, Seen, problems_of
 from tests.soak.transactions.feed import SOURCE, SOURCE_PARTITIONS, Feed, inputs
 from tests.support.eventually import eventually
-from tests.support.spark_topics import Topics
+from tests.support.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

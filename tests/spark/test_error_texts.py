@@ -27,9 +27,9 @@ from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.bare_python import workers_without
-from tests.support.refusing_broker import refusing_broker
-from tests.support.spark_topics import Topics, run
+from tests.support.client.refusing_broker import refusing_broker
+from tests.support.spark.bare_python import workers_without
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.names import parse_sink_id
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from pyspark_klog.client.admin.groups import list_group_ids
 from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.spark.errors import OptionError
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

@@ -18,10 +18,10 @@ from pyspark import TaskContext
 from tests.soak.copies import by_key, problems_of_copy, read_all
 from tests.soak.processes import ROOT
 from tests.soak.traps import FOLDER_VARIABLE, NOTES_VARIABLE, Action, Point, Traps
-from tests.support import spark_session as sessions
 from tests.support.eventually import eventually
-from tests.support.spark_topics import Topics, run
-from tests.support.standalone_spark import standalone_master
+from tests.support.spark import session as sessions
+from tests.support.spark.standalone import standalone_master
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,8 @@ from pyspark_klog.client.admin.records_deletion import delete_records
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from tests.support.eventually import eventually
-from tests.support.spark_session import spark_session
-from tests.support.spark_topics import Topics
+from tests.support.spark.session import spark_session
+from tests.support.spark.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.notebooks import IMAGES, MAX_PICTURE_BYTES, ROOT, notebooks
-from tests.support.spark_home import compiled_home
+from tests.support.repo.notebooks import IMAGES, MAX_PICTURE_BYTES, ROOT, notebooks
+from tests.support.spark.home import compiled_home
 
 # Each starts a Spark of its own; on a busy machine that alone can take minutes.
 pytestmark = pytest.mark.timeout(1200)
@@ -61,7 +61,7 @@ def test_a_notebook_runs_and_draws_what_the_docs_show(notebook: Path, tmp_path: 
     here, pictures, temporary = tmp_path / "here", tmp_path / "pictures", tmp_path / "temporary"
     for folder in (here, pictures, temporary):
         folder.mkdir()
-    arguments = ["-m", "tests.support.notebooks", str(notebook), "--pictures", str(pictures)]
+    arguments = ["-m", "tests.support.repo.notebooks", str(notebook), "--pictures", str(pictures)]
     _run(arguments, here)
     assert list(here.iterdir()) == []
     drawn = sorted(path.name for path in pictures.iterdir())

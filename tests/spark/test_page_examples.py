@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from pyspark_klog import testing
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.support.checkpoints import batches, offsets_of, write_peers_checkpoint
-from tests.support.parity import Collected, Engine, Parity
+from tests.support.parity.scenarios import Collected, Engine, Parity
+from tests.support.spark.checkpoints import batches, offsets_of, write_peers_checkpoint
 
 ROW = "source behaviour: a kafka query's checkpoint"
 

@@ -9,11 +9,11 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.faulty_front import FaultyFront
-from tests.support.parity import Engine, Parity
-from tests.support.parity_fixtures import new_kafka
+from tests.support.parity.fixtures import new_kafka
+from tests.support.parity.scenarios import Engine, Parity
 from tests.support.peers import kafka_release
-from tests.support.spark_topics import run
+from tests.support.spark.faulty_front import FaultyFront
+from tests.support.spark.topics import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

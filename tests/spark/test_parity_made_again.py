@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.parity import Collected, Engine, Parity
+from tests.support.parity.scenarios import Collected, Engine, Parity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

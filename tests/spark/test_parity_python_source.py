@@ -12,9 +12,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import pyspark_klog
 from pyspark_klog.spark.data_source import DefaultSource
-from tests.support.any_sink import AnySink
-from tests.support.parity import Engine, Parity
-from tests.support.spark_topics import run
+from tests.support.parity.scenarios import Engine, Parity
+from tests.support.spark.any_sink import AnySink
+from tests.support.spark.topics import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.parity import Engine, Parity
-from tests.support.parity_fixtures import new_kafka
+from tests.support.parity.fixtures import new_kafka
+from tests.support.parity.scenarios import Engine, Parity
 from tests.support.peers import NEWEST_KAFKA, KafkaServer, kafka_release
-from tests.support.security_certs import KEY_PASSWORD, STORE_PASSWORD, Authority
-from tests.support.security_job import REDACTED
-from tests.support.security_kafka import (
+from tests.support.security.certs import KEY_PASSWORD, STORE_PASSWORD, Authority
+from tests.support.security.kafka_listeners import (
     MECHANISMS,
     PASSWORD,
     PLAIN_MODULE,
@@ -26,8 +25,9 @@ from tests.support.security_kafka import (
     jaas,
     listener_properties,
 )
-from tests.support.security_listeners import LISTENERS, Listeners, played_listeners
-from tests.support.spark_topics import Topics
+from tests.support.security.listeners import LISTENERS, Listeners, played_listeners
+from tests.support.security.spark_job import REDACTED
+from tests.support.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,7 +140,7 @@ def test_oauthbearer(parity: Parity, secured: Listeners) -> None:
 @pytest.mark.parity("security: OAUTHBEARER token callback", differs="java-classes")
 def test_oauthbearer_with_a_token_of_a_function(parity: Parity, secured: Listeners) -> None:
     options = secured.options("SECURED", "OAUTHBEARER")
-    name = "tests.support.security_job:token"
+    name = "tests.support.security.spark_job:token"
     options["kafka.sasl.login.callback.handler.class"] = name
 
     def scenario(engine: Engine) -> "DataFrame":
@@ -302,7 +302,7 @@ def test_no_plan_log_error_event_or_checkpoint_has_a_secret(
     output = tmp_path / "output.txt"
     with output.open("wb") as file:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.security_job", str(tmp_path)],
+            [sys.executable, "-m", "tests.support.security.spark_job", str(tmp_path)],
             input=json.dumps(given).encode(),
             stdout=file,
             stderr=subprocess.STDOUT,

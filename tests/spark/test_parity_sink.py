@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_klog.records.partitioner import partition_for_key
-from tests.support.parity import Engine, Parity
-from tests.support.spark_topics import run
+from tests.support.parity.scenarios import Engine, Parity
+from tests.support.spark.topics import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

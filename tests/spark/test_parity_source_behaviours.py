@@ -15,7 +15,7 @@ from pyspark_klog.client.admin.topics import NewTopic
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.splitting import split
 from tests.support.eventually import eventually
-from tests.support.parity import Collected, Engine, Parity
+from tests.support.parity.scenarios import Collected, Engine, Parity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

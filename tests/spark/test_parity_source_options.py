@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from pyspark_klog.spark.options.java_regex import compile_java
-from tests.support.parity import Engine, Parity
-from tests.support.spark_topics import input_rows
+from tests.support.parity.scenarios import Engine, Parity
+from tests.support.spark.topics import input_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

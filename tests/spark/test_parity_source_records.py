@@ -22,8 +22,8 @@ from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record_sets import offset_after
 from tests.support.eventually import eventually
-from tests.support.parity import Engine, Parity
-from tests.support.parity_fixtures import new_kafka
+from tests.support.parity.fixtures import new_kafka
+from tests.support.parity.scenarios import Engine, Parity
 from tests.support.peers import kafka_release
 
 if TYPE_CHECKING:

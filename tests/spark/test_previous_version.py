@@ -14,16 +14,16 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.ids import TopicPartition
-from tests.support.checkpoints import batches
-from tests.support.spark_home import compiled_home
-from tests.support.spark_topics import Topics
-from tests.support.transaction_cases import read_committed
-from tests.support.version_fixtures import previous
-from tests.support.versions import ROOT, Version, this_version
+from tests.support.client.transaction_cases import read_committed
+from tests.support.previous_version.fixtures import previous
+from tests.support.previous_version.versions import ROOT, Version, this_version
+from tests.support.spark.checkpoints import batches
+from tests.support.spark.home import compiled_home
+from tests.support.spark.topics import Topics
 
 __all__ = ["previous"]
 
-JOB = ROOT / "tests" / "support" / "version_job.py"
+JOB = ROOT / "tests" / "support" / "previous_version" / "copy_job.py"
 
 
 def copy(version: Version, servers: str, source: str, target: str, checkpoint: Path) -> None:

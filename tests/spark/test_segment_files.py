@@ -17,9 +17,9 @@ from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import read_checkpoint
 from pyspark_klog.storage.text_files import EpochStart, encode_leader_epochs
 from tests.support.eventually import eventually
-from tests.support.segment_files import LogFiles, write_checkpoint
-from tests.support.spark_session import spark_session
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.segment_files import LogFiles, write_checkpoint
+from tests.support.spark.session import spark_session
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

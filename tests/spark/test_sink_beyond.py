@@ -11,9 +11,9 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 import pyspark_klog
 from pyspark_klog.client.admin.topics import NewTopic
 from pyspark_klog.errors import ErrorCode
-from tests.support.refusing_broker import refusing_broker
-from tests.support.row_sink import RowSink
-from tests.support.spark_topics import Topics, run
+from tests.support.client.refusing_broker import refusing_broker
+from tests.support.spark.row_sink import RowSink
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

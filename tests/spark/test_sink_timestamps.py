@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_klog.client.admin.topics import NewTopic
-from tests.support.documents import ROOT
-from tests.support.spark_home import compiled_home
-from tests.support.spark_topics import Topics, run
+from tests.support.repo.documents import ROOT
+from tests.support.spark.home import compiled_home
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from chispa.dataframe_comparer import assert_df_equality
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_klog import register
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

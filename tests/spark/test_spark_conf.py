@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks._spark_conf import settings_in
-from tests.support.documents import ROOT
-from tests.support.spark_home import compiled_home
-from tests.support.spark_topics import Topics
+from tests.support.repo.documents import ROOT
+from tests.support.spark.home import compiled_home
+from tests.support.spark.topics import Topics
 
 CONF = ROOT / "spark-conf"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.testing.ports import free_port
-from tests.support import connect_client
 from tests.support.eventually import eventually
-from tests.support.spark_home import compiled_home
-from tests.support.spark_topics import Topics
+from tests.support.spark import connect_client
+from tests.support.spark.home import compiled_home
+from tests.support.spark.topics import Topics
 
 SPARK_HOME = compiled_home()
 

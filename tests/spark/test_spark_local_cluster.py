@@ -9,10 +9,10 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
-from tests.support import spark_session as sessions
 from tests.support.eventually import eventually
-from tests.support.spark_home import spark_home
-from tests.support.spark_topics import Topics, run
+from tests.support.spark import session as sessions
+from tests.support.spark.home import spark_home
+from tests.support.spark.topics import Topics, run
 
 EXECUTORS = 2
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark_session import restore_session
+from tests.support.spark.session import restore_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_klog.records.partitioner import partition_for_key
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

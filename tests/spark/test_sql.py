@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.spark_session import spark_session
-from tests.support.spark_topics import Topics
+from tests.support.spark.session import spark_session
+from tests.support.spark.topics import Topics
 
 pytestmark = pytest.mark.oldest
 

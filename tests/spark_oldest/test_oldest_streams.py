@@ -17,7 +17,7 @@ from pyspark_klog.spark.data_source import DefaultSource
 from pyspark_klog.spark.sink.stream_writer import RowStreamWriter
 from pyspark_klog.spark.source.plain_stream_reader import PlainStreamReader
 from tests.support.eventually import eventually
-from tests.support.spark_topics import Topics, run
+from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,7 +25,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
 from tests.support.raw_client import RawClient
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 NOW_MS = 1_700_000_000_000
 

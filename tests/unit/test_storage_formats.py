@@ -38,7 +38,7 @@ from pyspark_klog.storage.text_files import (
     encode_partition_metadata,
     encode_topic_id,
 )
-from tests.support.stored_batches import stored_batches
+from tests.support.log.stored_batches import stored_batches
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from pyspark_klog.records.errors import RecordsError
 from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
-from tests.support.protocol_samples import sample_message
-from tests.support.record_sets import iterate
+from tests.support.protocol.samples import sample_message
+from tests.support.records.record_sets import iterate
 
 REPLY, STREAM, RECORDS = range(3)
 _MAX_BYTES = 1 << 18

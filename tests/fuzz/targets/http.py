@@ -22,8 +22,8 @@ from klog_broker.runtime.net.poller import WRITABLE
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
 from tests.support.cluster.broker import MemoryBroker
-from tests.support.fake_network import FakeStream
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.fake_network import FakeStream
+from tests.support.runtime.memory_files import MemoryFiles
 
 _STEPS = (1 << 20, 1 << 20, RECEIVE_BYTES, 300, 7, 1)
 _TAKES_ALL, _TAKES_LITTLE, _TAKES_NOTHING, _LEAVES = range(4)

@@ -19,7 +19,7 @@ from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
 from tests.support.cluster.broker import TOPICS, MemoryBroker, log_state, new_broker, topic_ids
-from tests.support.codec_cases import cases
+from tests.support.records.codec_cases import cases
 
 _TOPICS = ("plain",) * 8 + tuple(TOPICS)
 _FIXED_BYTES = 32 << 20

@@ -24,7 +24,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
 from tests.fuzz.target import BrokenPromise, Target
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     TOPIC_ID,
@@ -34,8 +34,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import end, write
+from tests.support.log.transactional_log import end, write
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_500, segment_index_bytes=1_024, index_interval_bytes=200)
 _FOLDER = DATA / f"{PARTITION.topic}-{PARTITION.partition}"

@@ -15,7 +15,7 @@ from pyspark_klog.records.record import Record
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation, World
-from tests.support.log_harness import read_batches
+from tests.support.log.harness import read_batches
 
 LOST = "nothing acknowledged is lost"
 CHANGED = "a record stays what it is"

@@ -40,7 +40,7 @@ from tests.simulation.clients.roaming import MOVED, Following, RoamingAdmin
 from tests.simulation.machine import Machine
 from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation
-from tests.support.log_harness import read_batches
+from tests.support.log.harness import read_batches
 
 ANOTHERS = "a recreated topic has only its own records"
 _NAMES = ("own-0", "own-1")

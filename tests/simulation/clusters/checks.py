@@ -21,7 +21,7 @@ from tests.simulation.controllers.checks import Key
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.machine import Machine, SimBroker, Watcher
 from tests.simulation.world import Violation
-from tests.support.log_harness import read_batches
+from tests.support.log.harness import read_batches
 
 TOLD = "a broker's metadata of a partition never goes back"
 WHOLE = "a replica can be read"

@@ -15,7 +15,7 @@ from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.network import SimNetwork
 from tests.simulation.world import Event, MachineClock, World
 from tests.simulation.zookeeper import Client, SimulatedZooKeeper
-from tests.support.memory_files import Crashed
+from tests.support.runtime.memory_files import Crashed
 
 PORT = 9092
 _STEPS_OF_A_CUT = 20

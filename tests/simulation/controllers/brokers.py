@@ -40,7 +40,7 @@ from pyspark_klog.znodes.brokers import Endpoint
 from tests.simulation.controllers.checks import Checks, Key, is_unclean
 from tests.simulation.world import Violation, World
 from tests.simulation.zookeeper import Client, SimulatedZooKeeper
-from tests.support.fake_network import ScriptedPoller
+from tests.support.runtime.fake_network import ScriptedPoller
 
 SESSION_MS = 6_000
 LISTENER = "PLAINTEXT"

@@ -17,7 +17,7 @@ from pyspark_klog.ids import BrokerId
 from tests.simulation.elections.checks import Checks
 from tests.simulation.world import Violation, World
 from tests.simulation.zookeeper import Client, SimulatedZooKeeper
-from tests.support.fake_network import ScriptedPoller
+from tests.support.runtime.fake_network import ScriptedPoller
 
 SESSION_MS = 6_000
 WORK = "/work"

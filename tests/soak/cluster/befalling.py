@@ -14,7 +14,7 @@ from tests.soak.cluster.sight import seen_by, session_of
 from tests.soak.cluster.split_cluster import SplitCluster
 from tests.soak.cluster.ways import ZOOKEEPER
 from tests.soak.transactions.feed import SOURCE
-from tests.support.zookeeper_server import expire
+from tests.support.zookeeper.server import expire
 
 CLIENT: dict[str, str | int] = {
     # A broker may be suspended while others take over its partitions.

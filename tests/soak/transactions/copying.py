@@ -32,12 +32,12 @@ from tests.soak.transactions.librdkafka_copy import FENCED
 from tests.soak.transactions.plan import COPIES, Fault, Hit, faults
 from tests.soak.transactions.processes import CLIENTS, Copy, command_of
 from tests.support.broker_process import BrokerProcess
+from tests.support.coordinator.transaction_client import TransactionClient
+from tests.support.coordinator.transaction_reading import Reading, read_partition
 from tests.support.eventually import eventually
 from tests.support.peers import PeersMissing
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import create_topic
-from tests.support.transaction_client import TransactionClient
-from tests.support.transaction_reading import Reading, read_partition
 
 GROUP = "copies"
 RATE_A_S = 500

@@ -29,10 +29,10 @@ from pyspark_klog.protocol.message import Request
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.server import NOW_MS as NOW_MS
 from tests.support.cluster.server import make
-from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.log_harness import DATA
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import DATA
+from tests.support.runtime.fake_network import FakeNetwork, FakeStream
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 ME = BrokerId(0)
 _MOST_TURNS = 10_000

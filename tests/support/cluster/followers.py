@@ -34,14 +34,14 @@ from pyspark_klog.protocol.message import Request, Response
 from tests.support.cluster.connections import Asked, OnDone, ScriptedConnection
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, loaded_logs, order
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     SMALL,
     Alone,
     append_in,
     batch,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 TOPIC = "topic"
 BACKOFF_MS = 1_000

@@ -26,7 +26,7 @@ from pyspark_klog.protocol.apis.sync_group import (
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
 from tests.support.cluster.coordinators import HostedGroups
 from tests.support.cluster.state_log import MemoryStateLog
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -26,8 +26,8 @@ from pyspark_klog.protocol.apis.fetch import (
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from tests.support.cluster.broker import ME, answer_of, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, produce_request
+from tests.support.runtime.fake_network import FakeStream
 
 OTHER, THIRD = BrokerId(1), BrokerId(2)
 ALL = (ME, OTHER, THIRD)

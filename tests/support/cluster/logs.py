@@ -6,9 +6,9 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import PARTITION, SMALL, TOPIC_ID, open_manager
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import PARTITION, SMALL, TOPIC_ID, open_manager
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 class HostedLog:

@@ -12,15 +12,15 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.virtual_time import VirtualTime
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     CLUSTER,
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 ME, OTHER, THIRD = BrokerId(0), BrokerId(7), BrokerId(8)
 Results = dict[TopicPartition, KlogError]

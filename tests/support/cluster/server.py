@@ -21,10 +21,10 @@ from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_partition_metadata
 from tests.support.cluster.helpers import Helpers
-from tests.support.fake_network import FakeNetwork
-from tests.support.log_harness import DATA, append
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import DATA, append
+from tests.support.runtime.fake_network import FakeNetwork
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 T = TypeVar("T")
 

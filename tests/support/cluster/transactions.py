@@ -18,7 +18,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from tests.support.cluster.coordinators import CoordinatorTime
 from tests.support.cluster.state_log import MemoryStateLog
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 NONE = ErrorCode.NONE
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)

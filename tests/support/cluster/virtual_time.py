@@ -1,8 +1,8 @@
 """A loop on a clock that moves only when the test says so."""
 
 from klog_broker.runtime.event_loop.loop import Loop
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import ScriptedPoller
+from tests.support.runtime.manual_clock import ManualClock
 
 
 class VirtualTime:

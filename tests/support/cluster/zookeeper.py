@@ -13,7 +13,7 @@ from pyspark_klog.ids import BrokerId
 from tests.simulation.world import START_MS, World
 from tests.simulation.zookeeper import Client, SimulatedZooKeeper
 from tests.simulation.zookeeper.tree import Tree
-from tests.support.fake_network import ScriptedPoller
+from tests.support.runtime.fake_network import ScriptedPoller
 
 SESSION_MS = 6_000
 

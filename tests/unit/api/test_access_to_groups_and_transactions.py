@@ -42,7 +42,7 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.rules import Rules
+from tests.support.security.rules import Rules
 
 GROUP, TRANSACTION = AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID
 CLUSTER, TOPIC = AclResourceType.CLUSTER, AclResourceType.TOPIC

@@ -31,9 +31,9 @@ from pyspark_klog.protocol.apis import (
     txn_offset_commit,
 )
 from pyspark_klog.protocol.message import Request
+from tests.support.api.produce_frames import batch
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
-from tests.support.produce_frames import batch
-from tests.support.rules import Rules
+from tests.support.security.rules import Rules
 
 TOPIC = AclResourceType.TOPIC
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -17,7 +17,7 @@ from pyspark_klog.protocol.apis.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from tests.support.topic_world import World, new
+from tests.support.api.topic_world import World, new
 
 TOPIC, BROKER = 2, 4
 Settings = list[tuple[str, str | None]]

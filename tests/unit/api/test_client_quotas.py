@@ -12,10 +12,10 @@ from klog_broker.metadata import changes
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_client_quotas as altering
 from pyspark_klog.protocol.apis import describe_client_quotas as describing
+from tests.support.api.settings_requests import ask
 from tests.support.cluster.server import start
-from tests.support.log_harness import DATA
-from tests.support.memory_files import MemoryFiles
-from tests.support.settings_talk import ask
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import MemoryFiles
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 PRODUCED, CONSUMED, CPU = "producer_byte_rate", "consumer_byte_rate", "request_percentage"

@@ -26,7 +26,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import LAST_OFFSET_DELTA_AT, MAGIC_AT, RECORDS_AT, SIZE_AT
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
-from tests.support.memory_files import MemoryFile
+from tests.support.runtime.memory_files import MemoryFile
 
 NEWEST, CONVERTED = 12, 3
 CORRUPT = ErrorCode.CORRUPT_MESSAGE

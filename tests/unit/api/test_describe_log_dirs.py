@@ -14,8 +14,8 @@ from pyspark_klog.protocol.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from tests.support.cluster.broker import TOPICS, MemoryBroker, new_broker
-from tests.support.memory_files import DISK_BYTES, MemoryFiles
 from tests.support.raw_requests import batch, produce_request
+from tests.support.runtime.memory_files import DISK_BYTES, MemoryFiles
 
 NEWEST = 5
 

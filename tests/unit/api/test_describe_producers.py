@@ -9,7 +9,7 @@ from pyspark_klog.protocol.apis.describe_producers import (
     TopicRequest,
 )
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.transactional_log import NOW_MS, end, write
+from tests.support.log.transactional_log import NOW_MS, end, write
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.broker import TOPICS, MemoryBroker, answer_of, new_broker
 from tests.support.cluster.server import know_topics
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 MANY = 10_000
 """Topics that are in the metadata, `many-N`; only those of ``TOPICS`` have logs."""

@@ -33,7 +33,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
 from tests.support.cluster.server import know_topics
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 MANY = 10_000
 """Topics that are in the metadata, `many-N`; only `plain` has logs."""

@@ -44,8 +44,8 @@ from pyspark_klog.protocol.apis.incremental_alter_configs import (
 )
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from pyspark_klog.storage.text_files import encode_topic_id
+from tests.support.api.topic_world import World, new
 from tests.support.cluster.fake_logs import FakeLog
-from tests.support.topic_world import World, new
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER = 2, 4

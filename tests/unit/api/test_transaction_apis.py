@@ -26,7 +26,7 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,

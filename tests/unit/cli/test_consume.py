@@ -12,7 +12,7 @@ from pyspark_klog.client.errors import ConnectionFailed, TimedOut
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import PartitionData
-from tests.support.paper_leaders import PARTITIONS, PaperClient, Reply, records, reply
+from tests.support.client.scripted_leaders import PARTITIONS, PaperClient, Reply, records, reply
 
 AWAY = ConnectionFailed("broker 2 is away")
 

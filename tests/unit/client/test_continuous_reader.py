@@ -12,7 +12,14 @@ from pyspark_klog.client.errors import ConnectionFailed, ReplyUnreadable, TimedO
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.support.paper_leaders import PARTITIONS, PaperClient, Reply, error, records, reply
+from tests.support.client.scripted_leaders import (
+    PARTITIONS,
+    PaperClient,
+    Reply,
+    error,
+    records,
+    reply,
+)
 
 
 def follow(

@@ -8,7 +8,7 @@ from pyspark_klog.client.errors import ConnectionFailed
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
-from tests.support.evented_world import DEFAULTS, EventedWorld, metadata_request
+from tests.support.client.evented_world import DEFAULTS, EventedWorld, metadata_request
 
 # --- time ----------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from pyspark_klog.protocol.apis.produce import (
 )
 from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.evented_world import DEFAULTS, EventedWorld, metadata_request
+from tests.support.client.evented_world import DEFAULTS, EventedWorld, metadata_request
 
 
 def broker_side(

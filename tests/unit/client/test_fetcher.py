@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.fetch import (
     PartitionData,
 )
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 _P = TopicPartition("t", 0)
 _ID = UUID(int=5)

@@ -7,7 +7,7 @@ from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.evented_connection import EventedConnection
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
-from tests.support.evented_world import DEFAULTS, EventedWorld, metadata_request
+from tests.support.client.evented_world import DEFAULTS, EventedWorld, metadata_request
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 

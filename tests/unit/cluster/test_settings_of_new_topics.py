@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.describe_configs import (
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 TOPIC = "plain"
 

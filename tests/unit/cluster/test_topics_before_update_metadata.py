@@ -60,10 +60,10 @@ from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.cluster.broker import ME, MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.cluster.leading_broker import OTHER, THIRD, FakeFollower, LeaderOfMany
-from tests.support.fake_network import FakeStream
-from tests.support.log_harness import batch
+from tests.support.coordinator.transaction_client import broker_with_coordinators
+from tests.support.log.harness import batch
 from tests.support.raw_requests import produce_request
-from tests.support.transaction_client import broker_with_coordinators
+from tests.support.runtime.fake_network import FakeStream
 
 LIFE = 70
 

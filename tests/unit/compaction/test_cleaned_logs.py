@@ -22,9 +22,9 @@ from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.partition_files import PartitionFiles, ReadCounter, ReadOnlyFile
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry
 from pyspark_klog.storage.segment_walk import last_stable_offset
-from tests.support.cleaned_batches import FIRST_MS, CleanedBatch
-from tests.support.log_harness import SMALL, append, batch, open_log
-from tests.support.memory_files import MemoryFiles
+from tests.support.compaction.cleaned_batches import FIRST_MS, CleanedBatch
+from tests.support.log.harness import SMALL, append, batch, open_log
+from tests.support.runtime.memory_files import MemoryFiles
 
 EMPTIED = CleanedBatch(10, 3, [], producer_id=7, is_transactional=True)
 

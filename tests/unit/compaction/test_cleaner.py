@@ -16,9 +16,14 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.record import Record
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT, Suffix, segment_file_name
 from pyspark_klog.storage.text_files import encode_offset_checkpoint
-from tests.support.cleaner_harness import CleanerBench, clean, last_records, problems_of_cleaned
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import (
+from tests.support.compaction.cleaner_harness import (
+    CleanerBench,
+    clean,
+    last_records,
+    problems_of_cleaned,
+)
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     TOPIC_ID,
@@ -28,7 +33,7 @@ from tests.support.log_harness import (
     read_all,
     read_batches,
 )
-from tests.support.transactional_log import end, write
+from tests.support.log.transactional_log import end, write
 
 CONFIG = LogConfig(
     segment_bytes=4_096,

@@ -10,7 +10,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 from pyspark_klog.records.legacy import encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from tests.support.compaction_cases import scanned
+from tests.support.compaction.cases import scanned
 
 # Values of the reference implementation (vectors.h): the key is 00 to 0f; the message consists of
 # the bytes from 00 on, as many as the number says.

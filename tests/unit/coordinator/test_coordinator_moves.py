@@ -23,13 +23,13 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.cluster.broker import ME, answer_of
-from tests.support.fake_network import FakeStream
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     PLAIN,
     TIMEOUT_MS,
     MemoryClient,
     broker_with_coordinators,
 )
+from tests.support.runtime.fake_network import FakeStream
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 OTHER_BROKER = BrokerId(1)

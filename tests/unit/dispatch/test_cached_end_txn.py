@@ -14,7 +14,11 @@ from pyspark_klog.protocol.headers import (
     encode_request,
 )
 from tests.support.cluster.broker import MemoryBroker, answer_of
-from tests.support.transaction_client import PLAIN, MemoryClient, broker_with_coordinators
+from tests.support.coordinator.transaction_client import (
+    PLAIN,
+    MemoryClient,
+    broker_with_coordinators,
+)
 
 NEWEST = 5
 

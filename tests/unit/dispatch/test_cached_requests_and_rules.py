@@ -19,8 +19,8 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
-from tests.support.rules import Rules
+from tests.support.runtime.fake_network import FakeStream
+from tests.support.security.rules import Rules
 
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP

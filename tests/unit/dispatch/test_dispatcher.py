@@ -30,9 +30,9 @@ from pyspark_klog.protocol.apis.stop_replica import (
 )
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
-from tests.support.rules import Rules
+from tests.support.runtime.fake_network import ScriptedPoller
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.security.rules import Rules
 
 
 class Slot:

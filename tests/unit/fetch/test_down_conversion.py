@@ -16,11 +16,11 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
-from tests.support.cleaned_batches import CleanedBatch
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
+from tests.support.compaction.cleaned_batches import CleanedBatch
 from tests.support.raw_requests import produce_request
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
+from tests.support.runtime.fake_network import FakeStream
 
 VERSION = 2
 

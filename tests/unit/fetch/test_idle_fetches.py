@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from klog_broker.fetch.reader import FetchReader
+from tests.support.api.session_client import SessionClient, told
 from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import batch, produce_request
-from tests.support.session_client import SessionClient, told
 
 WAITING = 1000
 WAIT_MS = 30_000

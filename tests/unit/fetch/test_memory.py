@@ -13,8 +13,8 @@ from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.cluster.broker import NOW_MS, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, fetch_request
+from tests.support.runtime.fake_network import FakeStream
 
 
 @pytest.mark.parametrize("version", [4, 9, 10])

@@ -8,11 +8,11 @@ import pytest
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
+from tests.support.api.session_client import SessionClient, told
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
-from tests.support.fake_network import FakeStream
+from tests.support.log.transactional_log import end, write
 from tests.support.raw_requests import fetch_request
-from tests.support.session_client import SessionClient, told
-from tests.support.transactional_log import end, write
+from tests.support.runtime.fake_network import FakeStream
 
 COMMITTED = 1
 FETCH = 12

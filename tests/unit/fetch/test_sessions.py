@@ -15,9 +15,9 @@ from klog_broker.fetch.sessions import MIN_EVICTION_MS, next_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
+from tests.support.api.session_client import SessionClient, told
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 from tests.support.raw_requests import batch, produce_request
-from tests.support.session_client import SessionClient, told
 
 PLAIN = {("plain", 0): 0, ("plain", 1): 0, ("plain", 2): 0}
 SESSION_ID_NOT_FOUND = ErrorCode.FETCH_SESSION_ID_NOT_FOUND

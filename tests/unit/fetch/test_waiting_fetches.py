@@ -9,8 +9,8 @@ from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, fetch_request, produce_request, records_of
+from tests.support.runtime.fake_network import FakeStream
 
 FETCH, PRODUCE = 12, 9
 CONSUMER, DEBUGGING_CONSUMER, COPY = -1, -2, -3

@@ -29,7 +29,7 @@ from pyspark_klog.storage.transaction_index import (
     decode_transaction_index,
     encode_transaction_index,
 )
-from tests.support.log_harness import PARTITION, TOPIC_ID, append_in, batch, open_manager
+from tests.support.log.harness import PARTITION, TOPIC_ID, append_in, batch, open_manager
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dump_log"
 CONFIG = LogConfig(segment_bytes=2_000, segment_index_bytes=1_024, index_interval_bytes=300)

@@ -14,8 +14,8 @@ from klog_broker.runtime.system.chance import Chance
 from klog_broker.topics.adoption import AdoptingStore
 from pyspark_klog.ids import BrokerId
 from tests.support.cluster.server import make_topic, start
-from tests.support.log_harness import DATA
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 def test_a_broker_keeps_its_metadata_in_the_store_that_it_is_given() -> None:

@@ -10,8 +10,8 @@ from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import BrokerId
 from tests.support.cluster.server import log_of, make_topic, start
-from tests.support.log_harness import DATA, append_in
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log.harness import DATA, append_in
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 META = DATA / "klog-metadata"
 

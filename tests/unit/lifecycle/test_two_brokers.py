@@ -10,8 +10,8 @@ from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.records.layout import Buffer
 from tests.support.cluster.server import log_of, make_topic, start
-from tests.support.log_harness import append, batch
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import append, batch
+from tests.support.runtime.memory_files import MemoryFiles
 
 _BATCHES = 50
 

@@ -19,9 +19,9 @@ from klog_broker.runtime.disk import open_files
 from klog_broker.runtime.disk.files import ReadRegion, RealDirectory, RealFiles
 from klog_broker.runtime.disk.open_files import OpenFiles
 from pyspark_klog.storage.names import Suffix
-from tests.support.cleaner_harness import CleanerBench
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.compaction.cleaner_harness import CleanerBench
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -32,8 +32,8 @@ from tests.support.log_harness import (
     start_over,
     truncate,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.transactional_log import end, write
+from tests.support.log.transactional_log import end, write
+from tests.support.runtime.manual_clock import ManualClock
 
 CONFIG = replace(
     SMALL, segment_bytes=2_000, index_interval_bytes=0, retention_ms=-1, file_delete_delay_ms=1_000

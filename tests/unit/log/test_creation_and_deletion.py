@@ -13,7 +13,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     CLUSTER,
     DATA,
     PARTITION,
@@ -22,8 +22,8 @@ from tests.support.log_harness import (
     append,
     open_manager,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 OTHER_ID = TopicId(UUID(int=99))
 

@@ -25,7 +25,7 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     CLUSTER,
     DATA,
     PARTITION,
@@ -35,8 +35,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 OTHER_DATA = Path("/other")
 

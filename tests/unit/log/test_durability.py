@@ -13,7 +13,7 @@ from klog_broker.log.read.read_results import AppendInfo
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.logs import HostedLog
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     EPOCH,
     PARTITION,
@@ -26,8 +26,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 SYNCED = replace(SMALL, flush_messages=1)
 

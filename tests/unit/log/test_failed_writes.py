@@ -12,9 +12,9 @@ from klog_broker.log.segment.segment import Segment
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import plain_batch
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
-from tests.support.log_harness import EPOCH, append, batch, open_log, read_all
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import write
+from tests.support.log.harness import EPOCH, append, batch, open_log, read_all
+from tests.support.log.transactional_log import write
+from tests.support.runtime.memory_files import MemoryFiles
 
 NOW_MS = 5_000
 PRODUCER_ID = 7

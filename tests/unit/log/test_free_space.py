@@ -15,8 +15,8 @@ from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import TooLittleFreeSpace
 from klog_broker.replication.leader import Leader
 from tests.support.cluster import server as memory_start
-from tests.support.log_harness import batch
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import batch
+from tests.support.runtime.memory_files import MemoryFiles
 
 FLOOR = 1_000_000
 GIB = 1 << 30

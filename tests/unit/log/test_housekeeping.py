@@ -12,9 +12,9 @@ from klog_broker.log.manager.log_manager import LogManager
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.text_files import decode_offset_checkpoint
-from tests.support.log_harness import DATA, SMALL, TOPIC_ID, append, batch, open_manager
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import DATA, SMALL, TOPIC_ID, append, batch, open_manager
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 LOGS = 25
 CONFIG = replace(SMALL, flush_ms=1_000)

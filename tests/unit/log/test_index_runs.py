@@ -8,8 +8,8 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.segment.segment import Segment
 from klog_broker.log.validation.batch_digests import IndexRow
-from tests.support.log_harness import DATA
-from tests.support.memory_files import MemoryFiles
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 @pytest.mark.parametrize("index_bytes", [0, 8, 48, 4096])

@@ -12,7 +12,7 @@ from klog_broker.log.segment.leader_epochs import LeaderEpochs
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     SMALL,
@@ -25,7 +25,7 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 def epochs_file(files: MemoryFiles, log: PartitionLog) -> bytes | None:

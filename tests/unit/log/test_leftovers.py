@@ -9,8 +9,8 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.recovery.leftovers import clear_leftovers
 from pyspark_klog.storage.names import Suffix, segment_file_name
-from tests.support.log_harness import DATA, append, batch, open_log, open_manager, read_all
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log.harness import DATA, append, batch, open_log, open_manager, read_all
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 FOLDER = DATA / "topic-0"
 CONFIG = LogConfig(segment_bytes=1_000, segment_index_bytes=4_096, compact=True)

@@ -13,7 +13,7 @@ from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.storage.names import CLEANER_CHECKPOINT
 from pyspark_klog.storage.text_files import encode_offset_checkpoint
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     SMALL,
@@ -24,7 +24,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = replace(SMALL, segment_bytes=3_000, index_interval_bytes=200)
 MARKER = DATA / ".kafka_cleanshutdown"

@@ -15,7 +15,7 @@ from klog_broker.runtime.threads.parallel_work import ParallelWork, run_in_order
 from pyspark_klog.ids import BrokerId, TopicPartition
 from tests.support.cluster import server as memory_start
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     CLUSTER,
     SMALL,
     TOPIC_ID,
@@ -23,8 +23,8 @@ from tests.support.log_harness import (
     batch,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 FIRST, SECOND = Path("/first"), Path("/second")
 LOGS = 7

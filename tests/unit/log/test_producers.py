@@ -16,7 +16,7 @@ from klog_broker.log.validation.append_rules import AppendOrigin
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.producer_snapshot import decode_producer_snapshot
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     EPOCH,
     PARTITION,
     SMALL,
@@ -27,8 +27,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 PRODUCER = 7
 

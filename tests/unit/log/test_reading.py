@@ -16,7 +16,7 @@ from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY
 from pyspark_klog.storage.names import Suffix
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -27,8 +27,8 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
+from tests.support.runtime.memory_files import MemoryFiles
 
 COUNT = 10
 BYTES = len(batch(COUNT))

@@ -9,7 +9,7 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.cluster.helpers import Helpers
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -21,7 +21,7 @@ from tests.support.log_harness import (
     start_over,
     truncate,
 )
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5, 20, 4_000])

@@ -19,7 +19,7 @@ from klog_broker.log.manager.housekeeping import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import TopicPartition
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     DATA,
     PARTITION,
     SMALL,
@@ -31,9 +31,9 @@ from tests.support.log_harness import (
     read_all,
     truncate,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_files import MemoryFiles
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
+from tests.support.runtime.manual_clock import ManualClock
+from tests.support.runtime.memory_files import MemoryFiles
 
 NOW_MS = 10_000
 BYTES = len(batch())

@@ -12,7 +12,7 @@ from klog_broker.log.state.rolling import should_roll
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.storage.names import CLEANED_SUFFIX, Suffix
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
@@ -22,7 +22,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 BATCH_BYTES = len(batch())
 

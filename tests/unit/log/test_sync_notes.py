@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from klog_broker.log.directory.sync_notes import SyncNotes
-from tests.support.log_harness import DATA
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 LONGEST = "t" * 249 + "-99999"
 

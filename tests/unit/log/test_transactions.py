@@ -20,7 +20,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
-from tests.support.log_harness import (
+from tests.support.log.harness import (
     EPOCH,
     PARTITION,
     SMALL,
@@ -31,8 +31,8 @@ from tests.support.log_harness import (
     open_manager,
     truncate,
 )
-from tests.support.memory_files import MemoryFiles
-from tests.support.transactional_log import NOW_MS, end, verified, write
+from tests.support.log.transactional_log import NOW_MS, end, verified, write
+from tests.support.runtime.memory_files import MemoryFiles
 
 ONE, TWO, THREE = 1, 2, 3
 

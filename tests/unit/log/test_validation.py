@@ -30,7 +30,7 @@ from pyspark_klog.records.errors import (
 from pyspark_klog.records.legacy import encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, TimestampType
-from tests.support.log_harness import batch
+from tests.support.log.harness import batch
 
 NOW_MS = 50_000
 CODECS = list(Codec)

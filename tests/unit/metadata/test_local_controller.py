@@ -18,9 +18,9 @@ from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRe
 from klog_broker.metadata.unserved_partitions import RETRY_MS
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from tests.support.local_store import BlockingStore, ScriptedOrders
-from tests.support.log_harness import DATA
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.cluster.local_store import BlockingStore, ScriptedOrders
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 ONE = BrokerId(1)
 ALONE = ((ONE,),)

@@ -29,7 +29,7 @@ from pyspark_klog.storage.text_files import (
     decode_topic_id,
     encode_meta_properties,
 )
-from tests.support.local_store import BlockingStore
+from tests.support.cluster.local_store import BlockingStore
 
 ONE = BrokerId(1)
 ALONE = ((ONE,),)

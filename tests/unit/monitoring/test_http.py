@@ -15,8 +15,8 @@ from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpReque
 from klog_broker.monitoring.scrapes import CACHED_MS
 from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
 from klog_broker.runtime.event_loop.loop import Loop
-from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import FakeNetwork, FakeStream
+from tests.support.runtime.manual_clock import ManualClock
 
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
 

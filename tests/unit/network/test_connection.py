@@ -14,8 +14,8 @@ from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.net.poller import READABLE, WRITABLE
 from tests.support.cluster.helpers import Helpers
-from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import FakeNetwork, FakeStream
+from tests.support.runtime.manual_clock import ManualClock
 
 PRODUCE = 0
 FETCH = 1

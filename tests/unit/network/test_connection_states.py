@@ -21,8 +21,8 @@ from klog_broker.network.connection_states import (
 from klog_broker.network.responses import QueuedResponse
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.runtime.event_loop.loop import Loop
-from tests.support.fake_network import FakeNetwork, FakeStream
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import FakeNetwork, FakeStream
+from tests.support.runtime.manual_clock import ManualClock
 
 PRODUCE, OTHER = 0, 3
 SEEDS = 100

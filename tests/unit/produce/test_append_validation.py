@@ -19,9 +19,9 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
+from tests.support.api.produce_frames import answers, batch, frame, values
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
-from tests.support.produce_frames import answers, batch, frame, values
+from tests.support.runtime.fake_network import FakeStream
 
 LARGE = bytes(BATCH_WORK_BYTES + 1)
 

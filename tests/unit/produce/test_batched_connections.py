@@ -10,9 +10,9 @@ from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.api.produce_frames import answers, batch, frame, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
-from tests.support.produce_frames import answers, batch, frame, values
+from tests.support.runtime.fake_network import FakeStream
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from klog_broker.produce.quiet_loading import QuietKernelLoader
 from klog_broker.produce.turn_plans import UNPLANNED_REQUESTS, TurnPlans
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.cluster.helpers import Helpers
-from tests.support.fake_network import FakeNetwork
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import FakeNetwork
+from tests.support.runtime.manual_clock import ManualClock
 
 PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
 

@@ -16,8 +16,8 @@ from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.compression import Codec
+from tests.support.api.produce_frames import answers, batch, frame, values
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
-from tests.support.produce_frames import answers, batch, frame, values
 
 
 @pytest.fixture

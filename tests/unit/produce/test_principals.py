@@ -8,10 +8,10 @@ from klog_broker.security.acls import AclOperation, AclResourceType
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from klog_broker.security.principal_numbers import PrincipalNumbers
 from pyspark_klog.errors import ErrorCode
+from tests.support.api.produce_frames import answers, batch, frame
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
-from tests.support.produce_frames import answers, batch, frame
-from tests.support.rules import Rules
+from tests.support.runtime.fake_network import FakeStream
+from tests.support.security.rules import Rules
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 WRITE, TOPIC = AclOperation.WRITE, AclResourceType.TOPIC

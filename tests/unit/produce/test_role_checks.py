@@ -6,8 +6,8 @@ from klog_broker.metadata.role_changes import RoleAssignment
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.legacy import encode_message
+from tests.support.api.produce_frames import answers, batch, frame
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
-from tests.support.produce_frames import answers, batch, frame
 from tests.support.raw_requests import produce_request
 
 ME, OTHER = BrokerId(0), BrokerId(1)

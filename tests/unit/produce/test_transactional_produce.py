@@ -17,11 +17,11 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
+from tests.support.api.produce_frames import answers, batch, frame, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
-from tests.support.produce_frames import answers, batch, frame, values
-from tests.support.rules import Rules
-from tests.support.transactional_log import end
+from tests.support.log.transactional_log import end
+from tests.support.runtime.fake_network import FakeStream
+from tests.support.security.rules import Rules
 
 PLAIN = TopicPartition("plain", 0)
 NONE = ErrorCode.NONE

@@ -40,7 +40,7 @@ from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage, U
 from pyspark_klog.protocol.fields import FileRegion, array, int32, string, struct
 from pyspark_klog.protocol.message import Message, Struct
 from pyspark_klog.protocol.wire import MAX_TAGGED_FIELDS, SegmentedBuffer
-from tests.support.encoded_segments import encode_segments
+from tests.support.protocol.encoded_segments import encode_segments
 
 
 class TestObjects:

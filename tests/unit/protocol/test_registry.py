@@ -20,7 +20,7 @@ from pyspark_klog.protocol.registry import (
     request_class,
     response_class,
 )
-from tests.support.kafka_before_api_versions import MAX_VERSIONS
+from tests.support.protocol.kafka_before_api_versions import MAX_VERSIONS
 
 IN_CLUSTERS = {
     ApiKey.LEADER_AND_ISR,

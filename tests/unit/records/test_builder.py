@@ -10,7 +10,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import BatchTooLarge, InvalidRecords, UnsupportedCodec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import TimestampType
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 Builder = BatchBuilder | LegacyBuilder
 MAKERS: list[Callable[..., Builder]] = [

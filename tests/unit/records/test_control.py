@@ -16,7 +16,7 @@ from pyspark_klog.records.control import (
 )
 from pyspark_klog.records.errors import InvalidRecords
 from pyspark_klog.records.record import Record, TimestampType
-from tests.support.record_sets import encode_end_transaction
+from tests.support.records.record_sets import encode_end_transaction
 
 CREATE = TimestampType.CREATE_TIME
 

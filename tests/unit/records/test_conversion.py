@@ -17,8 +17,8 @@ from pyspark_klog.records.legacy import LegacyView, encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
 from pyspark_klog.records.record_sets import entries, read_entry_head
-from tests.support.record_sets import iterate
-from tests.support.up_conversion import up_convert
+from tests.support.records.record_sets import iterate
+from tests.support.records.up_conversion import up_convert
 
 NONE, CREATE, APPEND = TimestampType
 OLD_CODECS = [codec for codec in Codec if codec is not Codec.ZSTD]

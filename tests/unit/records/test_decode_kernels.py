@@ -26,7 +26,7 @@ from pyspark_klog.records.errors import (
 )
 from pyspark_klog.records.layout import BASE_TIMESTAMP_AT, INT64
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from tests.support.kernel_cases import ALL_COLUMNS, rows_of
+from tests.support.records.kernel_cases import ALL_COLUMNS, rows_of
 
 Headers = list[tuple[str, bytes | None]]
 

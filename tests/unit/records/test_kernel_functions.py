@@ -11,7 +11,7 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 from pyspark_klog.records.kernels import crc
 from pyspark_klog.records.kernels.jit import COMPILED
 from pyspark_klog.records.partitioner import murmur2, partition_for_key
-from tests.support.kernel_functions import crc_of, murmur2_between, utf8_between
+from tests.support.records.kernel_functions import crc_of, murmur2_between, utf8_between
 
 CRC32C = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
 CRC32 = crcmod.predefined.mkPredefinedCrcFun("crc-32")

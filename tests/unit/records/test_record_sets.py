@@ -10,7 +10,7 @@ from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record_sets import EntryHead, entries, entry_at, read_entry_head
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 
 def make(magic: int, base_offset: int, codec: Codec = Codec.NONE) -> bytes:

@@ -24,7 +24,7 @@ from tests.support.cluster.followers import (
     topic_id,
 )
 from tests.support.cluster.replicas import ME, OTHER, THIRD, order, stop
-from tests.support.log_harness import batch
+from tests.support.log.harness import batch
 
 BOTH = (ME, OTHER)
 

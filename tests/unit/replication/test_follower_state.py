@@ -23,7 +23,7 @@ from klog_broker.replication.follower_state import (
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.cluster.replicas import ReplicaWorld
-from tests.support.replication_model import ModelLog
+from tests.support.replication.log_model import ModelLog
 
 EPOCH = LeaderEpoch(4)
 BACKOFF_MS = 10

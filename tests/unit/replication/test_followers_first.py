@@ -6,8 +6,8 @@ import pytest
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.cluster.leading_broker import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, produce_request
+from tests.support.runtime.fake_network import FakeStream
 
 TOPIC = "two-in-sync"
 

@@ -24,6 +24,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from pyspark_klog.protocol.apis.produce import ProduceRequest
+from tests.support.api.session_client import SessionClient
 from tests.support.cluster.broker import ME, answer_of
 from tests.support.cluster.leading_broker import (
     ALL,
@@ -34,7 +35,6 @@ from tests.support.cluster.leading_broker import (
     LeaderOfMany,
 )
 from tests.support.raw_requests import fetch_request
-from tests.support.session_client import SessionClient
 
 LAG_MS = 30_000
 LATEST = -1

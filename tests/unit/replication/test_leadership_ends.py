@@ -25,10 +25,10 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
+from tests.support.api.session_client import SessionClient, told
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker, topic_ids
-from tests.support.fake_network import FakeStream
 from tests.support.raw_requests import batch, fetch_request, produce_request
-from tests.support.session_client import SessionClient, told
+from tests.support.runtime.fake_network import FakeStream
 
 ME, OTHER = BrokerId(0), BrokerId(1)
 BOTH = (ME, OTHER)

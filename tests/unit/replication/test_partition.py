@@ -7,7 +7,7 @@ from klog_broker.replication.errors import EndReason, LeadershipEnded, NotEnough
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_progress import FollowerFetch
 from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, order, stop
-from tests.support.log_harness import PARTITION, batch
+from tests.support.log.harness import PARTITION, batch
 
 BOTH = (ME, OTHER)
 

@@ -18,7 +18,7 @@ from klog_broker.replication.role_change_batch import CONCURRENT_ROLE_CHANGES
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.replicas import ME, OTHER, ReplicaWorld, order, stop
-from tests.support.log_harness import DATA, PARTITION, SMALL, TOPIC_ID, batch
+from tests.support.log.harness import DATA, PARTITION, SMALL, TOPIC_ID, batch
 
 OTHER_ID = TopicId(UUID(int=99))
 

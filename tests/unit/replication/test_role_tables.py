@@ -10,7 +10,7 @@ from klog_broker.replication.partition import Follower, Offline, Role, Unassigne
 from klog_broker.resources.led_partitions import led_partition
 from pyspark_klog.errors import BrokerError, ErrorCode
 from tests.support.cluster.replicas import OTHER, ReplicaWorld, order, stop
-from tests.support.log_harness import PARTITION, batch
+from tests.support.log.harness import PARTITION, batch
 from tools.docs.role_steps import STEPS, TOLD, Event, Kind
 
 ROLES = (Unassigned, Leader, Follower, Offline)

@@ -2,7 +2,7 @@
 
 from klog_broker.runtime.system.chance import Chance
 from tests.support.cluster.server import log_of, make_topic, start
-from tests.support.memory_files import MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 
 def test_a_seed_gives_the_same_each_time_and_the_system_does_not() -> None:

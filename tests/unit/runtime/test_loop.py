@@ -13,8 +13,8 @@ from klog_broker.runtime.net.poller import READABLE
 from klog_broker.runtime.system.rate_limit import RateLimit
 from klog_broker.runtime.threads.helpers import HelperThreads
 from tests.support.eventually import eventually
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import ScriptedPoller
+from tests.support.runtime.manual_clock import ManualClock
 
 
 @pytest.fixture

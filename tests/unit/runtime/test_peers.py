@@ -7,9 +7,14 @@ from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.system.chance import Chance
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
+from tests.support.client.evented_world import (
+    BrokerEnd,
+    ConnectingNetwork,
+    KeptStream,
+    metadata_request,
+)
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.virtual_time import VirtualTime
-from tests.support.evented_world import BrokerEnd, ConnectingNetwork, KeptStream, metadata_request
 
 
 class NamedNetwork(ConnectingNetwork):

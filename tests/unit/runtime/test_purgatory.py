@@ -4,8 +4,8 @@ import pytest
 
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation, Purgatory
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import ScriptedPoller
+from tests.support.runtime.manual_clock import ManualClock
 
 
 class Waits(DelayedOperation):

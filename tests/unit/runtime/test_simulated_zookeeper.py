@@ -12,8 +12,8 @@ from klog_broker.runtime.zookeeper.sessions import (
 )
 from tests.simulation.zookeeper import Client
 from tests.support.cluster.zookeeper import ClusterWorld
-from tests.support.zookeeper_contract import ZooKeeperContract
-from tests.support.zookeeper_opened import ContractWorld, Opened
+from tests.support.zookeeper.contract import ZooKeeperContract
+from tests.support.zookeeper.logged_session import ContractWorld, Opened
 
 CONNECTED, DISCONNECTED, EXPIRED = SessionEvent
 SESSION_MS = 6_000

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.slices import SLICE_ELEMENTS, Slices, Steps
-from tests.support.fake_network import ScriptedPoller
-from tests.support.manual_clock import ManualClock
+from tests.support.runtime.fake_network import ScriptedPoller
+from tests.support.runtime.manual_clock import ManualClock
 
 
 def started() -> tuple[Loop, Slices]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klog_broker.runtime.zookeeper.session import CarriedSession
-from tests.support.local_store import SteppedLoop
+from tests.support.cluster.local_store import SteppedLoop
 
 
 class Holding:

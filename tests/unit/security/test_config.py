@@ -20,7 +20,7 @@ from pyspark_klog.security.sasl_config import (
 )
 from pyspark_klog.security.secret import Secret
 from pyspark_klog.spark.options.reader import read_options
-from tests.support.security_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, jaas
+from tests.support.security.kafka_listeners import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, jaas
 
 SASL = {"security.protocol": "SASL_PLAINTEXT"}
 OAUTH = {**SASL, "sasl.mechanism": "OAUTHBEARER"}

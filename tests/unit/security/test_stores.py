@@ -17,7 +17,7 @@ from pyspark_klog.client.security.tls import Tls, make_context
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.security.pem import certificates_of, key_of, pem_blocks
 from pyspark_klog.security.tls_config import TlsConfig
-from tests.support.security_certs import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
+from tests.support.security.certs import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 
 ENGINES: list[dict[str, str | None]] = []
 

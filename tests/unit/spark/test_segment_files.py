@@ -27,7 +27,7 @@ from pyspark_klog.spark.source.segment_reader import SegmentReader
 from pyspark_klog.storage import names
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.text_files import EpochStart, encode_leader_epochs
-from tests.support.segment_files import LogFiles, write_checkpoint
+from tests.support.spark.segment_files import LogFiles, write_checkpoint
 
 pytestmark = pytest.mark.parity("beyond: 11 segment files")
 

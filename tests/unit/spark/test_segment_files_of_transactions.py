@@ -11,9 +11,9 @@ from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.segment_reader import SegmentReader
-from tests.support.log_harness import TOPIC_ID, open_manager
-from tests.support.manual_clock import ManualClock
-from tests.support.transactional_log import end, write
+from tests.support.log.harness import TOPIC_ID, open_manager
+from tests.support.log.transactional_log import end, write
+from tests.support.runtime.manual_clock import ManualClock
 
 CONFIG = LogConfig(segment_bytes=4_000, segment_index_bytes=400, index_interval_bytes=200)
 

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.segment_reader import SegmentReader
-from tests.support.segment_files import LogFiles
+from tests.support.spark.segment_files import LogFiles
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from pyspark_klog.state_records.transaction_log import (
     encode_value,
 )
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
+from tests.support.cluster.local_store import BlockingStore
 from tests.support.cluster.server import (
     ALONE,
     asked,
@@ -36,9 +37,8 @@ from tests.support.cluster.server import (
     start,
     tree,
 )
-from tests.support.local_store import BlockingStore
-from tests.support.log_harness import CLUSTER, DATA, append, batch, read_all
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log.harness import CLUSTER, DATA, append, batch, read_all
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 OTHER = UUID(int=77)

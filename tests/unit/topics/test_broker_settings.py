@@ -10,10 +10,7 @@ from klog_broker.config.setting_changes import effective_settings
 from klog_broker.metadata.image import ALL_BROKERS
 from klog_broker.topics.broker_settings import MAX_SETTINGS_PER_BROKER
 from pyspark_klog.protocol.apis.describe_configs import DescribeConfigsResourceResult
-from tests.support.cluster.server import asked, log_of, make_topic, start
-from tests.support.log_harness import DATA
-from tests.support.memory_files import MemoryFiles
-from tests.support.settings_talk import (
+from tests.support.api.settings_requests import (
     APPEND,
     BROKER,
     DELETE,
@@ -27,6 +24,9 @@ from tests.support.settings_talk import (
     replace,
     sources,
 )
+from tests.support.cluster.server import asked, log_of, make_topic, start
+from tests.support.log.harness import DATA
+from tests.support.runtime.memory_files import MemoryFiles
 
 META = DATA / "klog-metadata"
 OK = ("NONE", None)

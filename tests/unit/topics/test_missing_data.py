@@ -30,8 +30,8 @@ from tests.support.cluster.server import (
     start,
     tree,
 )
-from tests.support.log_harness import append, read_all
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log.harness import append, read_all
+from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")
 TWO = (A, B)

@@ -1,7 +1,7 @@
 """Files as a parameter: the interface for all disk access of the broker.
 
 `RealFiles` is the machine's disk. Tests replace it by a disk in memory that loses unsynced bytes,
-tears writes, fails the n-th fsync or blocks on cold pages (tests/support/memory_files.py).
+tears writes, fails the n-th fsync or blocks on cold pages (tests/support/runtime/memory_files.py).
 
 POSIX makes two things durable: the bytes of a file by `File.sync`, and a changed name (created,
 renamed, removed) by `Files.sync_dir` of its directory. A crash can lose everything else.

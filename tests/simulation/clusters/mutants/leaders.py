@@ -7,7 +7,7 @@ from klog_broker.replication.leader import Leader
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from pyspark_klog.ids import Offset
 from tests.simulation.mutants.mutant import Mutant
-from tests.support.replication_mutants import MUTANTS as OF_THE_MODEL
+from tests.support.replication.mutants import MUTANTS as OF_THE_MODEL
 
 _OF_THE_MODEL = {each.name: each for each in OF_THE_MODEL}
 

@@ -27,8 +27,8 @@ from pyspark_klog.state_records.group_metadata import GroupMetadataKey
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
 from tests.support.cluster.state_log import MemoryStateLog
-from tests.support.offsets_loading import BY_RECORD, IN_RUNS, found_in, loaded, logged
-from tests.support.offsets_logs import Row
+from tests.support.coordinator.offsets_loading import BY_RECORD, IN_RUNS, found_in, loaded, logged
+from tests.support.coordinator.offsets_logs import Row
 
 KEY = encode_offset_key("g", "t", 0)
 

@@ -20,7 +20,7 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFe
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 

@@ -32,7 +32,7 @@ from pyspark_klog.protocol.message import Request
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
 from tests.support.cluster.server import know_topics
-from tests.support.fake_network import FakeStream
+from tests.support.runtime.fake_network import FakeStream
 
 NONE, NOT_FOUND = ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,7 +8,7 @@ from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.errors import ErrorCode
 from tests.support.cluster.groups import NONE, REBALANCE_MS, SESSION_MS, Sim
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID

@@ -28,7 +28,7 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFe
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
-from tests.support.record_sets import iterate
+from tests.support.records.record_sets import iterate
 
 OFFSETS = "__consumer_offsets"
 NONE = ErrorCode.NONE

@@ -18,7 +18,7 @@ from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     PLAIN,
     MemoryClient,
     broker_with_coordinators,

@@ -22,8 +22,8 @@ from pyspark_klog.protocol.apis.write_txn_markers import (
 )
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.cluster.transactions import Partitions, Sim
-from tests.support.transaction_client import PLAIN, broker_with_coordinators
-from tests.support.transactional_log import write
+from tests.support.coordinator.transaction_client import PLAIN, broker_with_coordinators
+from tests.support.log.transactional_log import write
 
 NONE = ErrorCode.NONE
 OWN, TWOS, OTHER_OF_TWO, THREES = (TopicPartition(name, 0) for name in ("a", "b", "c", "d"))

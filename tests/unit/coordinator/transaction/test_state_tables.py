@@ -36,7 +36,7 @@ from klog_broker.coordinator.transaction.transaction_metadata import (
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
-from tests.support.transaction_records import to_record
+from tests.support.coordinator.transaction_records import to_record
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 UNKNOWN, CONCURRENT = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.CONCURRENT_TRANSACTIONS

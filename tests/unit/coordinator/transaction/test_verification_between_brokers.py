@@ -27,17 +27,17 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.api.produce_frames import answers, batch, frame
 from tests.support.cluster.broker import MemoryBroker
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
-from tests.support.fake_network import FakeStream
-from tests.support.produce_frames import answers, batch, frame
-from tests.support.transaction_client import (
+from tests.support.coordinator.transaction_client import (
     OTHER,
     PLAIN,
     MemoryClient,
     broker_with_coordinators,
 )
-from tests.support.transactional_log import end
+from tests.support.log.transactional_log import end
+from tests.support.runtime.fake_network import FakeStream
 
 NONE = ErrorCode.NONE
 COORDINATORS = [TopicPartition(TRANSACTION_STATE, number) for number in range(2)]

@@ -1,0 +1,1 @@
+"""Brokers in memory whose APIs a test calls: requests, responses, stand-ins."""

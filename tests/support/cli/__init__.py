@@ -1,0 +1,1 @@
+"""Cases for the `klog` command that any broker must pass."""

@@ -1,0 +1,1 @@
+"""Logs for the cleaner, its model and its oracle."""

@@ -1,0 +1,1 @@
+"""Logs, clients and readers for tests of groups and transactions."""

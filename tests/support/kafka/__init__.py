@@ -1,0 +1,1 @@
+"""Apache Kafka's programs, clusters and directories."""

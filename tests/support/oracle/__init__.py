@@ -1,0 +1,1 @@
+"""The oracle of the data APIs: generated requests to klog and to Apache Kafka."""

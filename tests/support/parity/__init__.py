@@ -1,0 +1,1 @@
+"""Parity with Spark's own connector: rows, scenarios, results and their page."""

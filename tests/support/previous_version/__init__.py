@@ -1,0 +1,1 @@
+"""An earlier commit of klog beside this checkout."""

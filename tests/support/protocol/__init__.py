@@ -1,0 +1,1 @@
+"""Kafka's definitions of its messages, and samples of all messages."""

@@ -1,0 +1,1 @@
+"""Batches and record sets for tests, and cases for the kernels."""

@@ -1,0 +1,1 @@
+"""A replicated partition in memory: its log, brokers, faults and mutants."""

@@ -1,0 +1,1 @@
+"""Helpers of tests/repo: the run of the tests, documents, notebooks, machines for `./dev`."""

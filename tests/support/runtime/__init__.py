@@ -1,0 +1,1 @@
+"""Clocks, disks and networks in memory."""

@@ -1,0 +1,1 @@
+"""Certificates, secured listeners and authorizers for tests."""

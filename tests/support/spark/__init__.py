@@ -1,0 +1,1 @@
+"""Spark sessions, sinks, checkpoints and workers for tests."""

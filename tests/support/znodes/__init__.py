@@ -1,0 +1,1 @@
+"""Znodes of Apache Kafka, and cases for their codecs."""

@@ -1,0 +1,1 @@
+"""ZooKeeper servers and sessions, and the contract of a session."""
