@@ -205,7 +205,7 @@ def test_kafka_python_lists_resources(kafka_python: KafkaAdminClient, topic: str
     assert set(kafka_python.list_config_resources(["TOPIC"])) == {"topic"}
 
 
-def test_librdkafka_is_told_that_there_is_no_security(confluent: AdminClient) -> None:
+def test_librdkafka_gets_security_disabled(confluent: AdminClient) -> None:
     rule = AclBinding(
         ResourceType.TOPIC,
         "x",

@@ -38,7 +38,9 @@ class Disk(RealFiles):
 
 
 @pytest.mark.parametrize("kind", ["librdkafka", "librdkafka idempotent", "kafka-python"])
-def test_a_producer_waits_for_room_and_a_consumer_goes_on(tmp_path: Path, kind: str) -> None:
+def test_a_producer_waits_for_free_disk_space_and_a_consumer_goes_on(
+    tmp_path: Path, kind: str
+) -> None:
     disk = Disk()
     settings = {"log.dir.min.free.bytes": FLOOR}
     with BrokerThread(tmp_path / "data", settings, files=disk) as broker:

@@ -182,7 +182,7 @@ def test_a_first_start_on_a_full_disk_refuses_in_one_sentence() -> None:
     assert refused == {ExitCode.DISKS_LOST, ExitCode.REFUSED_DIRECTORY}
 
 
-def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
+def test_a_full_disk_refuses_records_until_there_is_free_space(
     broker: BrokerThread, files: MemoryFiles, client: RawClient
 ) -> None:
     create_topic(client, "t")
@@ -220,7 +220,7 @@ def test_a_full_disk_makes_no_topic_and_says_so() -> None:
     assert words == {"cannot write", "no space left in the data directory"}
 
 
-def test_without_a_descriptor_a_topic_is_made_whole_or_not_at_all(
+def test_without_a_descriptor_a_topic_is_created_completely_or_not_at_all(
     broker: BrokerThread, files: MemoryFiles, client: RawClient
 ) -> None:
     """Each open of a creation fails in turn; the error says what to do, and a retry works."""

@@ -262,7 +262,7 @@ def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
     assert client.end() == 0
 
 
-def test_everything_is_done_in_a_life() -> None:
+def test_a_run_without_a_crash_performs_every_request() -> None:
     """Check that the run covers everything, so that the steps below can cut it."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False, **SETTINGS)
     facts, began = Facts(), broker.files.steps
@@ -288,7 +288,7 @@ def _is_cut_at(step: int, *, keeps_order: bool) -> bool:
     return is_cut
 
 
-def test_what_was_told_outlives_a_power_cut_at_each_step() -> None:
+def test_acknowledged_changes_outlive_a_power_cut_at_each_step() -> None:
     """File names on the disk change in order, or in any order."""
     step = 1
     while _is_cut_at(step, keeps_order=step % 2 == 0):

@@ -103,7 +103,7 @@ def acts() -> dict[str, Callable[[World], None]]:
 
 
 @pytest.mark.parametrize("name", list(acts()))
-def test_whatever_wants_for_a_descriptor_is_refused_and_works_again(name: str) -> None:
+def test_an_operation_without_a_descriptor_is_refused_and_works_later(name: str) -> None:
     act = acts()[name]
     number = refused = 0
     while True:
@@ -223,7 +223,7 @@ def test_a_cut_back_that_wants_for_a_descriptor_is_made_up_for() -> None:
     world.check(open_log(world.files.killed(), CONFIG))
 
 
-def test_a_flush_that_wanted_for_a_descriptor_is_begun_again() -> None:
+def test_a_flush_without_a_descriptor_is_repeated() -> None:
     world = World()
     world.append()
     answers: list[BaseException | None] = []
@@ -268,7 +268,7 @@ CUTS = {"cut": cut, "cut the last": cut_the_last, "begin anew": start_over}
 
 @pytest.mark.parametrize("name", list(CUTS))
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_a_cut_that_wants_for_a_descriptor_is_tried_again(name: str, is_flushed: bool) -> None:
+def test_a_truncation_without_a_descriptor_is_repeated(name: str, is_flushed: bool) -> None:
     number = tried_again = 0
     while True:
         number += 1

@@ -114,7 +114,7 @@ def test_a_full_disk_at_a_roll() -> None:
     assert offline == []
 
 
-def test_an_index_without_room_on_the_disk_refuses_the_append() -> None:
+def test_an_index_without_free_disk_space_refuses_the_append() -> None:
     # A store into a memory-mapped file without disk space behind it would kill the process.
     files = MemoryFiles()
     config = replace(CONFIG, segment_bytes=1 << 20, segment_index_bytes=1 << 16)

@@ -191,7 +191,7 @@ LIVES: dict[str, tuple[Live, Check]] = {
         ("with gaps", False),
     ],
 )
-def test_a_life_is_cut_off_at_each_step(name: str, is_power_cut: bool) -> None:
+def test_no_promised_record_is_lost_by_a_crash_at_any_step(name: str, is_power_cut: bool) -> None:
     live, check = LIVES[name]
     whole = MemoryFiles()
     live(whole, [0])

@@ -148,7 +148,7 @@ def test_after_a_start_that_found_nothing_but_the_watermark_of_a_deleted_log() -
 
 
 # --- a full disk ----------------------------------------------------------------------------------
-def test_a_full_disk_leaves_the_log_starts_that_are_right() -> None:
+def test_a_full_disk_keeps_the_right_log_start_offsets() -> None:
     files = MemoryFiles()
     clock = ManualClock()
     manager = open_manager(files, config=CONFIG, clock=clock)
@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_the_log_starts_that_are_right() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_full_disk_has_room_for_log_starts_where_wrong_ones_were(seed: int) -> None:
+def test_a_full_disk_lets_right_log_starts_replace_wrong_ones(seed: int) -> None:
     files = MemoryFiles()
     log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
     name, directory = names.LOG_START_OFFSET_CHECKPOINT, log.log_directory
@@ -182,7 +182,9 @@ def test_a_full_disk_has_room_for_log_starts_where_wrong_ones_were(seed: int) ->
 
 
 @pytest.mark.parametrize("bounds", [{PARTITION: 5, OTHER: 9}, {OTHER: 9}])
-def test_without_room_a_wrong_checkpoint_goes(bounds: Mapping[TopicPartition, int]) -> None:
+def test_without_free_disk_space_a_wrong_checkpoint_is_removed(
+    bounds: Mapping[TopicPartition, int],
+) -> None:
     files = MemoryFiles()
     log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
     name, directory = names.RECOVERY_POINT_CHECKPOINT, log.log_directory
@@ -195,7 +197,7 @@ def test_without_room_a_wrong_checkpoint_goes(bounds: Mapping[TopicPartition, in
 
 # --- a beginning before the old one ---------------------------------------------------------------
 @pytest.mark.parametrize("written", range(9))
-def test_a_log_that_begins_anew_before_its_start_never_starts_behind_that(written: int) -> None:
+def test_a_log_restarted_at_a_lower_offset_keeps_that_start(written: int) -> None:
     """The broker is killed when it replaces checkpoint number ``written``.
 
     If the log started behind its new start, it would skip the leader's records there and fetch only

@@ -71,7 +71,7 @@ def check(files: MemoryFiles, promised: int) -> None:
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])
-def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
+def test_transactions_outlive_a_crash_at_any_step(is_power_cut: bool) -> None:
     whole = MemoryFiles()
     live(whole, [0])
     assert whole.steps > 100

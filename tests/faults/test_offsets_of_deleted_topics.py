@@ -130,7 +130,7 @@ def lost_at(step: int, dice: int, *, power: bool) -> int | None:
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
-def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(power: bool) -> None:
+def test_no_old_offset_is_returned_after_a_crash_at_any_step_of_a_deletion(power: bool) -> None:
     # At some steps a power cut leaves the topic deleted without the records that delete its
     # offsets. After the loss of only the process, the next one knows which offsets to delete.
     most = len(GROUPS) if power else 0
@@ -145,7 +145,7 @@ def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(pow
 
 
 @pytest.mark.parametrize("expiry_ms", [-1, 60_000])
-def test_an_offset_without_an_id_is_told_as_ever(expiry_ms: int) -> None:
+def test_an_offset_without_a_topic_id_is_returned(expiry_ms: int) -> None:
     """An offset with its own expiry time has no field for a topic id, as in Kafka."""
     broker = broker_with_coordinators()
     row = OffsetCommitRequestPartition(partition_index=0, committed_offset=6)

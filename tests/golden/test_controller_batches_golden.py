@@ -6,7 +6,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from tests.support.golden.controller_batches import GOLDEN_FILE, by_broker, decoded, klogs_orders
 
 
-def test_brokers_are_told_what_kafka_tells_them() -> None:
+def test_brokers_get_the_requests_of_kafkas_controller() -> None:
     cases = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))["cases"]
     kinds = set()
     for case in cases:

@@ -1,4 +1,4 @@
-"""Bytes of other writers decode to the records that were written (support/golden_records)."""
+"""Bytes of other writers decode to the records that were written (support/golden/records.py)."""
 
 from collections import Counter
 from typing import Any

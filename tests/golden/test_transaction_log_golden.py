@@ -94,7 +94,7 @@ def test_states_have_kafkas_names() -> None:
     assert TransactionState(4).kafkas_name == "CompleteCommit"
 
 
-def test_kinds_and_versions_from_the_future_are_told_apart_from_damage() -> None:
+def test_kinds_and_versions_from_the_future_are_distinguished_from_damage() -> None:
     with pytest.raises(UnknownStateRecord, match="kind 1"):
         decode_key(b"\0\1\0\1g")
     with pytest.raises(UnknownStateRecord, match="version 2"):

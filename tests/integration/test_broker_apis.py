@@ -109,7 +109,7 @@ def test_a_software_name_must_be_one(client: RawClient, name: str) -> None:
         (None, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_client_that_means_another_broker_is_told_to_bootstrap_again(
+def test_a_client_that_means_another_broker_gets_rebootstrap_required(
     client: RawClient, cluster: str | None, node: int, code: ErrorCode
 ) -> None:
     """Kafka 4.4 (KIP-1242) responds in the same way."""
@@ -220,7 +220,7 @@ def test_the_first_metadata_versions_with_topic_ids_refuse_them(
         assert (topic.name, topic.topic_id) == (asked.name or "", asked.topic_id)
 
 
-def test_a_topic_created_anew_has_another_id(client: RawClient) -> None:
+def test_a_recreated_topic_has_another_id(client: RawClient) -> None:
     first = create_topic(client, "again")
     response = client.call(DeleteTopicsRequest(topic_names=["again"], timeout_ms=10_000), 4)
     assert response.responses[0].error_code == 0
@@ -413,7 +413,9 @@ def test_a_partition_that_is_named_twice_is_refused(client: RawClient, topic_of_
     assert [answer.error_code for answer in answers][:2] == [0, 0]
 
 
-def test_a_client_with_another_leader_epoch_is_told(client: RawClient, topic_of_30: str) -> None:
+def test_a_client_with_another_leader_epoch_gets_an_epoch_error(
+    client: RawClient, topic_of_30: str
+) -> None:
     answer = list_offsets(client, topic_of_30, -1, 4, current_leader_epoch=5)
     assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert list_offsets(client, topic_of_30, -1, 4, current_leader_epoch=0).offset == 30

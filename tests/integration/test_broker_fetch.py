@@ -215,7 +215,7 @@ def test_leader_epochs_fence(client: RawClient, topic: str) -> None:
         assert len(records_of(read)) == 1
 
 
-def test_a_reader_that_has_diverged_is_told_where(client: RawClient, topic: str) -> None:
+def test_a_reader_that_has_diverged_gets_the_diverging_epoch(client: RawClient, topic: str) -> None:
     produced(client, topic, batch(b"a", b"b"))
     request = fetch_request(topic, offset=1, max_wait_ms=60_000)
     request.topics[0].partitions[0].last_fetched_epoch = 0

@@ -201,7 +201,7 @@ def test_windows_is_refused_in_one_sentence(
     assert not (tmp_path / "data").exists()
 
 
-def test_several_listeners_and_what_their_clients_are_told(tmp_path: Path) -> None:
+def test_clients_of_each_listener_get_its_advertised_address(tmp_path: Path) -> None:
     settings = {
         "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
@@ -254,7 +254,7 @@ def told(broker: BrokerProcess) -> list[str]:
     ]
 
 
-def test_it_tells_its_life(tmp_path: Path) -> None:
+def test_the_log_describes_start_and_stop(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data) as broker, RawClient(broker.address) as client:
         create_topic(client, "kept", partitions=2, segment_bytes=100_000)
@@ -292,7 +292,9 @@ def test_it_tells_its_life(tmp_path: Path) -> None:
     ]
 
 
-def test_it_tells_why_it_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_why_the_broker_stops(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "klog.life")
     thread = BrokerThread(tmp_path / "data")
     thread.broker.loop.post(lambda: 1 // 0)

@@ -42,7 +42,9 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     theirs.close()
 
 
-def test_it_tells_what_is_ready(poller: Poller, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_poller_reports_ready_descriptors(
+    poller: Poller, pair: tuple[socket.socket, socket.socket]
+) -> None:
     ours, theirs = pair
     poller.register(ours.fileno(), READABLE)
     assert poller.poll(0) == []
@@ -60,7 +62,7 @@ def test_it_tells_what_is_ready(poller: Poller, pair: tuple[socket.socket, socke
 
 
 @pytest.mark.parametrize("make", [EpollPoller, SelectorPoller])
-def test_who_wakes_a_closed_one_touches_nothing(make: Callable[[], Poller], tmp_path: Path) -> None:
+def test_waking_a_closed_poller_touches_nothing(make: Callable[[], Poller], tmp_path: Path) -> None:
     """A signal can come when the broker has ended, and the descriptor can be another file's."""
     poller = make()
     poller.close()

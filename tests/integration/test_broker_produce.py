@@ -90,7 +90,7 @@ def test_every_codec(client: RawClient, topic: str, codec: Codec) -> None:
     assert [record.value for record in read_all(client, topic)] == values
 
 
-def test_log_append_time_is_told(client: RawClient) -> None:
+def test_log_append_time_is_in_the_response(client: RawClient) -> None:
     create_topic(client, "append-time", message_timestamp_type="LogAppendTime")
     answer = produce(client, "append-time", batch(b"a"))
     assert answer.log_append_time_ms > NOW_MS
@@ -112,7 +112,7 @@ def test_acks_0_is_not_answered(client: RawClient, topic: str) -> None:
     [b"", batch(b"v")[:-1], batch(b"v", is_transactional=True)],
     ids=["missing", "cut off", "transactional"],
 )
-def test_acks_0_is_told_of_an_error_by_the_connections_end(
+def test_an_error_of_acks_0_closes_the_connection(
     broker: BrokerThread, topic: str, records: bytes
 ) -> None:
     with broker.client() as bad, broker.client() as good:

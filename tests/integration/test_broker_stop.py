@@ -128,7 +128,7 @@ def _can_connect(broker: BrokerThread) -> bool:
     return True
 
 
-def test_whoever_joins_a_group_is_told_to_go_elsewhere(data: Path) -> None:
+def test_a_joining_member_gets_not_coordinator(data: Path) -> None:
     settings = {"group.initial.rebalance.delay.ms": 600_000}
     with BrokerThread(data, settings) as broker, broker.client() as client:
 

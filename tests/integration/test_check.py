@@ -143,7 +143,7 @@ def test_a_path_with_a_blank(check: Check, tmp_path: Path, monkeypatch: pytest.M
     assert "has a blank in it; expected a path without" in line
 
 
-def test_what_spark_submit_is_told_goes_before_the_environment(
+def test_options_of_spark_submit_go_before_the_environment(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.pyspark.python  /no/python\n")
@@ -252,7 +252,7 @@ def test_settings_that_cannot_be(check: Check, tmp_path: Path) -> None:
 
 
 # --- the command ---------------------------------------------------------------------------------
-def test_alone_it_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_it_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "check     check what a job needs" in capsys.readouterr().out
 

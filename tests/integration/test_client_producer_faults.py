@@ -234,7 +234,7 @@ def test_a_second_new_identity_waits_unless_records_were_written_in_between(
     assert (forgets, waits) == ([], [1])
 
 
-def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
+def test_responses_by_the_id_of_a_recreated_topic() -> None:
     """The topic's new id is known before the response with its old id is processed."""
     old, new = UUID(int=1), UUID(int=2)
     current = old
@@ -281,7 +281,7 @@ def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
         assert named == [old, new]
 
 
-def test_an_outage_while_records_are_written_is_told_and_its_end(
+def test_an_outage_while_records_are_written_and_its_end_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked = itertools.count()

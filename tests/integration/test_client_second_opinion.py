@@ -50,7 +50,7 @@ def _discovery(client: BlockingClient) -> Discovery:
     return Discovery(client, read_options(options).for_batch())
 
 
-def test_an_end_before_a_known_offset_is_asked_of_whom_others_call_the_leader() -> None:
+def test_an_end_before_a_known_offset_is_checked_with_the_leader_that_others_name() -> None:
     with cut_off_and_whole() as (old, _), _client(old) as client:
         assert _discovery(client).latest([_P], {}) == {_P: 5}
         assert _discovery(client).latest([_P], {_P: 8}) == {_P: 10}
@@ -110,7 +110,7 @@ def test_a_broker_in_doubt_is_asked_if_nobody_else_answers() -> None:
             assert client.refresh(["t"]).topic_id("t").int
 
 
-def test_a_broker_that_tells_something_new_is_not_in_doubt() -> None:
+def test_a_broker_with_newer_metadata_is_not_in_doubt() -> None:
     with cut_off_and_whole() as (old, new), _client(old) as client:
         client.refresh(["t"])
         client.forget_topic("t")

@@ -31,7 +31,7 @@ def test_no_address_answers() -> None:
         client.link_to_any(client.deadline(1_000))
 
 
-def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
+def test_waits_before_a_connection_grow_and_start_again_once_it_was_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_refused, waits_ms = True, []
@@ -105,7 +105,7 @@ class _Clock:
         )
 
 
-def test_a_closed_port_is_told_at_once_and_then_seldom(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_port_is_logged_at_once_and_then_seldom(caplog: pytest.LogCaptureFixture) -> None:
     clock = _Clock()
     with clock.client() as client, pytest.raises(TimedOut):
         client.refresh(["t"])

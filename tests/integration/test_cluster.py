@@ -94,7 +94,7 @@ def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: C
     assert epoch(cluster) == before + 2
 
 
-def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Cluster) -> None:
+def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Cluster) -> None:
     first = controller_told_by_all(cluster)
     before = epoch(cluster)
     broker = cluster.broker(first)
@@ -114,7 +114,7 @@ def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Clust
     assert epoch(cluster) == before + 1
 
 
-def test_a_broker_that_ends_is_gone_at_once(cluster: Cluster) -> None:
+def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: Cluster) -> None:
     first = controller_told_by_all(cluster)
     for broker in cluster.brokers:
         broker.stop()
@@ -257,7 +257,7 @@ def test_no_zookeeper(tmp_path: Path) -> None:
     )
 
 
-def test_a_broker_that_no_controller_tells_of_the_partitions_is_ready_in_the_end(
+def test_a_broker_without_update_metadata_becomes_ready_in_the_end(
     zookeeper: ZooKeeper,
 ) -> None:
     """ZooKeeper names a controller that does nothing."""
@@ -279,7 +279,9 @@ def test_a_number_that_another_broker_has(zookeeper: ZooKeeper, tmp_path: Path) 
     assert address in sentence
 
 
-def test_an_address_that_another_broker_tells(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_an_address_that_another_broker_has_registered_is_refused(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
     with ZooKeeperClient(f"{zookeeper.address}/address") as client:
         endpoint = Endpoint("PLAINTEXT", "shared.example.org", 9092, "PLAINTEXT")
         data = encode_broker(BrokerRegistration((endpoint,), 1))
@@ -317,7 +319,7 @@ def test_data_of_another_cluster(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     ]
 
 
-def test_data_of_a_broker_that_runs_alone(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_data_of_a_standalone_broker(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     with Broker(data=tmp_path):
         pass
     code, sentence = refused(tmp_path, f"{zookeeper.address}/alone")

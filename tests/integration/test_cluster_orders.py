@@ -194,7 +194,7 @@ def test_the_next_controller_goes_on_with_what_the_last_one_left(cluster: Cluste
     assert written(cluster, TopicPartition("after", 0), 1) == [b"a"]
 
 
-def test_a_broker_that_stood_still_leads_on_in_its_next_life(cluster: Cluster) -> None:
+def test_a_broker_that_stood_still_leads_on_in_its_next_broker_epoch(cluster: Cluster) -> None:
     make_topic(cluster, "still", (1,), (2,), (3,))
     until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
     partition = TopicPartition("still", 2)
@@ -226,7 +226,7 @@ def test_a_topic_that_is_deleted_leaves_nothing(cluster: Cluster) -> None:
         assert not list(broker.data.glob("gone-?")), broker.bootstrap_servers
 
 
-def test_orders_of_a_controller_that_was_replaced_are_refused(cluster: Cluster) -> None:
+def test_requests_of_a_replaced_controller_are_refused(cluster: Cluster) -> None:
     make_topic(cluster, "kept", (1,))
     until_led(cluster, "kept", {0: 1})
     with BlockingClient({"bootstrap.servers": cluster.broker(1).bootstrap_servers}) as client:

@@ -209,7 +209,9 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
     assert all(broker.is_running for broker in cluster.brokers)
 
 
-def test_the_same_coordinator_is_told_by_all_and_has_its_full_replication(cluster: Cluster) -> None:
+def test_all_brokers_name_the_same_coordinator_whose_topic_is_fully_replicated(
+    cluster: Cluster,
+) -> None:
     def found(number: int) -> tuple[int, int, str]:
         request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["group"])
         answer = ask(cluster, number, find_coordinator.FindCoordinatorResponse, request)

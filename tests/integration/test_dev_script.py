@@ -151,7 +151,7 @@ def test_a_venv_that_failed_halfway_is_made_again(machine: Machine) -> None:
     assert not leftover.exists()
 
 
-def test_a_failed_install_is_told_with_its_reason_and_done_again(machine: Machine) -> None:
+def test_a_failed_install_is_reported_with_its_reason_and_repeated(machine: Machine) -> None:
     machine.add_python()
     machine.flag("pip-fails")
     failed = machine.dev("python")
@@ -250,7 +250,7 @@ def test_a_missing_venv_module_comes_through_apt_after_an_update(machine: Machin
     assert apt[1].endswith("install -y -qq --no-install-recommends python3.11-venv")
 
 
-def test_without_root_the_exact_command_is_told(machine: Machine) -> None:
+def test_without_root_the_exact_command_is_printed(machine: Machine) -> None:
     machine.add_python()
     machine.add_apt(root=False)
     machine.flag("has-venv", False)
@@ -303,7 +303,7 @@ def test_the_broker_needs_no_java_and_keeps_the_pid(machine: Machine) -> None:
     assert not any(line.startswith("java") for line in machine.started())
 
 
-def test_a_full_disk_is_told_before_anything_is_made(machine: Machine) -> None:
+def test_a_full_disk_is_reported_before_anything_is_made(machine: Machine) -> None:
     machine.add_python()
     (machine.home / "free-kib").write_text("10240", encoding="utf-8")
     refused = machine.dev("python")

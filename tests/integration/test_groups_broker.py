@@ -194,7 +194,7 @@ def test_the_coordinator_of_every_group_is_this_broker(
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_members_life_in_every_version(client: RawClient, version: int) -> None:
+def test_a_member_joins_syncs_and_leaves_in_every_version(client: RawClient, version: int) -> None:
     group = f"life-{version}"
     member_id, generation = join(client, group, version)
     assert member_id.startswith("c-")

@@ -171,7 +171,7 @@ def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:
     assert result.stderr == expected
 
 
-def test_groups_are_deleted_and_who_is_refused_is_named(
+def test_groups_are_deleted_and_refused_groups_are_named(
     broker: BrokerProcess, group: str, topics: tuple[str, str]
 ) -> None:
     member = joined_member(broker.bootstrap_servers, topics[0], f"{group}-busy")

@@ -202,7 +202,7 @@ def test_planned_requests_are_counted_as_others_are(tmp_path: Path) -> None:
     assert value(found, "kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 45
 
 
-def test_all_that_the_catalogue_names_is_told_and_nothing_else(tmp_path: Path) -> None:
+def test_exactly_the_metrics_of_the_catalogue_are_served(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, LISTENS) as broker, broker.client() as client:
         create_topic(client, "t")
         produce(client, "t", batch(b"x"))
@@ -239,7 +239,7 @@ def test_the_text_of_a_busy_broker_says_each_thing_once(broker: BrokerThread) ->
     assert value(found, "kafka_controller_kafkacontroller_globalpartitioncount") == 30
 
 
-def test_one_broker_of_a_cluster_tells_that_it_is_the_controller(tmp_path: Path) -> None:
+def test_one_broker_of_a_cluster_reports_that_it_is_the_controller(tmp_path: Path) -> None:
     def told(brokers: Sequence[BrokerThread]) -> list[float]:
         name = "kafka_controller_kafkacontroller_activecontrollercount"
         return sorted(value(scrape(each), name) or 0 for each in brokers)
@@ -271,7 +271,7 @@ def test_one_broker_of_a_cluster_tells_that_it_is_the_controller(tmp_path: Path)
         eventually(lambda: followed() == {("1", 0), ("2", 0)}, deadline_s=60, what="followers")
 
 
-def test_health_tells_of_a_directory_that_is_offline(tmp_path: Path) -> None:
+def test_health_reports_an_offline_directory(tmp_path: Path) -> None:
     directories = f"{tmp_path}/a,{tmp_path}/b"
     with BrokerThread(None, LISTENS | {"log.dirs": directories}) as broker:
         ready = {

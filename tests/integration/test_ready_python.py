@@ -60,7 +60,7 @@ def test_what_is_no_source_of_a_stream_is_started(python: str) -> None:
     assert done.returncode == 7
 
 
-def test_a_source_writes_to_the_files_of_who_started_it_and_both_end_together(python: str) -> None:
+def test_a_source_writes_to_its_parents_files_and_both_end_together(python: str) -> None:
     with source(python) as (process, connection):
         assert int.from_bytes(connection.recv(4), "big") not in (0, process.pid)
         connection.close()  # the source waits for the Python release
@@ -68,7 +68,7 @@ def test_a_source_writes_to_the_files_of_who_started_it_and_both_end_together(py
     assert "EOFError" in written
 
 
-def test_a_source_ends_when_who_started_it_is_told_to_end(python: str) -> None:
+def test_a_source_ends_when_its_parent_gets_a_signal(python: str) -> None:
     with source(python) as (process, connection):
         assert len(connection.recv(4)) == 4
         process.send_signal(signal.SIGTERM)

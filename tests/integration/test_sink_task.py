@@ -67,7 +67,7 @@ def test_what_was_never_ended_is_named_and_nothing_is_written(
         (BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no READ"), True),
     ],
 )
-def test_brokers_that_do_not_tell_what_is_open_hold_nobody_back(
+def test_brokers_without_describe_producers_hold_no_task_back(
     broker: testing.Broker,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

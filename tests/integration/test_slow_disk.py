@@ -124,7 +124,7 @@ def test_others_are_served_while_a_topic_is_made_and_while_it_is_deleted(
         assert produced(client, "slow", batch(b"x"), partition=2) == 0
 
 
-def test_who_asks_for_a_topic_by_name_is_answered_when_it_is_made(
+def test_metadata_of_a_topic_by_name_waits_until_the_topic_is_created(
     broker: BrokerThread, disk: SlowFiles
 ) -> None:
     with broker.client() as client, broker.client() as other:

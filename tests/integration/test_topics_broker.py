@@ -119,7 +119,7 @@ def test_one_id_everywhere_and_after_a_restart(tmp_path: Path) -> None:
         assert described(client, "a").topic_id == made.topic_id
 
 
-def test_a_topic_made_anew_is_another_topic(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_another_topic(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data) as broker, RawClient(broker.address) as client:
         old = create(client, "a")

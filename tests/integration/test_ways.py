@@ -120,7 +120,7 @@ def test_connections_that_break_end_and_new_ones_work(ways: Ways, echo: tuple[st
         arrives(connection, b"b")
 
 
-def test_who_listens_nowhere_is_not_reached(ways: Ways) -> None:
+def test_a_target_without_a_listener_is_not_reached(ways: Ways) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = ways.to(OTHER, nobody.getsockname())

@@ -241,7 +241,7 @@ OVERRIDES = {
 NOT_TOLD = {name for name, row in TOPIC_SETTINGS.items() if row.broker_name not in SETTINGS}
 
 
-def test_describe_configs_tells_of_a_topic_what_kafka_tells() -> None:
+def test_describe_configs_of_a_topic_answers_what_kafka_answers() -> None:
     broker = BrokerConfig.load(overrides=GIVEN)
     ours = {
         entry.setting.name: (

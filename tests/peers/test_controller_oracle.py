@@ -128,7 +128,7 @@ def test_replicas_are_placed_as_kafkas_admin_places_them() -> None:
         assert [list(row) for row in ours] == theirs, case
 
 
-def test_brokers_are_told_what_kafkas_controller_tells_them() -> None:
+def test_brokers_get_the_requests_of_kafkas_controller() -> None:
     chance = Random(8)
     scenarios = [scenario(chance) for _ in range(500)]
     for lines, theirs in zip(scenarios, kafkas_orders(scenarios), strict=True):

@@ -235,7 +235,7 @@ def policies(servers: str) -> dict[str, str | None]:
         return {name: admin.describe_configs(name)["cleanup.policy"].value for name in STORES}
 
 
-def test_a_worker_alone(tmp_path: Path) -> None:
+def test_a_standalone_worker(tmp_path: Path) -> None:
     """The worker keeps the source's position in a file: lines may come again after a kill."""
     with world_of(tmp_path, STANDALONE) as world:
         world.until_sunk()

@@ -157,7 +157,7 @@ def test_the_refusal_says_which_right_is_absent(
 
 
 @pytest.mark.parametrize("on", [IDS, GROUPS, TOPIC])
-def test_who_may_not_even_describe_is_told_of_what(kafka: KafkaServer, on: ResourceType) -> None:
+def test_a_denied_describe_names_the_resource(kafka: KafkaServer, on: ResourceType) -> None:
     world = Secured(kafka, {right for right in STREAM if right.on is not on})
     with pytest.raises(KlogError) as caught:
         world.user().write(0, "a")
@@ -166,7 +166,7 @@ def test_who_may_not_even_describe_is_told_of_what(kafka: KafkaServer, on: Resou
     assert world.committed == []
 
 
-def test_who_may_not_write_under_the_ids_fences_nobody(kafka: KafkaServer) -> None:
+def test_a_sink_that_may_not_write_under_its_ids_fences_no_other(kafka: KafkaServer) -> None:
     world = Secured(kafka, STREAM - {Right(IDS, WRITE)})
     with client_of(world.servers) as client:
         producer = TransactionalProducer(client, world.group())

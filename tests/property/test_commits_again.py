@@ -116,7 +116,7 @@ def test_they_are_as_if_each_was_decoded(
 
 @settings(max_examples=20, deadline=None)
 @given(turns)
-def test_a_restart_finds_what_was_kept(rounds: list[list[Commit]]) -> None:
+def test_a_restart_finds_the_committed_offsets(rounds: list[list[Commit]]) -> None:
     rounds = [each for asked in rounds for each in (asked, asked)]
     broker = start()
     before = run(broker, rounds, 7)["kept"]

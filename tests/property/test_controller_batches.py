@@ -17,7 +17,9 @@ ORDER = [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA]
 
 
 @given(st.integers(0, 2**32))
-def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_in_its_life(seed: int) -> None:
+def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_for_its_broker_epoch(
+    seed: int,
+) -> None:
     lines = scenario(Random(seed))
     epochs = {
         int(words[1]): int(words[2]) for words in map(str.split, lines) if words[0] == "broker"
@@ -35,7 +37,7 @@ def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_in_its_life(seed: 
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(("put", "send", "answer", "lose", "restart")), max_size=60))
-def test_a_broker_has_its_orders_in_order_with_none_left_out(course: list[str]) -> None:
+def test_a_broker_gets_all_its_requests_in_order(course: list[str]) -> None:
     queues, broker_id, epoch = RequestQueues(), BrokerId(1), 1
     queues.add_broker(broker_id, epoch)
     put: list[BrokerRequest] = []

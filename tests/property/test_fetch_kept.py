@@ -230,7 +230,7 @@ def run(steps: list[Step]) -> list[bytes]:
         max_size=12,
     )
 )
-def test_kept_fetches_are_answered_as_others(steps: list[Step]) -> None:
+def test_cached_fetches_get_the_same_responses_as_others(steps: list[Step]) -> None:
     with_kept = run([*steps, delete, *steps[:3]])
     with mock.patch.object(CachedFetch, "serve", lambda *_: False):
         without = run([*steps, delete, *steps[:3]])
@@ -303,7 +303,7 @@ def test_a_damaged_request_has_no_holes_or_decodes(version: int, data: st.DataOb
         assert found == read
 
 
-def test_what_is_kept_does_not_hold_a_deleted_log() -> None:
+def test_a_cached_fetch_does_not_hold_a_deleted_log() -> None:
     broker = new_broker(with_kernel=False)
     stream = broker.connect()
     for number in range(3):

@@ -187,7 +187,7 @@ def first_fault(seed: int) -> str:
 
 
 @pytest.mark.parametrize("first", range(0, 2_000, 500))
-def test_whoever_may_be_in_sync_is_waited_for_and_every_change_ends(first: int) -> None:
+def test_each_replica_that_may_be_in_sync_is_waited_for_and_every_change_ends(first: int) -> None:
     assert [
         (seed, first_fault(seed)) for seed in range(first, first + 500) if first_fault(seed)
     ] == []

@@ -275,7 +275,7 @@ def stored(data: Any, base_timestamp_ms: int, count: int) -> BatchView:
 
 
 @given(NUMBERED_RECORDS, ALLOWED, st.booleans(), DAMAGE)
-def test_records_written_anew_are_the_same_records(
+def test_rewritten_records_are_the_same_records(
     rows: list[Any], allowed: Allowed, claims: bool, damage: list[tuple[int, int]]
 ) -> None:
     builder = BatchBuilder()

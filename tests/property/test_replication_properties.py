@@ -86,7 +86,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=60))
-def test_whatever_comes_a_record_below_the_watermark_is_on_all_who_may_lead_next(events):
+def test_a_record_below_the_watermark_is_on_every_replica_that_may_lead_next(events):
     """`committed` is what a controller could have in sync: it may have made each change that is
     asked for, unless it said that it has not."""
     leader = LeaderReplicas(

@@ -27,7 +27,7 @@ _ROWS = st.builds(
 @given(_PREFIXES, _WORDS, _WORDS, _INDICES)
 @example("a.b", "q", "run", 0)
 @example(".", "0", "run", 7)
-def test_an_id_tells_its_sink_and_task(prefix: str, query: str, name: str, index: int) -> None:
+def test_an_id_contains_its_sink_and_task(prefix: str, query: str, name: str, index: int) -> None:
     sink = SinkId(prefix, query, name)
     assert sink.task(index) == f"{prefix}.{query}.{name}.{index}"
     assert parse_sink_id(sink.task(index)) == (sink, index)
@@ -53,7 +53,7 @@ def test_what_is_no_id(text: str) -> None:
     "sink",
     [SinkId("p", "q.r", "n"), SinkId("p", "", "n"), SinkId("p", "q", "n."), SinkId("", "q", "n")],
 )
-def test_an_id_that_could_not_be_told_is_not_made(sink: SinkId) -> None:
+def test_an_ambiguous_id_is_refused(sink: SinkId) -> None:
     with pytest.raises(ValueError, match=r"expected text without dots|is empty"):
         sink.task(0)
     with pytest.raises(ValueError, match=r"expected text without dots|is empty"):
@@ -114,7 +114,7 @@ def test_a_row_that_was_changed_is_not_taken(row: ProgressRow, data: st.DataObje
         "klog-sink-run 1 5 r",
     ],
 )
-def test_anothers_position_is_told_from_a_row(text: str) -> None:
+def test_a_foreign_position_is_distinguished_from_a_row(text: str) -> None:
     with pytest.raises(ForeignProgress) as caught:
         ProgressRow.from_offset(CommittedOffset(9, metadata=text))
     assert f"a position of the sink is 9 with metadata {text!r}; expected" in str(caught.value)
@@ -136,7 +136,7 @@ def test_a_mark_is_read_as_it_was_stored(
         *("klog-sink-run 1 5 a ", "klog-sink-run 1 x a", "klog-sink-run 1 -5 a"),
     ],
 )
-def test_anothers_position_is_told_from_a_mark(text: str) -> None:
+def test_a_foreign_position_is_distinguished_from_a_mark(text: str) -> None:
     with pytest.raises(ForeignProgress, match="expected metadata that begins 'klog-sink-run 1 '"):
         RunMark.from_offset(CommittedOffset(9, metadata=text))
 
@@ -163,7 +163,7 @@ def test_a_run_that_could_not_be_read_is_not_stored(run: str) -> None:
 
 
 # --- messages ------------------------------------------------------------------------------------
-def test_what_a_task_tells_crosses_processes() -> None:
+def test_the_progress_of_a_task_can_be_pickled() -> None:
     row = ProgressRow(7, "run-1", 3, 40, 0xAB, 1)
     told = TaskProgress("p.q.n.0", "t", row, None, None, "run-1")
     assert pickle.loads(pickle.dumps(told)) == told

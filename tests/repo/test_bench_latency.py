@@ -32,7 +32,7 @@ def test_rows_are_medians_of_the_turns() -> None:
     assert rows[1].note == "turns 4.00 to 6.00 / 4.00 to 4.00 ms"
 
 
-def test_the_picture_is_of_the_kind_that_its_name_says(tmp_path: Path) -> None:
+def test_the_image_has_the_format_of_its_file_name(tmp_path: Path) -> None:
     curves = {rate: {"klog": [0.1, 0.2, 3.0], "Kafka": [0.2, 0.2, 1.0]} for rate in ("1", "10")}
     for name, begins in (("picture.png", b"\x89PNG"), ("picture.svg", b"<?xml")):
         draw(curves, tmp_path / "new" / name)
@@ -46,7 +46,7 @@ def test_the_picture_is_of_the_kind_that_its_name_says(tmp_path: Path) -> None:
         ("", "the program ended: see what it printed above"),
     ],
 )
-def test_an_error_of_a_program_is_told(answer: str, failure: str) -> None:
+def test_an_error_of_a_program_is_reported(answer: str, failure: str) -> None:
     source = f"import sys; sys.stdin.readline(); sys.stdout.write({answer!r})"
     with (
         Program("the program", [sys.executable, "-c", source]) as program,

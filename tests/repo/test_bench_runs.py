@@ -29,7 +29,7 @@ class _Sides:
         return f"{name}{len(self.order)}"
 
 
-def test_long_runs_alternate_in_who_goes_first_and_warm_ups_do_not_count(
+def test_long_runs_alternate_the_first_side_and_warm_ups_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KLOG_BENCH_TURNS", "2")
@@ -94,7 +94,7 @@ def test_the_note_says_what_generator_and_broker_used() -> None:
     assert timed.endswith("p50 and p99 in ms 1.50 and 1.50 / 3.00 and 3.00")
 
 
-def test_a_bar_can_be_for_klogs_figure_beside_a_peer() -> None:
+def test_a_bar_can_be_for_klogs_figure_in_a_row_with_a_peer() -> None:
     row = Row("start", "s", 0.5, 2.0, 0.7, lower_is_better=True, bar_is_absolute=True)
     assert row.reached is True
     line = table("start", [row]).splitlines()[-1]

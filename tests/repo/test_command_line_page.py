@@ -62,7 +62,7 @@ def test_options_that_are_named_exist() -> None:
     assert set(re.findall(r"(--[a-z][a-z-]+)", PAGE)) - known == set()
 
 
-def test_the_picture_is_small_and_asks_nobody_for_fonts() -> None:
+def test_the_image_is_small_and_loads_no_fonts() -> None:
     picture = ROOT / "docs" / "images" / "klog-commands.svg"
     text = picture.read_text(encoding="utf-8")
     assert len(text) < 60_000

@@ -129,7 +129,7 @@ def test_a_start_at_latest_lies_between_two_looks_and_does_not_move(
         assert len(found) == 1 and problem in found[0]
 
 
-def test_growth_is_told_from_warming_up_and_from_peaks() -> None:
+def test_growth_is_distinguished_from_warming_up_and_from_peaks() -> None:
     flat = [Sample(n, {"source": 100 - max(10 - n, 0)}) for n in range(40)]
     flat[25] = Sample(25, {"source": 900})
     assert growth_bytes(flat, "source") == 0

@@ -225,7 +225,7 @@ def test_a_process_that_is_gone_needs_no_waking(traps: Traps) -> None:
         ("two queries run with one checkpoint, or with copies of it", "UNKNOWN"),
     ],
 )
-def test_failures_are_told_apart_by_their_text(text: str, failure: str) -> None:
+def test_failures_are_distinguished_by_their_text(text: str, failure: str) -> None:
     """A refusal counts as one also where its text tells of a process that was killed."""
     assert failure_of(text).name == failure
     if failure != "UNKNOWN":

@@ -25,7 +25,7 @@ def _checkpoint(folder: Path, planned: int, committed: int) -> Path:
     return folder
 
 
-def test_a_checkpoint_tells_what_was_begun_and_what_is_done(tmp_path: Path) -> None:
+def test_a_checkpoint_says_which_batches_were_begun_and_which_are_done(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path).has_uncommitted is False
     assert committed_offsets(tmp_path) == {}
     _checkpoint(tmp_path, planned=12, committed=11)

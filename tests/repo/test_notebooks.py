@@ -47,14 +47,14 @@ def test_a_notebook_begins_with_words_and_has_short_cells(notebook: Path) -> Non
 
 
 @NOTEBOOKS
-def test_a_notebook_tells_spark_which_python_its_workers_are(notebook: Path) -> None:
+def test_a_notebook_sets_the_python_of_sparks_workers(notebook: Path) -> None:
     code = [cell.source for cell in cells_of(notebook) if cell.is_code]
     assert 'os.environ.setdefault("PYSPARK_PYTHON", sys.executable)' in code[0]
     assert all(ast.parse(source) for source in code)
 
 
 @NOTEBOOKS
-def test_a_notebook_and_its_pictures_are_in_the_documents(notebook: Path) -> None:
+def test_a_notebook_and_its_images_are_in_the_documents(notebook: Path) -> None:
     page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     assert f"../notebooks/{notebook.name}" in page
     for picture in IMAGES.glob(f"{notebook.stem}-*.png"):
@@ -62,7 +62,7 @@ def test_a_notebook_and_its_pictures_are_in_the_documents(notebook: Path) -> Non
         assert picture.stat().st_size < MAX_PICTURE_BYTES
 
 
-def test_every_picture_is_of_a_notebook_that_is_there_or_made_elsewhere() -> None:
+def test_every_image_is_of_an_existing_notebook_or_made_elsewhere() -> None:
     names = [path.stem for path in notebooks()]
     assert len(names) == 6
     elsewhere = {"flights.png", "klog-commands.svg", "latency.png"}

@@ -91,7 +91,7 @@ def test_what_is_missing_is_said() -> None:
     assert "no test shows the row 'source option: assign'" not in found
 
 
-def test_new_results_go_before_kept_ones_and_gone_tests_go() -> None:
+def test_new_results_replace_committed_ones_and_deleted_tests_are_dropped() -> None:
     kept = {"klog": {"a": {"klog": "passed"}, "b": {"klog": "passed"}, "gone": {"klog": "passed"}}}
     new = {"klog": {"b": {"klog": "failed"}}, "kafka-4.3.1": {"a": {"klog": "passed"}}}
     tests = [Marked("a", ("x",), None), Marked("b", ("x",), None)]
@@ -161,7 +161,7 @@ def test_a_run_names_its_commit_day_and_releases() -> None:
         ("a" * 200, "x.Y: " + "a" * 100),
     ],
 )
-def test_what_is_kept_of_the_peers_reason(text: str, kept: str) -> None:
+def test_which_part_of_the_peers_reason_is_stored(text: str, kept: str) -> None:
     assert reason("x.Y", text) == kept
     assert reason("org.apache.kafka.common.errors.Z", text) == "org.apache.kafka.common.errors.Z"
 

@@ -150,7 +150,7 @@ def test_on_the_oldest_spark_one_process_runs_what_is_marked(checkout: Path) -> 
     assert not any("spark_oldest" in word for run in plan([], checkout) for word in run.arguments)
 
 
-def test_java_is_told_of_an_archive_of_classes_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_java_gets_an_archive_of_classes_only_when_it_is_complete(tmp_path: Path) -> None:
     assert java_classes.option(tmp_path) == ""
     java_classes.make("", tmp_path)  # without the program whose classes are archived
     assert java_classes.option(tmp_path) == ""

@@ -308,7 +308,7 @@ def test_the_progress_says_how_far_a_query_is_behind(topics: Topics, tmp_path: P
 
 
 @pytest.mark.parity("beyond: 6 lag in time", "beyond: 6 lag in records")
-def test_a_listener_is_told_the_lag(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+def test_a_listener_gets_the_lag(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(2)
     topics.put_numbers(topic, range(6), 0)
     topics.put_numbers(topic, range(2), 1)
@@ -340,7 +340,7 @@ def test_a_listener_is_told_the_lag(spark: "SparkSession", topics: Topics, tmp_p
 
 # --- offsets per topic ---------------------------------------------------------------------------
 @pytest.mark.parity("beyond: 13 offsets per topic")
-def test_a_word_for_a_topic_beside_offsets_for_another(topics: Topics, tmp_path: Path) -> None:
+def test_a_word_for_one_topic_with_offsets_for_another(topics: Topics, tmp_path: Path) -> None:
     whole, part, late = topics.create(2), topics.create(1), topics.create(1)
     for number in range(2):
         topics.put_numbers(whole, range(3), number)

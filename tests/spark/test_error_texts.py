@@ -425,7 +425,7 @@ def test_no_pyarrow_where_a_stream_writes(
     assert line[0].startswith("PackageMissing: pyarrow is not installed in this Python")
 
 
-def test_no_pyarrow_on_the_executors_alone(
+def test_no_pyarrow_on_the_executors_only(
     spark: "SparkSession", topics: Topics, rows: "DataFrame", full: str, tmp_path: Path
 ) -> None:
     """Spark's worker needs it before it knows of klog: the line is Spark's. Its traceback is left

@@ -315,7 +315,7 @@ def test_a_partition_that_is_absent_at_the_start(parity: Parity, tmp_path: Path)
 
 @pytest.mark.parity("source behaviour: end before start on a stream")
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_created_anew(parity: Parity, tmp_path: Path, fail: bool) -> None:
+def test_a_topic_that_was_recreated(parity: Parity, tmp_path: Path, fail: bool) -> None:
     def stream(engine: Engine) -> "DataFrame":
         topic = engine.topics.create(1)
         engine.topics.put_numbers(topic, range(5))

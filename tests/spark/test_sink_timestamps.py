@@ -161,7 +161,7 @@ spark.stop()
 
 @pytest.mark.timeout(600)
 @pytest.mark.parity("own option: timestampColumn", "sink: column timestamp")
-def test_the_driver_tells_once_of_an_ignored_column_and_of_old_records(
+def test_the_driver_logs_an_ignored_column_and_old_records_once(
     topics: Topics, tmp_path: Path
 ) -> None:
     source, target = topics.create(1), topics.create(1)

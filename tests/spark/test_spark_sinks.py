@@ -54,7 +54,9 @@ def test_all_columns(spark: "SparkSession", topics: Topics) -> None:
     ]
 
 
-def test_a_row_larger_than_a_batch_goes_alone(spark: "SparkSession", topics: Topics) -> None:
+def test_a_row_larger_than_a_batch_gets_a_batch_of_its_own(
+    spark: "SparkSession", topics: Topics
+) -> None:
     topic = topics.create(1)
     frame = spark.range(3).selectExpr("repeat('v', 1000 + 9000 * int(id)) as value")
     _save(frame, topics, topic=topic, kafka__batch__size=2_000)

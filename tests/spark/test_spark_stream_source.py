@@ -182,7 +182,7 @@ def _recreated(topics: Topics, checkpoint: Path, **options: Any) -> "DataFrame":
 
 
 @pytest.mark.oldest
-def test_a_topic_created_anew_fails_the_query(topics: Topics, tmp_path: Path) -> None:
+def test_a_recreated_topic_fails_the_query(topics: Topics, tmp_path: Path) -> None:
     frame = _recreated(topics, tmp_path, fetchOffset__retryIntervalMs=10)
     with pytest.raises(StreamingQueryException, match=r"ends at offset 2, before offset 5") as e:
         run(_start(frame, tmp_path))
@@ -191,7 +191,9 @@ def test_a_topic_created_anew_fails_the_query(topics: Topics, tmp_path: Path) ->
 
 
 @pytest.mark.oldest
-def test_a_topic_created_anew_is_gone_on_with_if_wished(topics: Topics, tmp_path: Path) -> None:
+def test_a_recreated_topic_is_read_on_without_fail_on_data_loss(
+    topics: Topics, tmp_path: Path
+) -> None:
     frame = _recreated(topics, tmp_path, failOnDataLoss=False, fetchOffset__retryIntervalMs=10)
     sink = _Sink()
     run(_start(frame, tmp_path, sink))

@@ -87,7 +87,7 @@ def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
     assert "no other replica is in sync for 1 partitions, as orders-3" in caplog.text
 
 
-def test_who_is_not_registered_or_may_not_ask_stops_at_once() -> None:
+def test_a_broker_that_is_not_registered_or_has_no_tries_stops_at_once() -> None:
     asked = Asked(tries=0)
     asked.leaving.send_request()
     assert asked.is_over
@@ -98,7 +98,7 @@ def test_who_is_not_registered_or_may_not_ask_stops_at_once() -> None:
     assert asked.requests == []
 
 
-def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_broker_sends_no_request(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked(REMAINS)
     asked.leaving.send_request()
     asked.turns()
@@ -109,7 +109,7 @@ def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, ELSEWHERE, GIVEN], ids=["lost", "elsewhere", "given"])
-def test_who_has_no_zookeeper_asks_once_and_not_for_long(
+def test_a_broker_without_zookeeper_sends_one_short_request(
     answer: ControlledShutdownResponse | None,
 ) -> None:
     asked = Asked(answer)

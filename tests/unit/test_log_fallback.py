@@ -42,7 +42,7 @@ def test_a_configuration_that_comes_later_wins(_root: logging.Logger, capsys: Ca
 
 
 @pytest.mark.parametrize("name", [LOGGER, "pyspark_klog.some.part"])
-def test_a_handler_for_klog_alone_wins(
+def test_a_handler_of_klogs_own_logger_wins(
     name: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logger = logging.getLogger(name)

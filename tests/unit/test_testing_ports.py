@@ -8,7 +8,7 @@ import pytest
 from pyspark_klog.testing import ports
 
 
-def test_they_differ_and_nobody_has_them() -> None:
+def test_free_ports_differ_and_are_unused() -> None:
     found = ports.free_ports(50)
     assert len(set(found)) == 50
     for port in found:

@@ -164,7 +164,7 @@ def test_leaders_are_those_that_the_client_can_reach() -> None:
     assert codes(Told(listener="BROKERS"))[3][:2] == (THREE, ErrorCode.NONE)
 
 
-def test_the_first_clients_are_not_told_of_replicas_without_an_address() -> None:
+def test_replicas_without_an_address_can_be_hidden() -> None:
     assert codes(Told(), hides=True)[:4] == [
         (TWO, ErrorCode.NONE, [TWO, ONE]),
         (TWO, ErrorCode.REPLICA_NOT_AVAILABLE, [TWO]),
@@ -173,7 +173,7 @@ def test_the_first_clients_are_not_told_of_replicas_without_an_address() -> None
     ]
 
 
-def test_replicas_on_brokers_that_are_gone_are_offline() -> None:
+def test_replicas_on_brokers_that_are_not_registered_are_offline() -> None:
     told = Told()
     partitions = SeenPartitions(told.broker, told.context)
     seen = partitions.partition("t", 0, state(TWO, TWO, GONE, THREE))
@@ -248,7 +248,7 @@ def test_a_missing_topic_is_made_by_the_controller() -> None:
         (12_345, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_is_told_of_a_topic_that_is_not_seen(outcome: Any, code: ErrorCode) -> None:
+def test_the_error_for_a_topic_that_is_not_in_the_image(outcome: Any, code: ErrorCode) -> None:
     told = Told()
     told.answer(metadata, named("t"))
     [(_, done)] = told.asked
@@ -458,7 +458,7 @@ def test_the_first_block_is_there_before_anybody_needs_it() -> None:
     assert (found, blocks.asked) == ([0], [])
 
 
-def test_a_first_block_that_nobody_gave_is_asked_for_by_who_needs_it() -> None:
+def test_a_first_block_that_failed_is_requested_again_for_the_next_id() -> None:
     blocks: Any = Blocks()
     ids = ProducerIds(blocks, prefetches=True)
     ids.fetch_first()
@@ -471,7 +471,7 @@ def test_a_first_block_that_nobody_gave_is_asked_for_by_who_needs_it() -> None:
     assert found == [None, 0]
 
 
-def test_one_block_is_kept_for_later() -> None:
+def test_one_block_is_prefetched() -> None:
     blocks: Any = Blocks(100)
     ids = ProducerIds(blocks, prefetches=True)
     found: list[Any] = []
@@ -486,7 +486,7 @@ def test_one_block_is_kept_for_later() -> None:
     assert blocks.asked == []
 
 
-def test_who_needs_an_id_waits_and_is_told_if_there_is_none() -> None:
+def test_a_request_for_an_id_waits_for_a_block_and_fails_without_one() -> None:
     told = Told()
     blocks: Any = Blocks()
     told.broker.producer_ids = ProducerIds(blocks, prefetches=True)
@@ -522,7 +522,7 @@ def test_a_failed_prefetch_is_tried_again() -> None:
         (False, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_version_0_says_of_no_partition_that_it_has_no_offset_before_all_is_told(
+def test_version_0_denies_no_offset_before_the_full_update_metadata(
     has_full_metadata: bool, error: ErrorCode
 ) -> None:
     """A consumer without a committed offset starts from its reset policy."""

@@ -161,7 +161,7 @@ def test_an_offline_log(broker: MemoryBroker) -> None:
     assert delete(broker, ("plain", 0, 1)) == [("plain", 0, -1, "KAFKA_STORAGE_ERROR")]
 
 
-def test_a_fetch_that_waits_is_told(broker: MemoryBroker) -> None:
+def test_a_waiting_fetch_returns_the_new_log_start(broker: MemoryBroker) -> None:
     """The records that a fetch waits behind are deleted: it returns with the new log start."""
     fill(broker, "plain", 1)
     waits: FetchRequest = fetch_request("plain", 3, max_wait_ms=60_000)

@@ -23,7 +23,7 @@ def described(broker: MemoryBroker, *partitions: tuple[str, int]) -> list[Partit
     return [each for topic in response.topics for each in topic.partitions]
 
 
-def test_who_writes_and_since_when_a_transaction_is_open(broker: MemoryBroker) -> None:
+def test_producers_and_the_starts_of_their_open_transactions(broker: MemoryBroker) -> None:
     log = broker.log("plain", 1)
     write(log, 5, 0, 3, is_transactional=False)
     write(log, 7, 0, 2, epoch=4)

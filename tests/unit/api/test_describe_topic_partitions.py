@@ -46,7 +46,7 @@ def next_of(response: Any) -> tuple[str, int] | None:
     return None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
-def test_what_is_told_of_a_topic(broker: MemoryBroker) -> None:
+def test_the_fields_of_a_topic(broker: MemoryBroker) -> None:
     response = ask(broker, "plain")
     (topic,) = response.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "plain", False)
@@ -70,7 +70,7 @@ def test_a_partition_of_an_offline_disk_has_no_leader(broker: MemoryBroker) -> N
     assert topic.partitions[0].offline_replicas == topic.partitions[0].replica_nodes
 
 
-def test_names_are_sorted_and_told_once(broker: MemoryBroker) -> None:
+def test_names_are_sorted_and_answered_once(broker: MemoryBroker) -> None:
     response = ask(broker, "plain", "none", "compacted", "plain", "a b", "")
     assert [(each.name, ErrorCode(each.error_code).name) for each in response.topics] == [
         ("", "INVALID_TOPIC_EXCEPTION"),

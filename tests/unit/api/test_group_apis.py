@@ -58,7 +58,7 @@ def join(broker: MemoryBroker, version: int, member_id: str = "", **options: Any
 
 
 @pytest.mark.parametrize("letter", ["i", "\N{EURO SIGN}"])
-def test_a_member_with_the_longest_name_has_an_id_that_can_be_told(
+def test_a_member_with_the_longest_name_has_an_id_that_can_be_encoded(
     broker: MemoryBroker, letter: str
 ) -> None:
     longest = letter * (32_767 // len(letter.encode()))
@@ -146,7 +146,7 @@ def test_a_leader_that_was_replaced_leaves_the_assignment_as_it_is(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_who_syncs_is_told_the_protocol(broker: MemoryBroker, version: int) -> None:
+def test_a_syncing_member_gets_the_protocol(broker: MemoryBroker, version: int) -> None:
     joined = join(broker, 3)
     follows = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     told = sync(broker, version, joined, **follows)
@@ -159,7 +159,7 @@ def test_who_syncs_is_told_the_protocol(broker: MemoryBroker, version: int) -> N
     ("kind", "name"),
     [(None, None), ("consumer", None), (None, "range"), ("connect", "range"), ("consumer", "x")],
 )
-def test_who_follows_another_protocol_is_refused(
+def test_a_member_that_syncs_another_protocol_is_refused(
     broker: MemoryBroker, kind: str | None, name: str | None
 ) -> None:
     joined = join(broker, 3)
@@ -208,7 +208,7 @@ def test_a_group_that_there_is_not_is_dead(broker: MemoryBroker, version: int) -
         assert (gone.error_code, gone.error_message) == (NONE, None)
 
 
-def test_what_one_may_do_with_a_group_is_told_if_asked_for(broker: MemoryBroker) -> None:
+def test_authorized_operations_of_a_group_are_answered_on_request(broker: MemoryBroker) -> None:
     commit(broker, 9, "plain", 0)
     asked = DescribeGroupsRequest(groups=["g", "gone"], include_authorized_operations=True)
     found, gone = broker.call(asked, 6).groups
@@ -319,7 +319,7 @@ def test_offsets_of_several_groups_are_fetched(broker: MemoryBroker, version: in
 
 
 @pytest.mark.parametrize("version", [1, 7, 9])
-def test_a_topic_that_is_named_twice_is_told_with_all_its_partitions(
+def test_a_topic_that_is_named_twice_is_answered_with_all_its_partitions(
     broker: MemoryBroker, version: int
 ) -> None:
     commit(broker, 9, "plain", 0, 1)
@@ -354,7 +354,7 @@ def test_offsets_of_topics_with_another_id_are_not_known(broker: MemoryBroker) -
 
 
 @pytest.mark.parametrize("version", [8, 10])
-def test_while_there_is_no_coordinator_each_group_is_told(version: int) -> None:
+def test_while_there_is_no_coordinator_each_group_has_an_error(version: int) -> None:
     alone = new_broker(with_kernel=False)
     told = fetch(alone, version, whole("g"), whole("h"))
     expected = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -124,7 +124,7 @@ def test_each_has_its_own_answer(broker: MemoryBroker) -> None:
     assert [each.topic for each in elected] == THERE
 
 
-def test_directories_of_many_named_partitions_are_told_in_slices(broker: MemoryBroker) -> None:
+def test_directories_of_many_named_partitions_are_described_in_slices(broker: MemoryBroker) -> None:
     rows = [directories.DescribableLogDirTopic(topic=name, partitions=[0, 1]) for name in THERE]
     request = directories.DescribeLogDirsRequest(topics=rows)
     for version in (1, 5):

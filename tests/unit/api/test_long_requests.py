@@ -229,7 +229,7 @@ def test_answers_about_many_partitions_are_each_its_own(broker: MemoryBroker, ca
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * (MANY - 1) + [ErrorCode.NONE]
 
 
-def test_many_offsets_are_committed_and_told(broker: MemoryBroker) -> None:
+def test_many_offsets_are_committed_and_fetched(broker: MemoryBroker) -> None:
     request = commit([*THERE, "gone"], offset=3)
     answer = broker.call(request, 7)
     codes = [topic.partitions[0].error_code for topic in answer.topics]
@@ -260,7 +260,7 @@ def test_settings_of_many_topics_are_each_its_own(broker: MemoryBroker) -> None:
     assert [[row.value for row in each.configs] for each in found] == [["producer"], ["lz4"], ["1"]]
 
 
-def test_every_topic_that_is_refused_is_told_why(broker: MemoryBroker) -> None:
+def test_every_refused_topic_has_its_error(broker: MemoryBroker) -> None:
     for case, code in (
         ("create topics", ErrorCode.TOPIC_ALREADY_EXISTS),
         ("create partitions", ErrorCode.INVALID_PARTITIONS),
@@ -407,7 +407,7 @@ def put_records(
     assert answer.partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_look_up_by_time_in_much_is_made_beside_the_loop() -> None:
+def test_a_long_look_up_by_time_runs_in_a_helper() -> None:
     broker = new_broker(with_kernel=False)
     put_records(broker, 0, [100, 200, 300], Codec.GZIP)
     put_records(broker, 1, list(range(1001)), Codec.NONE)

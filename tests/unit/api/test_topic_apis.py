@@ -200,7 +200,7 @@ class TestDeleteTopics:
         assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
         assert encode_topic_id(UUID(int=77)) in unknown.error_message
 
-    def test_a_topic_made_anew_has_another_id(self, world: World) -> None:
+    def test_a_recreated_topic_has_another_id(self, world: World) -> None:
         (old,) = world.create(new("a"))
         self.delete(world, 5, "a")
         (again,) = world.create(new("a"))
@@ -302,7 +302,7 @@ class TestCreatePartitions:
         assert len(world.logs.by_partition) == 3
         assert len(world.image_again().topic("a").partitions) == 3
 
-    def test_older_ones_that_may_lie_on_a_lost_disk_are_not_made_anew(
+    def test_older_topics_that_may_lie_on_a_lost_disk_are_not_created_again(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def check_complete() -> None:
@@ -316,7 +316,9 @@ class TestCreatePartitions:
         assert result.error_code == 0
         assert sorted(partition.partition for partition in world.logs.by_partition) == [0, 2, 3]
 
-    def test_what_could_not_be_made_is_made_when_there_is_room(self, world: World) -> None:
+    def test_a_partition_without_free_disk_space_is_created_once_there_is_some(
+        self, world: World
+    ) -> None:
         world.create(new("a", 1))
         world.logs.is_full = True
         (result,) = self.grow(world, ("a", 3))
@@ -616,7 +618,7 @@ def test_one_error_for_a_whole_request(module: Any, request_: Any, rows: str) ->
     assert [row.error_code for row in getattr(response, rows)] == [-1, -1]
 
 
-def test_settings_that_are_asked_for_often_are_told_once(world: World) -> None:
+def test_settings_that_are_named_several_times_are_answered_once(world: World) -> None:
     world.create(new("a"))
 
     def ask(*keys: list[str] | None) -> set[str]:

@@ -273,7 +273,7 @@ def test_offsets_of_a_topic_by_its_id_in_version_6(broker: MemoryBroker) -> None
     assert client.committed() == 4
 
 
-def test_who_commits_in_a_transaction_names_no_member_or_one_of_this_generation(
+def test_a_transactional_commit_names_no_member_or_one_of_this_generation(
     client: MemoryClient,
 ) -> None:
     if not client.raises:

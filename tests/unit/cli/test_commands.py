@@ -81,7 +81,7 @@ class TestBroker:
         assert config.log_dirs == (Path("d"),)
         assert (config["num.partitions"], config["broker.id"]) == (3, 4)
 
-    def test_the_data_directory_is_klog_data_unless_told(self, started: list[BrokerConfig]) -> None:
+    def test_the_data_directory_is_klog_data_by_default(self, started: list[BrokerConfig]) -> None:
         klog("broker")
         klog("broker", "--set", "log.dirs=x")
         assert [config.log_dirs for config in started] == [(Path("klog-data"),), (Path("x"),)]

@@ -56,7 +56,7 @@ class TestIdle:
         printer(client, idle_ms=100).run()
         assert printed.readouterr() == (b"10\n11\n10\n", b"")
 
-    def test_a_leader_that_stays_away_is_no_end(self, printed: Any) -> None:
+    def test_an_unavailable_leader_does_not_end_the_command(self, printed: Any) -> None:
         away: list[Reply] = [AWAY] * 99
         client = PaperClient(
             {1: [reply(records(0, 10, 2))], 2: away}, ends=[1], default_api_timeout_ms="1000"
@@ -84,7 +84,7 @@ class TestIdle:
 
 
 class TestWithoutAnEnd:
-    def test_brokers_are_waited_for_and_that_is_told_now_and_then(self, printed: Any) -> None:
+    def test_brokers_are_waited_for_and_that_is_logged_now_and_then(self, printed: Any) -> None:
         away: list[Reply] = [AWAY] * 30
         client = PaperClient(
             {2: [*away, reply(records(2, 10, 1))]}, ends=[1], default_api_timeout_ms="1000"

@@ -80,7 +80,7 @@ def refused(form: LineFormat, line: bytes) -> str:
 
 
 class TestFields:
-    def test_values_alone(self) -> None:
+    def test_values_only(self) -> None:
         assert read(LineFormat(), b"a\tb", b"") == (None, [b"a\tb", b""], None, None, None)
         assert read(LineFormat(null_value=b""), b"a", b"")[1] == [b"a", None]
 

@@ -116,7 +116,7 @@ class TestReader:
         (found,) = RecordReader(("timestamp",), check_crcs=True).read(fetched)
         assert list(found.timestamps_ms) == [2**62]
 
-    def test_damage_is_told(self, way: str) -> None:
+    def test_damage_is_reported(self, way: str) -> None:
         assert way
         fetched = transactions()
         data = bytearray(fetched.data)

@@ -94,7 +94,7 @@ def test_sequences_follow_each_other_and_five_are_under_way() -> None:
     assert core.written_records == 3
 
 
-def test_the_first_one_under_an_identity_is_under_way_alone() -> None:
+def test_the_first_batch_under_an_identity_is_in_flight_alone() -> None:
     core = _core()
     first, second, third = (_batch() for _ in range(3))
     for batch in (first, second, third):

@@ -62,7 +62,7 @@ class TestRecords:
         client.answers[1] = [FetchResponse(responses=[data])]
         assert len(follow(client, 1).poll(100)) == 1
 
-    def test_what_was_aborted_is_told_to_readers_of_committed_records(self) -> None:
+    def test_readers_of_committed_records_get_the_aborted_transactions(self) -> None:
         client = PaperClient({1: [reply(records(0, 10, 1))]}, isolation_level="read_committed")
         assert follow(client, 1).poll(100)[0].aborted == []
         assert client.requests[0].isolation_level == 1
@@ -99,7 +99,7 @@ class TestTrouble:
             follow(client, 1).poll(60_000)
         assert 1_000 <= client.now < 3_000
 
-    def test_for_ever_if_it_is_told_of_it_only(self) -> None:
+    def test_retries_go_on_for_ever_with_a_callback_for_trouble(self) -> None:
         client = PaperClient({1: [*(ConnectionFailed("lost") for _ in range(20)), reply()]})
         told: list[TimedOut] = []
         follower = ContinuousReader(

@@ -82,7 +82,7 @@ def test_a_quiet_connection_needs_no_timer() -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
-def test_a_lost_connection_fails_all_in_order_and_is_made_anew(how: str) -> None:
+def test_a_lost_connection_fails_all_in_order_and_is_opened_again(how: str) -> None:
     world = EventedWorld(replace(DEFAULTS, max_in_flight=2))
     broker = world.ready()
     for name in "abc":
@@ -227,7 +227,7 @@ def test_a_callback_may_close_and_the_rest_is_answered_after_it() -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_who_sends_again_at_once_does_not_hold_the_loop(is_closed: bool) -> None:
+def test_a_callback_that_sends_again_at_once_does_not_hold_the_loop(is_closed: bool) -> None:
     world = EventedWorld(replace(DEFAULTS, reconnect=Backoff(0, 0)))
     world.network.refuses = ConnectionRefusedError(111, "Connection refused")
     errors: list[KlogError | None] = []

@@ -101,7 +101,7 @@ def test_a_refused_port_fails_all_that_wait_in_order() -> None:
     assert world.network.poller.interest == {}
 
 
-def test_what_a_turn_still_had_to_tell_of_a_descriptors_last_owner_does_not_connect(
+def test_a_stale_event_of_a_descriptors_last_owner_does_not_connect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = EventedWorld()
@@ -143,7 +143,7 @@ def test_a_peer_that_does_not_accept_is_given_up() -> None:
     assert world.network.opened[0].is_closed
 
 
-def test_a_peer_that_does_not_tell_its_versions_is_given_up() -> None:
+def test_a_peer_that_does_not_answer_api_versions_is_given_up() -> None:
     world = EventedWorld()
     world.ask("a", timeout_ms=60_000)
     world.turns()
@@ -228,7 +228,7 @@ def test_requests_are_pipelined_up_to_the_bound() -> None:
     assert broker.topics() == ["d"]
 
 
-def test_a_request_waits_for_room_in_the_peers_window() -> None:
+def test_a_request_waits_until_the_peers_window_has_space() -> None:
     world = EventedWorld()
     broker = world.ready()
     broker.stream.room_bytes = 10

@@ -234,7 +234,7 @@ def test_a_gap_in_what_the_leader_has_itself_is_one(monkeypatch: pytest.MonkeyPa
     assert (_read(client, 4, 10), client.waits) == ([], [])
 
 
-def test_nobody_but_the_leader_that_gave_nothing_tells_of_a_gap(
+def test_only_the_leader_that_gave_nothing_confirms_a_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another replica may have more on its own disks."""
@@ -303,14 +303,14 @@ def test_trouble_that_passes_is_followed(trouble: Answer) -> None:
     assert client.waits == [100, 200]
 
 
-def test_waits_begin_anew_after_each_chunk() -> None:
+def test_waits_start_again_after_each_chunk() -> None:
     trouble = _error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     client = _PaperClient([trouble, trouble, _records(0, 5), trouble, trouble, _records(5, 5)])
     assert _read(client, 0, 10) == list(range(10))
     assert client.waits == [100, 200, 100, 200]
 
 
-def test_an_outage_while_reading_is_told_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_while_reading_and_its_end_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     away = NoBrokerAvailable("no broker could be reached")
     client = _PaperClient([_records(0, 5), *[lambda _: away] * 4, _nothing(end=9), _records(5, 5)])
     assert _read(client, 0, 10) == list(range(10))
@@ -320,7 +320,7 @@ def test_an_outage_while_reading_is_told_and_its_end(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_records_that_do_not_come_are_told_before_the_time_is_over(
+def test_missing_records_are_logged_before_the_time_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(OffsetsLost):
@@ -341,7 +341,7 @@ def test_trouble_that_does_not_pass_ends_with_its_reason() -> None:
     assert isinstance(caught.value.__cause__, BrokerError)
 
 
-def test_a_reply_that_stays_away_ends_with_the_range_that_was_to_be_read() -> None:
+def test_a_missing_response_ends_with_the_range_that_was_to_be_read() -> None:
     client = _PaperClient([_records(0, 2), lambda _: TimedOut("no reply to FETCH in time")])
     words = "offsets 2 to 9 of t-0 could not be read within 1000 ms: no reply to FETCH in time"
     with pytest.raises(TimedOut, match=words):
@@ -361,7 +361,7 @@ def _ends(monkeypatch: pytest.MonkeyPatch, earliest: int, latest: int) -> None:
     monkeypatch.setattr(fetcher_module, "list_offsets", answer)
 
 
-def test_what_is_gone_at_the_beginning_is_reported_and_the_rest_read(
+def test_deleted_records_at_the_beginning_are_reported_and_the_rest_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _ends(monkeypatch, 6, 20)
@@ -388,7 +388,7 @@ def test_a_log_that_changed_meanwhile_is_asked_again(monkeypatch: pytest.MonkeyP
     assert client.waits == [100]
 
 
-def test_a_partition_that_stays_away_is_gone() -> None:
+def test_a_partition_that_stays_unknown_is_gone() -> None:
     client = _PaperClient([_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
     absent = TopicInfo("t", _ID, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     client.view = ClusterView(topics={"t": absent})
@@ -440,7 +440,7 @@ def _prefer(broker: int, *, end: int = 1_000) -> Answer:
 
 
 @pytest.mark.parity("beyond: 10 rack awareness")
-def test_the_rack_is_told_and_the_replica_followed() -> None:
+def test_the_rack_is_sent_and_the_preferred_replica_followed() -> None:
     client = _PaperClient([_prefer(2), _records(0, 5), _records(5, 5)], client_rack="b")
     assert _read(client, 0, 10) == list(range(10))
     assert client.brokers_asked == [1, 2, 2]
@@ -552,7 +552,7 @@ def test_a_broker_that_knows_the_topic_is_believed_before_metadata(seen: UUID) -
     assert _read_old(client, []) == [*range(3, 10)]
 
 
-def test_brokers_that_are_away_do_not_make_a_partition_gone() -> None:
+def test_unavailable_brokers_do_not_make_a_partition_gone() -> None:
     """A partition is gone only if fresh metadata lack it again and again."""
     away: list[Answer] = [lambda _: ConnectionFailed("refused")] * 8
     client = _PaperClient([*away, _records(3, 7)])

@@ -51,7 +51,7 @@ class _PaperClient:
 
 
 @pytest.mark.parametrize("group_type", ["classic", "consumer"])
-def test_a_group_that_moves_away_is_not_told_to_be_empty(group_type: str) -> None:
+def test_a_group_that_moves_is_not_reported_as_empty(group_type: str) -> None:
     """A client that asks every broker repeats its requests after such an error."""
     client = _PaperClient(group_type, (ErrorCode.NOT_COORDINATOR, ""))
     with pytest.raises(BrokerError, match="NOT_COORDINATOR: describe group g"):
@@ -59,7 +59,7 @@ def test_a_group_that_moves_away_is_not_told_to_be_empty(group_type: str) -> Non
 
 
 @pytest.mark.parametrize("group_type", ["classic", "consumer"])
-def test_a_group_that_two_brokers_list_is_told_once(group_type: str) -> None:
+def test_a_group_that_two_brokers_list_is_returned_once(group_type: str) -> None:
     client = _PaperClient(group_type, (ErrorCode.NONE, "Empty"), (ErrorCode.NONE, "Stable"))
     [found] = list_groups(cast(Any, client))
     assert (found.group_id, found.state, found.coordinator_id) == ("g", "Stable", 2)

@@ -73,7 +73,7 @@ def test_each_leader_is_asked_once_about_what_it_leads() -> None:
     assert calls == [(1, [0, 2]), (2, [1])]
 
 
-def test_a_leader_that_changed_is_found_anew_and_others_are_left_in_peace() -> None:
+def test_a_changed_leader_is_looked_up_and_other_leaders_get_no_request() -> None:
     client = Client({0: 1, 1: 2}, {0: 2, 1: 2})
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
     found, calls = asked(client, [T0, T1], moved, "b", "a")

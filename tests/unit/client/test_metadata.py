@@ -36,7 +36,7 @@ def test_a_newer_leader_is_taken_over_and_an_older_one_is_not() -> None:
     assert older is not None and older.leader == 1
 
 
-def test_a_topic_created_anew_begins_with_any_epoch() -> None:
+def test_a_recreated_topic_begins_with_any_epoch() -> None:
     view = _view(1, 5).merged(_view(2, 0, topic_id=UUID(int=8)))
     info = view.leader(_T0)
     assert info is not None and (info.leader, info.leader_epoch) == (2, 0)

@@ -13,7 +13,7 @@ _LOST = ConnectionFailed("connection to h:1 was lost")
 _NO_LEADER = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0")
 
 
-def test_brokers_that_are_away_are_named_at_once_with_how_long_they_are_tried() -> None:
+def test_unavailable_brokers_are_named_at_once_with_how_long_they_are_tried() -> None:
     trouble = OperationFailures("reading t-0", "kafkaConsumer.pollTimeoutMs")
     assert trouble.add_failure(_AWAY, 7_000, 127_000) == (
         "reading t-0 has failed and is tried again for up to 120 s (kafkaConsumer.pollTimeoutMs): "
@@ -34,7 +34,7 @@ def test_then_seldom_with_how_long_it_has_lasted() -> None:
     )
 
 
-def test_the_end_is_told_once() -> None:
+def test_the_end_is_logged_once() -> None:
     trouble = OperationFailures("reading t-0")
     trouble.add_failure(_AWAY, 1_000, 9_000)
     trouble.add_failure(_AWAY, 3_000, 9_000)
@@ -92,7 +92,9 @@ def test_of_operations_within_each_other_the_outermost_speaks(
     }
 
 
-def test_whoever_speaks_for_itself_mutes_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operation_with_its_own_log_lines_mutes_the_warnings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     retries = Retries(lambda: 0)
     retries.mute()
     retries.on_failure(retries.failures_of("committing"), _AWAY, 1_000)

@@ -67,7 +67,7 @@ def test_the_present_controller_is_asked_over_the_brokers_listener() -> None:
     assert asking.network.asked == [("10.0.0.2", 9093, None)]
 
 
-def test_nobody_is_asked_while_there_is_no_controller_or_it_is_unknown() -> None:
+def test_no_request_is_sent_while_the_controller_is_unknown() -> None:
     asking = Asking()
     asking.send("none")
     asking.controller_is(THREE)
@@ -78,7 +78,7 @@ def test_nobody_is_asked_while_there_is_no_controller_or_it_is_unknown() -> None
     assert asking.network.asked == []
 
 
-def test_whoever_waits_for_an_old_controller_hears_of_it_later_and_once() -> None:
+def test_requests_to_an_old_controller_end_later_and_once() -> None:
     asking = Asking()
     asking.controller_is(ONE)
     asking.send("first")
@@ -96,7 +96,7 @@ def test_whoever_waits_for_an_old_controller_hears_of_it_later_and_once() -> Non
     assert asking.told == ["first: none", "second: second", "third: none"]
 
 
-def test_without_an_answer_in_time_nobody_knows() -> None:
+def test_without_a_response_in_time_the_outcome_is_unknown() -> None:
     asking = Asking()
     asking.controller_is(ONE)
     asking.send("late")
@@ -105,7 +105,7 @@ def test_without_an_answer_in_time_nobody_knows() -> None:
     assert asking.told == ["late: none"]
 
 
-def test_closing_answers_who_waits_and_asks_nobody_any_more() -> None:
+def test_closing_ends_waiting_requests_and_sends_no_more() -> None:
     asking = Asking()
     asking.controller_is(ONE)
     asking.send("waits")

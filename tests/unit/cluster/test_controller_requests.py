@@ -101,7 +101,7 @@ def test_without_descriptors_the_controller_asks_again_to_stop(
     assert "no file descriptor" in reply.closed
 
 
-def test_many_orders_take_many_turns(world: OrderWorld) -> None:
+def test_many_role_changes_take_many_turns(world: OrderWorld) -> None:
     world.answer(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader=2))
     reply = world.give(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader_epoch=1))
     led = []
@@ -111,7 +111,7 @@ def test_many_orders_take_many_turns(world: OrderWorld) -> None:
     assert led == [ROLE_CHANGES_PER_TURN, 2 * ROLE_CHANGES_PER_TURN, 3 * ROLE_CHANGES_PER_TURN]
 
 
-def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
+def test_the_settings_of_a_topic_are_read_before_its_log_is_created(
     world: OrderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = []
@@ -131,7 +131,7 @@ def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
     assert not world.has_log()
 
 
-def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
+def test_roles_of_a_new_topic_wait_for_its_settings(
     world: OrderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that lags behind receives UpdateMetadata for topics before its roles."""
@@ -149,7 +149,7 @@ def test_roles_come_after_the_settings_of_topics_that_were_just_told_of(
     assert len(waiting) == 2
 
 
-def test_nothing_is_learned_for_an_order_that_is_refused(
+def test_no_settings_are_read_for_a_refused_request(
     world: OrderWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there were no such check, any client of the listener could make this broker read and keep
@@ -213,7 +213,7 @@ def test_a_log_that_cannot_be_deleted_is_named(world: OrderWorld) -> None:
 
 
 # --- UpdateMetadata -----------------------------------------------------------------------------
-def test_the_image_shows_what_is_told(world: OrderWorld) -> None:
+def test_the_image_shows_update_metadata(world: OrderWorld) -> None:
     assert world.answer(tell(1, leader=2)).error_code == ErrorCode.NONE
     image = world.store.image
     topic = image.topic("orders")
@@ -251,7 +251,7 @@ def test_the_image_shows_which_replicas_are_offline(world: OrderWorld) -> None:
     assert world.store.image.topics["orders"].partitions[0].offline == ()
 
 
-def test_a_number_that_is_none_tells_nothing(world: OrderWorld) -> None:
+def test_an_invalid_partition_number_changes_nothing(world: OrderWorld) -> None:
     world.answer(tell(0, leader=1))
     world.answer(tell(-1, MAX_PARTITIONS, leader=2))
     assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1]
@@ -259,12 +259,12 @@ def test_a_number_that_is_none_tells_nothing(world: OrderWorld) -> None:
 
 @pytest.mark.parametrize("kind", [0, FULL])
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a" * 250])
-def test_a_name_that_no_topic_has_tells_nothing(world: OrderWorld, name: str, kind: int) -> None:
+def test_an_invalid_topic_name_changes_nothing(world: OrderWorld, name: str, kind: int) -> None:
     assert world.answer(tell(0, topic=name, kind=kind)).error_code == ErrorCode.NONE
     assert world.store.image.topics == {}
 
 
-def test_what_came_late_tells_nothing(world: OrderWorld) -> None:
+def test_an_older_partition_epoch_changes_nothing(world: OrderWorld) -> None:
     world.answer(tell(0, leader=2, zk_version=5))
     world.answer(tell(0, leader=1, zk_version=4))
     assert world.store.image.topics["orders"].partitions[0].leader == 2
@@ -311,7 +311,7 @@ def test_what_the_controller_cannot_read_stays_as_it_was(world: OrderWorld) -> N
     assert world.orders.has_full_metadata
 
 
-def test_what_the_controller_cannot_read_is_remembered_until_it_is_told_of(
+def test_a_topic_that_the_controller_cannot_read_is_remembered_until_its_update(
     world: OrderWorld,
 ) -> None:
     view, order = world.store.view, tell(0, kind=FULL)
@@ -325,7 +325,7 @@ def test_what_the_controller_cannot_read_is_remembered_until_it_is_told_of(
     assert not view.unreadable
 
 
-def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(
+def test_all_topics_are_known_after_the_newest_controllers_full_update(
     world: OrderWorld,
 ) -> None:
     """Roles arrive before the full UpdateMetadata; until then no partition counts as deleted."""
@@ -363,9 +363,7 @@ def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -
 
 # --- whose orders -------------------------------------------------------------------------------
 @pytest.mark.parametrize("order", [lead, stop, tell])
-def test_a_broker_that_does_not_know_its_epoch_takes_no_orders(
-    world: OrderWorld, order: object
-) -> None:
+def test_a_broker_without_a_broker_epoch_refuses_requests(world: OrderWorld, order: object) -> None:
     for epoch in (-1, 49):
         world.epoch = epoch
         reply = world.give(order(0))  # type: ignore[operator]
@@ -381,7 +379,7 @@ def test_stale_epochs_are_refused(world: OrderWorld, order: object) -> None:
     assert world.answer(order(0)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[operator]
 
 
-def test_epochs_are_compared_when_the_order_is_begun(world: OrderWorld) -> None:
+def test_epochs_are_compared_when_the_request_begins(world: OrderWorld) -> None:
     first = world.give(lead(0))
     stale = world.give(lead(1))
     newer = world.give(lead(2, controller_epoch=4))
@@ -398,7 +396,7 @@ def test_epochs_are_compared_when_the_order_is_begun(world: OrderWorld) -> None:
     assert [world.has_log(each) for each in range(6)] == [True, True, True, False, True, False]
 
 
-def test_an_order_by_a_connection_that_was_given_up_comes_too_late(world: OrderWorld) -> None:
+def test_a_request_by_a_connection_that_was_given_up_is_stale(world: OrderWorld) -> None:
     world.answer(lead())
     world.connection = 8
     world.answer(lead(leader_epoch=1))
@@ -408,7 +406,7 @@ def test_an_order_by_a_connection_that_was_given_up_comes_too_late(world: OrderW
     assert world.answer(stop(controller_epoch=4)).error_code == ErrorCode.NONE
 
 
-def test_clients_give_no_orders_and_krafts_controllers_none(world: OrderWorld) -> None:
+def test_requests_of_clients_and_of_krafts_controller_are_refused(world: OrderWorld) -> None:
     with pytest.raises(BrokerError) as refused:
         world.give(lead(), listener="OUTSIDE")
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

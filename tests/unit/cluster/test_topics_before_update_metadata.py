@@ -117,7 +117,7 @@ def codes(
 
 
 # --- clients that ask which topics there are ----------------------------------------------------
-def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: Untold) -> None:
+def test_metadata_of_a_topic_waits_for_update_metadata(untold: Untold) -> None:
     stream = untold.ask("plain")
     untold.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream) is None
@@ -130,7 +130,7 @@ def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: U
     assert untold.orders.on_full_metadata == []
 
 
-def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
+def test_a_topic_without_update_metadata_may_exist_and_is_not_created(untold: Untold) -> None:
     stream = untold.ask("plain", "none")
     by_id = untold.broker.send(
         MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_ids()["plain"])]), 12
@@ -170,7 +170,7 @@ def test_known_topics_are_not_waited_for(untold: Untold) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 12])
-def test_who_asks_for_all_topics_is_never_told_of_some(untold: Untold, version: int) -> None:
+def test_metadata_of_all_topics_is_complete_or_delayed(untold: Untold, version: int) -> None:
     asks: list[Any] = [[] if version == 0 else [None]] * 2
     stream = untold.ask(*asks[0], version=version)
     untold.broker.pass_time(PATIENCE_MS)
@@ -226,7 +226,7 @@ def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Unto
     assert code(stream) is ErrorCode.NONE
 
 
-def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold) -> None:
+def test_alter_requests_deny_no_topic_that_may_exist(untold: Untold) -> None:
     context: Any = None
     with pytest.raises(BrokerError) as refused:
         alterable_topic(untold.services, context, ResourceType.TOPIC, "plain", [])
@@ -239,7 +239,7 @@ def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold)
     assert told == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_controller_denies_no_topic_that_it_was_not_told_of_yet(untold: Untold) -> None:
+def test_a_controller_denies_no_topic_before_update_metadata(untold: Untold) -> None:
     """A client that deletes a topic takes such a response for success, and the topic would stay."""
     grown = CreatePartitionsTopic(name="plain", count=9, assignments=None)
     grows = CreatePartitionsRequest(topics=[grown], validate_only=True)
@@ -272,7 +272,7 @@ def test_a_controller_denies_no_topic_that_it_was_not_told_of_yet(untold: Untold
 
 
 # --- coordinators --------------------------------------------------------------------------------
-def test_topics_of_coordinators_are_not_made_before_all_is_told(untold: Untold) -> None:
+def test_topics_of_coordinators_are_not_created_before_the_full_update(untold: Untold) -> None:
     request = FindCoordinatorRequest(key="g", key_type=0)
     answer = untold.broker.call(request, 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -313,7 +313,7 @@ def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: int) -> None:
+def test_offsets_of_a_recreated_topic_are_not_hidden_by_an_older_image(version: int) -> None:
     broker = broker_with_coordinators()
     services = broker.broker.services
     rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
@@ -347,7 +347,7 @@ def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: 
     assert fetch() == (ErrorCode.NONE, [5])
 
 
-def test_offsets_of_topics_whose_ids_were_not_told_are_to_be_asked_for_again() -> None:
+def test_offsets_of_topics_without_known_ids_get_a_retriable_error() -> None:
     broker = broker_with_coordinators()
     services = broker.broker.services
     rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
@@ -379,7 +379,7 @@ def test_offsets_of_topics_whose_ids_were_not_told_are_to_be_asked_for_again() -
     assert fetch(by_id) == fetch(None) == [(ErrorCode.NONE, 5)]
 
 
-def test_partitions_that_it_was_not_told_of_may_be_led_elsewhere(untold: Untold) -> None:
+def test_partitions_without_update_metadata_may_be_led_elsewhere(untold: Untold) -> None:
     request = produce_request("none", batch(), acks=1)
 
     def answer() -> ErrorCode:
@@ -400,7 +400,7 @@ def leading(**options: Any) -> LeaderOfMany:
     return leader
 
 
-def test_followers_are_answered_by_the_ids_of_the_orders() -> None:
+def test_followers_are_served_by_the_topic_ids_of_leader_and_isr() -> None:
     leader = leading()
     leader.send(acks=1)
     follower = FakeFollower(leader, OTHER)
@@ -418,7 +418,7 @@ def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
-def test_a_topic_made_anew_is_not_taken_for_the_one_before(with_kernel: bool) -> None:
+def test_a_recreated_topic_is_not_confused_with_the_deleted_one(with_kernel: bool) -> None:
     """Roles have arrived; the image shows the old topic with its id."""
     leader = LeaderOfMany(with_kernel=with_kernel)
     before, epoch = leader.ids["plain"], leader.leader().leader_epoch
@@ -438,7 +438,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before(with_kernel: bool) ->
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
-def test_records_are_taken_by_the_ids_of_the_orders(with_kernel: bool) -> None:
+def test_records_are_appended_by_the_topic_ids_of_leader_and_isr(with_kernel: bool) -> None:
     leader = leading(with_kernel=with_kernel)
     data = PartitionProduceData(index=0, records=bytearray(batch()))
     topic = TopicProduceData(topic_id=leader.ids["plain"], partition_data=[data])

@@ -109,7 +109,7 @@ def test_readers_in_the_middle_keep_what_they_read(world: World) -> None:
         assert last_records(read_all(world.log)) == last_records(world.written)
 
 
-def test_a_tombstone_lives_its_time_and_goes(world: World) -> None:
+def test_a_tombstone_is_removed_after_delete_retention_ms(world: World) -> None:
     world.write(60)
     world.write(1, keys=1, value=None)
     world.write(60, keys=5)  # of which the first is k0: a new value
@@ -283,7 +283,7 @@ def test_a_cut_log_is_dirty_again(world: World) -> None:
     assert world.log.cleaned_offset == truncate_offset
 
 
-def test_a_log_tells_by_what_records_have_gone(world: World) -> None:
+def test_a_log_knows_up_to_which_offset_it_was_compacted(world: World) -> None:
     world.write(100)
     assert world.log.compacted_before == world.log.high_watermark == 100
     world.bench.begin()
@@ -591,7 +591,7 @@ def test_small_segments_of_state_are_rolled_early_and_become_one() -> None:
     assert problems_of_cleaned(world.log, world.written) == []
 
 
-def test_a_log_that_is_being_cut_is_left_alone(world: World) -> None:
+def test_a_log_that_is_being_truncated_is_not_cleaned(world: World) -> None:
     world.write(100)
     world.log.truncate_async(world.log.log_end_offset - 3, lambda error: None)
     assert world.log.is_being_cut

@@ -159,7 +159,7 @@ def test_negative_offsets_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [0, SLOT_BYTES, 2 * SLOT_BYTES - 1, -5])
-def test_a_map_without_room_for_a_key_is_refused(max_bytes: int) -> None:
+def test_a_map_too_small_for_a_key_is_refused(max_bytes: int) -> None:
     with pytest.raises(ValueError, match="can hold no key"):
         KeyMap(max_bytes, 0.9, (1, 2))
 

@@ -122,7 +122,7 @@ def test_what_says_no_more_than_klog_does_starts() -> None:
     load("broker.id=1001", "broker.id.generation.enable=false")
 
 
-def test_a_broker_alone_takes_what_is_for_clusters() -> None:
+def test_a_standalone_broker_accepts_the_settings_of_clusters() -> None:
     BrokerConfig.load(
         overrides=(
             "inter.broker.protocol.version=2.8",

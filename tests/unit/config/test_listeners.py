@@ -120,7 +120,7 @@ def test_refusals(settings: dict[str, str], expected: str) -> None:
     assert problem(**settings) == expected
 
 
-def test_controllers_listeners_are_neither_opened_nor_told() -> None:
+def test_controllers_listeners_are_neither_opened_nor_advertised() -> None:
     config = load(
         listeners="CONTROLLER://:9093,PLAINTEXT://127.0.0.1:9092,ADMIN://:9093",
         controller_listener_names="controller, ADMIN",
@@ -142,7 +142,7 @@ def test_the_port_option_is_the_first_opened_listeners() -> None:
     assert [each.port for each in config.listeners] == [7, 1]
 
 
-def test_controllers_listeners_alone_serve_nobody() -> None:
+def test_controllers_listeners_without_others_are_refused() -> None:
     assert problem(listeners="C://:1", controller_listener_names="C") == (
         "listeners: all listeners are in controller.listener.names, and klog opens none of these;"
         " name a listener for clients"

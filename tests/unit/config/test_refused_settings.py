@@ -89,7 +89,7 @@ def test_one_sentence_says_what_and_where(line: str, reason: str) -> None:
         "controller.quorum.voters=0@localhost:9093",
     ],
 )
-def test_what_says_that_the_broker_is_alone_starts(text: str) -> None:
+def test_settings_of_a_standalone_broker_are_accepted(text: str) -> None:
     config = BrokerConfig.load(text=text)
     assert not [warning for warning in config.warnings if "authorizer" in warning]
 
@@ -109,7 +109,7 @@ def test_what_says_that_the_broker_is_alone_starts(text: str) -> None:
         ("OTHER://:9093", "", "localhost:9093", False),
     ],
 )
-def test_whose_the_bootstrap_server_is(
+def test_a_bootstrap_server_must_be_the_broker_itself(
     listeners: str, advertised: str, server: str, is_own: bool
 ) -> None:
     settings = {

@@ -42,7 +42,7 @@ def test_what_a_topic_sets_counts_before_the_broker() -> None:
     assert config.overrides == {"retention.ms": " -1 "}
 
 
-def test_one_setting_alone_is_what_it_is_among_all() -> None:
+def test_one_setting_has_the_same_value_alone_and_among_all() -> None:
     broker = BrokerConfig.load(overrides=["log.segment.bytes=4096"])
     given = {"retention.ms": " -1 ", "unclean.leader.election.enable": "true"}
     config = topic_config(broker, given)

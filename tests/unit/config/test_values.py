@@ -445,7 +445,7 @@ def test_numbers_survive_the_way_through_text_if_they_fit(number: int) -> None:
         assert not fits
 
 
-def test_bounds_with_a_value_beside_the_range() -> None:
+def test_bounds_with_a_value_outside_the_range() -> None:
     bounds = Between(1, 9, also=(-1,))
     assert [value for value in range(-3, 12) if bounds.problem(value) is None] == [
         -1,

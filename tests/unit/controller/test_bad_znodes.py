@@ -79,13 +79,13 @@ def test_a_topic_that_no_znode_holds_is_refused(cluster: Controlled) -> None:
     works(cluster, "too")
 
 
-def test_an_order_to_delete_goes_with_all_below_it(cluster: Controlled) -> None:
+def test_a_znode_of_delete_topics_is_removed_with_all_below_it(cluster: Controlled) -> None:
     cluster.ask("create", f"{delete_topic_path('gone')}/by/whom", b"", makes_parents=True)
     works(cluster)
     assert cluster.data(delete_topic_path("gone")) is None
 
 
-def test_a_topics_znodes_go_with_what_nobody_knows_below_them(cluster: Controlled) -> None:
+def test_a_topics_znodes_are_removed_with_unknown_ones_below_them(cluster: Controlled) -> None:
     works(cluster, "t")
     strange = (
         f"{topic_path('t')}/note",
@@ -120,7 +120,7 @@ def _registration(**fields: object) -> bytes:
         (topic_path("two words"), b'{"version":1,"partitions":{"0":[2]}}'),
     ],
 )
-def test_what_brokers_could_not_be_told_is_left_out(
+def test_a_registration_that_no_request_can_carry_is_left_out(
     cluster: Controlled, caplog: pytest.LogCaptureFixture, path: str, data: bytes
 ) -> None:
     cluster.ask("create", path, data)
@@ -129,7 +129,7 @@ def test_what_brokers_could_not_be_told_is_left_out(
     assert 8 not in [each.id for each in cluster.take(UpdateMetadataRequest)[-1][1].live_brokers]
 
 
-def test_an_epoch_with_none_above_it_is_left_alone(
+def test_the_largest_epoch_is_not_changed(
     cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create(2, 3)
@@ -157,7 +157,7 @@ def test_of_two_topics_with_one_id_the_second_is_left_out(
     works(cluster)
 
 
-def test_a_topic_whose_states_cannot_be_read_is_told_of_as_deleted(cluster: Controlled) -> None:
+def test_a_topic_with_unreadable_states_is_published_as_deleted(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
     cluster.client.reset()

@@ -55,7 +55,7 @@ class Links:
         self.links.send(registration, order, self.answers.append)
 
 
-def test_a_life_has_one_connection() -> None:
+def test_a_broker_epoch_has_one_connection() -> None:
     world = Links()
     world.send(50)
     world.send(50)
@@ -67,7 +67,7 @@ def test_a_life_has_one_connection() -> None:
     assert world.answers == [UpdateMetadataResponse(error_code=0)]
 
 
-def test_what_was_sent_to_the_last_life_is_not_waited_for() -> None:
+def test_a_request_to_an_older_broker_epoch_fails_at_once() -> None:
     world = Links()
     world.send(50)
     world.send(51)
@@ -80,7 +80,7 @@ def test_what_was_sent_to_the_last_life_is_not_waited_for() -> None:
     assert world.made[-1][:2] == ("one", 9094)
 
 
-def test_a_broker_without_the_listener_cannot_be_told() -> None:
+def test_a_broker_without_the_listener_gets_no_requests() -> None:
     world = Links()
     world.send(50, listener="OUTSIDE")
     assert (world.made, world.answers) == ([], [])
@@ -89,7 +89,7 @@ def test_a_broker_without_the_listener_cannot_be_told() -> None:
     assert world.answers == [None]
 
 
-def test_who_resigns_gives_no_orders_any_more() -> None:
+def test_resigning_closes_the_connections() -> None:
     world = Links()
     world.send(50)
     world.links.close()
@@ -99,7 +99,7 @@ def test_who_resigns_gives_no_orders_any_more() -> None:
     assert len(world.made) == 2
 
 
-def test_a_broker_that_takes_no_orders_for_long_is_named_now_and_then(
+def test_a_broker_without_responses_for_long_is_named_now_and_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = Links()

@@ -89,7 +89,7 @@ def test_a_write_hides_no_bounce_that_its_writer_did_not_know() -> None:
     assert context.newest_registration == 10
 
 
-def test_a_new_life_of_a_broker_is_not_shutting_down() -> None:
+def test_a_new_registration_of_a_broker_is_not_shutting_down() -> None:
     context = ControllerContext()
     context.put_broker(registered(ONE, 3))
     context.begin_shutdown(ONE)

@@ -102,7 +102,7 @@ def test_a_state_that_may_not_be_written_holds_nothing_else_up(
 
 
 @pytest.mark.parametrize("path", [STATE, f"{topic_path('t')}/partitions"])
-def test_a_new_topic_whose_states_may_not_be_made_is_left(
+def test_a_new_topic_without_writable_states_is_left(
     cluster: Controlled, denying: Denying, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     denying.writes = {path}
@@ -113,7 +113,7 @@ def test_a_new_topic_whose_states_may_not_be_made_is_left(
     assert named(caplog, path) == 1
 
 
-def test_who_asks_for_a_state_that_may_not_be_written_hears_so(
+def test_a_request_for_a_state_that_may_not_be_written_fails(
     cluster: Controlled, denying: Denying
 ) -> None:
     cluster.create(2, 3)
@@ -237,7 +237,7 @@ def ask(cluster: Controlled, what: str) -> Any:
         ("producer ids", "", PRODUCER_ID_BLOCK),
     ],
 )
-def test_who_asks_for_what_an_access_list_forbids_is_refused_at_once(
+def test_a_request_that_an_access_list_forbids_is_refused_at_once(
     cluster: Controlled,
     denying: Denying,
     caplog: pytest.LogCaptureFixture,

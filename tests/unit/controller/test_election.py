@@ -93,7 +93,9 @@ def test_epochs_of_kafkas_controllers_count(cluster: ClusterWorld) -> None:
     assert elected(cluster, 1).told == [42]
 
 
-def test_who_loses_its_session_resigns_before_it_stands_again(cluster: ClusterWorld) -> None:
+def test_a_controller_without_a_session_resigns_before_it_is_a_candidate_again(
+    cluster: ClusterWorld,
+) -> None:
     first, second = elected(cluster, 1), None
     second = follower(cluster, 2)
     reign = first.reigns[0]
@@ -155,7 +157,7 @@ def test_a_controller_that_cannot_be_read_is_named_once_and_left(
     cluster.until(lambda: candidate.is_controller)
 
 
-def test_krafts_controller_is_left_alone(
+def test_krafts_controller_is_not_replaced(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     kraft = ControllerRegistration(BrokerId(3000), 1, kraft_controller_epoch=2)
@@ -215,7 +217,7 @@ def test_a_deposed_controller_writes_nothing_and_resigns(cluster: ClusterWorld) 
     assert isinstance(second.write(second.reigns[0], Create("/a", b""))[0], Created)
 
 
-def test_the_write_itself_tells_a_controller_that_it_is_none(cluster: ClusterWorld) -> None:
+def test_a_refused_write_ends_a_controllership(cluster: ClusterWorld) -> None:
     candidate = elected(cluster, 1)
     moved: list[str] = []
     session = candidate.sessions._session

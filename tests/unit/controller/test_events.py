@@ -63,7 +63,7 @@ def _topic_of(topic_id: TopicId) -> bytes:
     return encode_topic(TopicAssignment(topic_id, {0: PartitionAssignment((TWO, THREE))}))
 
 
-def test_a_new_controller_tells_all_brokers_of_everything(cluster: Controlled) -> None:
+def test_a_new_controller_sends_all_brokers_everything(cluster: Controlled) -> None:
     told = cluster.take(UpdateMetadataRequest)
     assert {number for number, _ in told} == {1, 2, 3}
     for number, order in told:
@@ -73,7 +73,7 @@ def test_a_new_controller_tells_all_brokers_of_everything(cluster: Controlled) -
     assert FULL in [order.type for _, order in told]
 
 
-def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(
+def test_a_new_topic_is_led_and_published(
     cluster: Controlled,
 ) -> None:
     cluster.orders.clear()
@@ -93,7 +93,7 @@ def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(
     assert error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Controlled) -> None:
+def test_many_partitions_are_published_in_parts(cluster: Controlled) -> None:
     count = 2 * PARTITIONS_A_TURN + 100
     topic = ValidatedTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
@@ -142,7 +142,7 @@ def test_a_topic_on_its_way_out_does_not_grow(cluster: Controlled) -> None:
     assert list(decode_topic("t", cluster.data(topic_path("t"))).partitions) == [0]
 
 
-def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(
+def test_a_follower_is_elected_when_the_leader_fails_and_a_returning_broker_is_informed(
     cluster: Controlled,
 ) -> None:
     cluster.create(2, 3)
@@ -156,7 +156,7 @@ def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(
     assert told[0].broker_epoch == cluster.epoch(2)
 
 
-def test_who_lacks_records_leads_once_that_is_allowed(cluster: Controlled) -> None:
+def test_a_replica_out_of_sync_leads_once_unclean_election_is_allowed(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.end(3)
     cluster.end(2)
@@ -198,7 +198,7 @@ def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) ->
     assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_order_to_delete_does_not_meet_a_topic_made_anew(cluster: Controlled) -> None:
+def test_a_deletion_spares_a_recreated_topic(cluster: Controlled) -> None:
     cluster.create(2, 3)
     delete = cluster.controller.delete_topic
     assert cluster.call(delete, "t", TOPIC_ID) is ErrorCode.NONE
@@ -216,7 +216,7 @@ def test_an_order_to_delete_does_not_meet_a_topic_made_anew(cluster: Controlled)
     assert cluster.data(topic_path("t")) is not None
 
 
-def test_a_topic_made_anew_by_hand_between_two_readings_is_seen(
+def test_a_topic_recreated_by_hand_between_two_reads_is_noticed(
     cluster: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create(2, 3)
@@ -245,7 +245,7 @@ def test_a_topic_made_anew_by_hand_between_two_readings_is_seen(
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
 
 
-def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Controlled) -> None:
+def test_a_znode_of_delete_topics_without_its_topic_is_removed(cluster: Controlled) -> None:
     cluster.ask("create", delete_topic_path("u"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("u")) is None
@@ -342,7 +342,7 @@ def test_a_zombies_in_sync_set_is_refused(cluster: Controlled) -> None:
     assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_who_is_not_the_controller_says_so(cluster: Controlled) -> None:
+def test_a_broker_that_is_not_the_controller_answers_not_controller(cluster: Controlled) -> None:
     controller = cluster.controller
     # Another controller is elected, and this one gets a request before it can know.
     cluster.ask("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
@@ -395,7 +395,7 @@ def test_bad_znodes_are_named_once_and_left(
     assert cluster.data(topic_path("t")) is None
 
 
-def test_what_cannot_be_read_is_not_told_as_deleted(cluster: Controlled) -> None:
+def test_unreadable_topics_are_not_published_as_deleted(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")
     cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
@@ -428,7 +428,7 @@ def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
     return {each.topic_name: each for each in told[0].topic_states}
 
 
-def test_a_picture_that_is_outdated_is_read_anew(cluster: Controlled) -> None:
+def test_an_outdated_controller_context_is_read_again(cluster: Controlled) -> None:
     cluster.create(2, 3)
     state = PartitionState(TWO, LeaderEpoch(7), (TWO, THREE), 3)
     cluster.ask("set", partition_state_path(PARTITION), encode_partition_state(state), ANY_VERSION)

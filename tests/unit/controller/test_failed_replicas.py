@@ -87,7 +87,7 @@ def test_a_follower_that_cannot_use_its_log_is_not_in_sync(cluster: Controlled) 
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) -> None:
+def test_a_replica_whose_log_works_again_may_be_in_sync_and_lead(cluster: Controlled) -> None:
     cluster.broken = {3}
     cluster.create(3, 2)
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
@@ -113,7 +113,7 @@ def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) 
     assert cluster.orders == []
 
 
-def test_whose_answer_was_lost_can_use_its_log_again(cluster: Controlled) -> None:
+def test_a_replica_with_a_lost_response_counts_as_working(cluster: Controlled) -> None:
     """The first request was carried out; its repetition is too old for the broker."""
     cluster.broken = {3}
     cluster.create(3, 2)

@@ -106,7 +106,7 @@ def test_what_is_so_already_is_answered_whatever_version_the_leader_knows() -> N
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, [1, 2], 9)
 
 
-def test_who_asks_for_what_is_so_in_the_present_version_gets_another_version() -> None:
+def test_a_request_for_the_present_isr_gets_a_new_partition_epoch() -> None:
     """A leader that gave a request up needs its end, however the request names the followers."""
     made, request = context(), asked({1: -1, 2: -1})
     decision = decide_isr_changes(made, request)
@@ -128,7 +128,7 @@ def test_a_topic_that_is_to_be_deleted_is_none() -> None:
     assert list(decision.errors.values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_only_the_registered_life_of_a_broker_is_heard() -> None:
+def test_only_the_registered_broker_epoch_is_accepted() -> None:
     made, unknown = context(), ErrorCode.BROKER_ID_NOT_REGISTERED
     assert broker_epoch_error(made, 1, 11, unknown) is ErrorCode.NONE
     assert broker_epoch_error(made, 5, 15, unknown) is ErrorCode.NONE

@@ -76,13 +76,13 @@ def test_what_becomes_of_it(
         assert (state.leader_epoch, state.is_recovering) == (6, False)
 
 
-def test_who_is_not_in_sync_leads_only_where_that_is_allowed() -> None:
+def test_a_replica_out_of_sync_leads_only_with_unclean_election() -> None:
     made = context(1, (1,), {2: OLD, 3: OLD})
     state = next_state(made, PARTITION, unclean=True)
     assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(6), (BrokerId(2),), is_recovering=True)
 
 
-def test_a_new_partition_is_led_once_one_of_its_brokers_lives() -> None:
+def test_a_new_partition_is_led_once_one_of_its_brokers_is_registered() -> None:
     assert next_state(context(-1, (), {4: OLD}), PARTITION, unclean=True) is None
     state = next_state(context(-1, (), {3: OLD, 2: OLD}), PARTITION, unclean=False)
     assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(0), (BrokerId(2), BrokerId(3)))

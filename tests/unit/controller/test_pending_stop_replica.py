@@ -18,7 +18,7 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 PARTITION = TopicPartition("t", 0)
 
 
-def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
+def test_a_pending_stop_replica_lasts_no_longer_than_its_broker_epoch() -> None:
     sent: list[tuple[BrokerId, Any, Callable[[Any], None]]] = []
     sender = RequestSender(
         ClusterWorld().loop,

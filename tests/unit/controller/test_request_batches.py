@@ -71,7 +71,7 @@ def test_a_broker_gets_one_request_of_each_kind_in_kafkas_order() -> None:
     ]
 
 
-def test_of_a_topic_that_is_gone_since_nobody_is_told() -> None:
+def test_a_topic_deleted_since_is_not_published() -> None:
     context = cluster()
     batch = batch_of(context)
     for partition in (FIRST, SECOND):
@@ -93,7 +93,7 @@ def test_requests_carry_both_epochs_and_the_inner_addresses_of_leaders() -> None
     assert request.topic_states[0].partition_states[0].is_new
 
 
-def test_every_broker_is_told_all_addresses() -> None:
+def test_every_broker_gets_all_addresses() -> None:
     batch = batch_of(cluster())
     batch.add_update_metadata((ONE,), ())
     (order,) = batch.requests()
@@ -175,7 +175,7 @@ def test_what_was_new_or_to_be_deleted_stays_so_within_a_batch() -> None:
     assert stop.topic_states[0].partition_states[0].delete_partition
 
 
-def test_who_is_not_registered_gets_nothing() -> None:
+def test_a_broker_that_is_not_registered_gets_nothing() -> None:
     context = cluster()
     context.remove_broker(TWO)
     batch = batch_of(context)
@@ -189,7 +189,7 @@ def test_who_is_not_registered_gets_nothing() -> None:
     assert told.topic_states[0].partition_states[0].offline_replicas == [TWO]
 
 
-def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None:
+def test_a_partition_without_a_leader_cannot_be_led_and_is_not_published() -> None:
     context = cluster()
     unled = TopicPartition("t", 2)
     context.assign(unled, (ONE,))
@@ -209,7 +209,7 @@ def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerRequest:
     return BrokerRequest(broker_id, broker_epoch, StopReplicaRequest(controller_epoch=number))
 
 
-def test_a_broker_gets_one_order_after_the_other() -> None:
+def test_a_broker_gets_one_request_after_the_other() -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
     first, second = order(ONE, 10, 1), order(ONE, 10, 2)
@@ -223,7 +223,7 @@ def test_a_broker_gets_one_order_after_the_other() -> None:
     assert queues.next_request(ONE) is second
 
 
-def test_orders_for_another_life_are_dropped() -> None:
+def test_requests_for_another_broker_epoch_are_dropped() -> None:
     queues = RequestQueues()
     assert queues.put((order(ONE, 10, 1),), MANY) == []
     queues.add_broker(ONE, 10)
@@ -240,7 +240,7 @@ def test_orders_for_another_life_are_dropped() -> None:
     assert queues.next_request(ONE) is later
 
 
-def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
+def test_waiting_requests_stay_while_the_broker_epoch_lasts() -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
     waiting = order(ONE, 10, 1)
@@ -255,7 +255,7 @@ def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
     assert queues.next_request(TWO) is None
 
 
-def test_an_answer_to_nothing_is_a_bug() -> None:
+def test_a_response_without_a_request_is_a_bug() -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
     waiting = order(ONE, 10, 1)
@@ -289,7 +289,7 @@ def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
     assert queues.next_request(ONE) is orders[6]
 
 
-def test_one_order_alone_is_never_too_large() -> None:
+def test_a_single_request_is_never_too_large() -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
     large = order(ONE, 10, 1)._replace(size=100)
@@ -300,7 +300,7 @@ def test_one_order_alone_is_never_too_large() -> None:
 
 
 @pytest.mark.parametrize("how", ["another life", "gone", "no controller"])
-def test_whose_life_is_over_has_nothing_to_catch_up_with(how: str) -> None:
+def test_a_broker_epoch_that_has_ended_has_nothing_to_catch_up_with(how: str) -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
     first = order(ONE, 10, 1)

@@ -103,7 +103,7 @@ def told(cluster: Controlled, kind: type[Any]) -> list[int]:
     ]
 
 
-def test_all_that_a_broker_is_told_is_collected_by_and_by(
+def test_requests_to_a_registering_broker_are_collected_in_slices(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
     cluster.end(3)
@@ -121,9 +121,7 @@ def test_all_that_a_broker_is_told_is_collected_by_and_by(
     assert 0 < collected() <= SETTLED + LOOKED_AT_MOST
 
 
-def test_a_broker_that_goes_is_looked_at_by_and_by(
-    cluster: Controlled, most_a_turn: MostATurn
-) -> None:
+def test_a_failed_broker_is_handled_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
     went = most_a_turn(ControllerState, "mark_replica_offline")
     cluster.end(2)
     assert 0 < went() <= LOOKED_AT_MOST
@@ -133,7 +131,7 @@ def test_a_broker_that_goes_is_looked_at_by_and_by(
         assert state.leader == THREE
 
 
-def test_a_broker_that_stops_is_let_go_by_and_by(
+def test_a_stopping_broker_is_handled_in_slices(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
     went = most_a_turn(ControllerState, "mark_replica_offline")
@@ -146,7 +144,7 @@ def test_a_broker_that_stops_is_let_go_by_and_by(
     assert max(stopped) <= SETTLED
 
 
-def test_all_leaders_are_elected_by_and_by(cluster: Controlled, most_a_turn: MostATurn) -> None:
+def test_all_leaders_are_elected_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
     cluster.end(2)
     cluster.register(2)
     for number in range(0, COUNT, 70):  # back in sync
@@ -163,7 +161,7 @@ def test_all_leaders_are_elected_by_and_by(cluster: Controlled, most_a_turn: Mos
     assert sum(told(cluster, LeaderAndIsrRequest)) == 2 * 5
 
 
-def test_leaders_that_are_elected_are_told_by_and_by(cluster: Controlled) -> None:
+def test_elected_leaders_are_published_in_slices(cluster: Controlled) -> None:
     cluster.end(2)
     cluster.register(2)
     ask_for(cluster, list(range(COUNT)), (3, 2))
@@ -203,9 +201,7 @@ def ask_for(cluster: Controlled, numbers: list[int], in_sync: tuple[int, ...]) -
     return answer
 
 
-def test_a_deleted_topic_is_forgotten_by_and_by(
-    cluster: Controlled, most_a_turn: MostATurn
-) -> None:
+def test_a_deleted_topic_is_removed_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
     forgotten = most_a_turn(ControllerContext, "remove_partition")
     listed = most_a_turn(ControllerContext, "partitions_of")
     topic_id = cluster.topic_id("t")
@@ -218,7 +214,7 @@ def test_a_deleted_topic_is_forgotten_by_and_by(
     assert cluster.create(2, 3) is ErrorCode.NONE
 
 
-def test_small_topics_are_deleted_by_and_by(cluster: Controlled, most_a_turn: MostATurn) -> None:
+def test_small_topics_are_deleted_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
     """While a broker is away they wait, and each change has all of them looked at."""
     for number in range(COUNT):
         topic_id = TopicId(UUID(int=1000 + number))

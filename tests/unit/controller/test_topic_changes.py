@@ -103,7 +103,7 @@ def test_the_image_may_be_faster_than_the_answer(broker: Changing) -> None:
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_who_waits_too_long_is_told(broker: Changing, is_answered: bool) -> None:
+def test_a_request_that_waits_too_long_times_out(broker: Changing, is_answered: bool) -> None:
     broker.create("orders")
     if is_answered:
         broker.answer()
@@ -150,7 +150,7 @@ def test_another_is_the_controller(broker: Changing) -> None:
     assert error.code is ErrorCode.NOT_CONTROLLER
 
 
-def test_names_that_metrics_cannot_tell_apart_are_refused_before_the_image_shows_one(
+def test_names_that_are_equal_in_metrics_are_refused_before_the_image_shows_one(
     broker: Changing,
 ) -> None:
     broker.create("my.topic")
@@ -230,7 +230,7 @@ def test_elections_are_over_once_the_leaders_are_seen(broker: Changing) -> None:
     }
 
 
-def test_images_are_not_looked_at_anew_for_all_that_are_elected(
+def test_an_image_is_not_searched_again_for_all_elected_partitions(
     broker: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, looks = 100, []
@@ -253,7 +253,7 @@ def test_images_are_not_looked_at_anew_for_all_that_are_elected(
     assert len(looks) <= 3 * count
 
 
-def test_a_partition_that_was_never_told_of_is_elected_once_it_is(broker: Changing) -> None:
+def test_an_election_waits_for_the_first_update_metadata_of_its_partition(broker: Changing) -> None:
     topic = broker.shows(ONE, ONE)
     untold = replace(topic, partitions=(UNKNOWN_STATE, topic.partitions[1]))
     broker.image = broker.image.with_topics([untold])
@@ -266,7 +266,7 @@ def test_a_partition_that_was_never_told_of_is_elected_once_it_is(broker: Changi
     assert done == [{partition: ErrorCode.NONE}]
 
 
-def test_an_election_by_another_controller_or_by_nobody(broker: Changing) -> None:
+def test_an_election_by_another_controller_or_by_none(broker: Changing) -> None:
     done: list[Any] = []
     for _ in range(2):
         broker.changes.elect_leaders(None, done.append, unclean=True, timeout_ms=TIMEOUT_MS)

@@ -46,7 +46,7 @@ def named(order: ControllerRequest) -> set[str]:
     return {each.topic_name for each in order.topic_states}
 
 
-def test_what_waits_for_it_is_dropped_and_it_is_told_everything_topics_first(
+def test_a_broker_that_responds_late_gets_everything_instead_of_waiting_requests(
     cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.silent = {2}
@@ -85,7 +85,7 @@ def test_it_deletes_what_was_to_be_deleted_meanwhile(cluster: Controlled) -> Non
     assert cluster.create(2, 3) is ErrorCode.NONE, "the name is free"
 
 
-def test_the_others_have_their_orders_meanwhile(cluster: Controlled) -> None:
+def test_other_brokers_get_their_requests_meanwhile(cluster: Controlled) -> None:
     cluster.silent = {2}
     cluster.orders.clear()
     come_and_go(cluster)
@@ -95,7 +95,7 @@ def test_the_others_have_their_orders_meanwhile(cluster: Controlled) -> None:
     assert len(of(cluster, TWO)) <= 1
 
 
-def test_in_another_life_it_is_told_as_any_that_registers(cluster: Controlled) -> None:
+def test_a_new_broker_epoch_gets_everything_as_any_that_registers(cluster: Controlled) -> None:
     cluster.silent = {2}
     come_and_go(cluster)
     cluster.end(2)
@@ -109,7 +109,9 @@ def test_in_another_life_it_is_told_as_any_that_registers(cluster: Controlled) -
     assert of(cluster, TWO) == [], "the answer of its last life says nothing"
 
 
-def test_all_that_is_read_anew_meanwhile_is_told_when_it_answers(cluster: Controlled) -> None:
+def test_topics_that_were_read_again_meanwhile_are_sent_once_it_responds(
+    cluster: Controlled,
+) -> None:
     cluster.silent = {2}
     come_and_go(cluster)
     cluster.client.reset()

@@ -25,7 +25,7 @@ class Answers:
         return watch
 
 
-def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None:
+def test_an_absent_znode_is_watched_later_though_its_result_was_dropped() -> None:
     session: Any = Answers()
     changes: list[ZnodeChange] = []
     reader = Reader(session, changes.append, lambda action: action())

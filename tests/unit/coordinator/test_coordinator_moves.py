@@ -140,7 +140,7 @@ def commit_code(sent: tuple[FakeStream, Any]) -> int:
 
 
 # --- groups ---------------------------------------------------------------------------------------
-def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World) -> None:
+def test_a_commit_that_is_not_replicated_is_not_acknowledged(world: World) -> None:
     assert commit_code(world.commit(3)) == NONE
     world.lead_with_another(CONSUMER_OFFSETS)
     sent = world.commit(4)
@@ -154,7 +154,7 @@ def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World) -> No
     assert world.client.committed() == 4
 
 
-def test_who_waits_goes_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
+def test_requests_go_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
     world: World,
 ) -> None:
     """The set of followers changes, and the coordinator stays the same, as in Kafka."""
@@ -173,7 +173,7 @@ def test_who_waits_goes_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
     assert answer_of(*joins, 3).error_code == NOT_COORDINATOR
 
 
-def test_an_end_is_told_once_it_is_replicated_in_a_newer_epoch(world: World) -> None:
+def test_end_txn_is_answered_once_it_is_replicated_in_a_newer_epoch(world: World) -> None:
     world.begin()
     world.lead_with_another(TRANSACTION_STATE)
     sent = world.end()
@@ -185,7 +185,7 @@ def test_an_end_is_told_once_it_is_replicated_in_a_newer_epoch(world: World) -> 
     assert world.client.stable_offset() == 2
 
 
-def test_a_member_that_waits_for_others_looks_for_its_group_anew(world: World) -> None:
+def test_a_member_that_waits_for_others_looks_up_its_coordinator_again(world: World) -> None:
     first = world.joined()
     assert answer_of(*world.sync(first), 3).error_code == NONE
     waits = world.join()
@@ -203,7 +203,7 @@ def test_an_assignment_that_is_not_replicated_is_handed_to_nobody(world: World) 
     assert answer_of(*waits, 3).error_code == NOT_COORDINATOR
 
 
-def test_groups_are_told_of_where_they_are_led(world: World) -> None:
+def test_groups_are_listed_where_they_are_led(world: World) -> None:
     assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
     assert world.groups() == {"g": "Stable"}
     services = world.broker.broker.services
@@ -234,7 +234,9 @@ def test_sessions_end_at_the_leader_only(world: World) -> None:
 
 
 # --- transactions ---------------------------------------------------------------------------------
-def test_an_end_that_is_not_replicated_is_neither_told_nor_carried_out(world: World) -> None:
+def test_an_end_txn_that_is_not_replicated_is_neither_acknowledged_nor_carried_out(
+    world: World,
+) -> None:
     world.begin()
     world.lead_with_another(TRANSACTION_STATE)
     sent = world.end()
@@ -268,7 +270,7 @@ def test_offsets_count_once_their_marker_is_replicated(world: World) -> None:
     assert world.client.committed(stable=True) == 5
 
 
-def test_transactions_are_told_of_where_they_are_led(world: World) -> None:
+def test_transactions_are_listed_where_they_are_led(world: World) -> None:
     world.begin()
     assert world.transactions() == {"tx": "Ongoing"}
     world.follow(TRANSACTION_STATE)

@@ -254,11 +254,13 @@ def test_an_append_that_is_refused_changes_nothing() -> None:
         (BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS), ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_why_a_log_refuses_is_told_as_kafka_does(error: KlogError, told: ErrorCode) -> None:
+def test_errors_of_a_log_become_the_errors_of_kafkas_coordinator(
+    error: KlogError, told: ErrorCode
+) -> None:
     assert append_client_error(error) is told
 
 
-def test_a_state_that_cannot_be_kept_acknowledges_nothing_more() -> None:
+def test_a_shard_that_cannot_apply_its_records_acknowledges_nothing_more() -> None:
     world = World()
     world.log.follows = False
     world.shard.append([("a", "1")])
@@ -300,26 +302,26 @@ def waiting() -> tuple[World, list[ErrorCode]]:
     return world, codes
 
 
-def test_who_waits_is_told_when_the_partition_is_resigned() -> None:
+def test_waiting_requests_fail_when_the_partition_is_resigned() -> None:
     world, codes = waiting()
     world.runtime.unload_shard(0)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_who_waits_is_told_when_the_log_ends() -> None:
+def test_waiting_requests_fail_when_the_log_ends() -> None:
     world, codes = waiting()
     world.log.ended = "deleted"
     world.time.services.purgatory.check(world.log.topic_partition)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_who_waits_too_long_is_told() -> None:
+def test_a_request_that_waits_too_long_times_out() -> None:
     world, codes = waiting()
     world.time.advance(1_000)
     assert codes == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_a_partition_that_is_led_anew_is_loaded_anew() -> None:
+def test_a_partition_that_is_led_again_is_loaded_again() -> None:
     world = World()
     world.shard.append([("a", "1")])
     old = world.shard
@@ -359,7 +361,7 @@ def test_a_partition_that_is_led_on_while_it_loads_is_loaded_on() -> None:
     assert newer.log_end_offset == 2
 
 
-def test_a_log_that_has_grown_while_it_loads_is_loaded_anew() -> None:
+def test_a_log_that_has_grown_while_it_loads_is_loaded_again() -> None:
     world = World(log_of(batch(("a", "1"))))
     first = world.shard
     world.runtime.load_shard(log_of(batch(("a", "1")), batch(("b", "2"))))
@@ -373,7 +375,7 @@ def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:
     assert world.time.loop.next_wake_ms() is None
 
 
-def test_a_shard_that_failed_is_not_led_on_but_loaded_anew() -> None:
+def test_a_failed_shard_is_not_led_on_but_loaded_again() -> None:
     world = World(log_of(batch(("a", "1"))))
     world.loaded()
     world.shard.fail(ValueError("a record could not be applied"))

@@ -79,7 +79,7 @@ def begun(client: MemoryClient) -> MemoryClient:
     return client
 
 
-def test_the_next_end_of_an_id_is_known_again_and_decided_anew(ending: Ending) -> None:
+def test_the_next_end_of_an_id_is_recognized_and_decided_again(ending: Ending) -> None:
     client = begun(MemoryClient(ending.broker))
     first = client.epoch
     for number, is_commit in enumerate((True, False, True)):
@@ -92,7 +92,7 @@ def test_the_next_end_of_an_id_is_known_again_and_decided_anew(ending: Ending) -
     assert aborted.producer_id == client.producer_id
 
 
-def test_an_error_is_told_as_to_the_first(ending: Ending) -> None:
+def test_an_error_is_answered_as_the_first_time(ending: Ending) -> None:
     client = begun(MemoryClient(ending.broker))
     assert ending.end(client, again=False)[0] == ErrorCode.NONE
     client.epoch += 7

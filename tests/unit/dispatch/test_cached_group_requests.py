@@ -137,7 +137,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Repeating:
 
 # --- Heartbeat -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_a_heartbeat_is_known_again_and_says_what_the_group_says_now(
+def test_a_repeated_heartbeat_gets_the_present_state_of_the_group(
     group: Repeating, version: int
 ) -> None:
     name = group.join()
@@ -159,7 +159,7 @@ def test_a_heartbeat_is_known_again_and_says_what_the_group_says_now(
     assert group.beat(stale, version, again=False) == UNKNOWN
 
 
-def test_a_heartbeat_that_is_known_again_keeps_its_member_alive(group: Repeating) -> None:
+def test_a_repeated_heartbeat_keeps_its_member_alive(group: Repeating) -> None:
     name = group.join()
     assert group.beat(name, again=False) == NONE
     for _ in range(4):
@@ -179,7 +179,7 @@ def test_a_static_member_whose_place_was_taken_is_fenced(group: Repeating) -> No
     assert group.beat(name, again=True) == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_other_versions_and_members_are_told_apart(group: Repeating) -> None:
+def test_other_versions_and_members_are_distinguished(group: Repeating) -> None:
     name = group.join()
     assert group.beat(name, 1, again=False) == NONE
     assert group.beat(name, 2, again=False) == NONE
@@ -191,7 +191,7 @@ def test_other_versions_and_members_are_told_apart(group: Repeating) -> None:
 
 # --- OffsetCommit --------------------------------------------------------------------------------
 @pytest.mark.parametrize("version", [2, 3, 5, 6, 7, 8, 9, 10])
-def test_a_commit_of_the_same_partitions_is_known_again(group: Repeating, version: int) -> None:
+def test_a_commit_of_the_same_partitions_is_recognized(group: Repeating, version: int) -> None:
     epochs = (1, 2, 3, 4) if version >= 6 else (-1, -1, -1, -1)
     first = [(0, 5, epochs[0], "née"), (2, 6, epochs[1], None)]
     assert group.commit(*first, version=version, again=False) == [NONE, NONE]
@@ -212,7 +212,7 @@ def test_another_partition_or_other_metadata_is_another_commit(group: Repeating,
     assert group.kept()["plain", row[0]] == (5, 1, row[3] or "")
 
 
-def test_who_may_not_commit_any_more_is_told(group: Repeating) -> None:
+def test_a_member_that_may_not_commit_any_more_is_refused(group: Repeating) -> None:
     joined = group.join()
     name = {
         "member_id": joined["member_id"],
@@ -225,7 +225,7 @@ def test_who_may_not_commit_any_more_is_told(group: Repeating) -> None:
     assert group.kept()["plain", 0] == (4, 1, "")
 
 
-def test_a_commit_to_a_topic_that_has_gone_is_looked_at_anew(group: Repeating) -> None:
+def test_a_commit_to_a_deleted_topic_is_checked_again(group: Repeating) -> None:
     assert group.commit((0, 4, 1, ""), again=False) == [NONE]
     assert group.commit((0, 4, 1, ""), again=True) == [NONE]
     gone = group.broker.call(DeleteTopicsRequest(topic_names=["plain"]), 3)
@@ -249,7 +249,7 @@ def test_a_commit_with_an_expiry_of_its_own_is_decoded_each_time(group: Repeatin
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
-def test_several_topics_and_long_texts_are_known_again(group: Repeating, version: int) -> None:
+def test_several_topics_and_long_texts_are_recognized(group: Repeating, version: int) -> None:
     """Lengths above 127 take two bytes as varints."""
     ids = topic_ids()
     metadata = "m" * 200
@@ -284,7 +284,7 @@ def test_several_topics_and_long_texts_are_known_again(group: Repeating, version
     )
 
 
-def test_a_commit_to_a_topic_that_was_made_again_is_looked_at_anew(group: Repeating) -> None:
+def test_a_commit_to_a_recreated_topic_is_checked_again(group: Repeating) -> None:
     """The name is that of another topic now: its id tells."""
     topic_id = topic_ids()["plain"]
     rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=4)]
@@ -308,9 +308,7 @@ def test_a_commit_to_a_topic_that_was_made_again_is_looked_at_anew(group: Repeat
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
-def test_a_member_whose_group_is_not_there_is_told_each_time(
-    group: Repeating, version: int
-) -> None:
+def test_a_member_of_an_unknown_group_is_refused_each_time(group: Repeating, version: int) -> None:
     name = {"member_id": "m", "generation_id_or_member_epoch": 1}
     gone = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
     for again in (False, True):

@@ -153,7 +153,7 @@ def test_a_decision_is_answered_with_its_code() -> None:
     assert services.bugs.total == 0
 
 
-def test_a_bug_is_answered_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_answered_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     def handle(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -184,7 +184,7 @@ def test_an_answer_that_cannot_be_encoded_closes_the_connection() -> None:
     assert services.bugs.total == 1
 
 
-def test_an_answer_for_nobody_is_not_encoded() -> None:
+def test_a_response_without_a_receiver_is_not_encoded() -> None:
     def handle(_: object, context: RequestContext) -> None:
         slot.is_open = False
         context.reply.send(HeartbeatResponse(error_code=1 << 40))
@@ -315,7 +315,7 @@ def test_a_request_like_the_last_one_of_its_connection_is_served_without_the_han
     assert made[0].count == 1
 
 
-def test_what_was_prepared_can_be_forgotten() -> None:
+def test_a_cached_request_can_be_forgotten() -> None:
     dispatcher, _, _, handled = prepared_dispatcher()
     connection = Connection()
     send(dispatcher, connection, "g")
@@ -324,13 +324,13 @@ def test_what_was_prepared_can_be_forgotten() -> None:
     assert handled == ["g", "g"]
 
 
-def test_a_long_request_is_not_prepared_for() -> None:
+def test_a_long_request_is_not_cached() -> None:
     dispatcher, _, made, _ = prepared_dispatcher()
     send(dispatcher, Connection(), "g" * CACHED_REQUEST_BYTES)
     assert not made
 
 
-def test_a_bug_of_what_was_prepared_leaves_the_request_to_the_handler() -> None:
+def test_a_bug_of_a_cached_request_leaves_the_request_to_the_handler() -> None:
     dispatcher, services, made, handled = prepared_dispatcher()
     connection = Connection()
     send(dispatcher, connection, "g")
@@ -341,7 +341,7 @@ def test_a_bug_of_what_was_prepared_leaves_the_request_to_the_handler() -> None:
     assert services.bugs.total == 1
 
 
-def test_a_bug_behind_the_answer_of_what_was_prepared_does_not_answer_twice() -> None:
+def test_a_bug_after_the_response_of_a_cached_request_does_not_answer_twice() -> None:
     dispatcher, services, made, handled = prepared_dispatcher()
     connection = Connection()
     send(dispatcher, connection, "g")

@@ -69,7 +69,7 @@ def test_fetches_that_wait_cause_no_turns_and_no_reads(
 
 
 @pytest.mark.parametrize("in_sessions", [False, True])
-def test_a_write_wakes_those_of_its_partition_alone(
+def test_a_write_wakes_only_fetches_of_its_partition(
     in_sessions: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = new_broker(with_kernel=False)

@@ -61,7 +61,7 @@ def waiting(broker: MemoryBroker, offset: int = 0) -> FakeStream:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_aborted_transactions_are_listed_for_who_asks(
+def test_aborted_transactions_are_listed_under_read_committed(
     broker: MemoryBroker, log: PartitionLog, version: int
 ) -> None:
     write(log, 5, 0)
@@ -134,7 +134,7 @@ def test_an_end_behind_another_open_transaction_wakes_nobody(
     assert not reads
 
 
-def test_a_session_is_told_once_a_transaction_has_ended(
+def test_a_session_gets_a_partition_once_a_transaction_has_ended(
     broker: MemoryBroker, log: PartitionLog
 ) -> None:
     client = SessionClient(broker)

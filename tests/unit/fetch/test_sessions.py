@@ -43,7 +43,7 @@ def at_end(broker: MemoryBroker, **options: Any) -> SessionClient:
     return client
 
 
-def test_a_session_tells_only_of_partitions_with_news(broker: MemoryBroker) -> None:
+def test_a_session_answers_only_changed_partitions(broker: MemoryBroker) -> None:
     client = at_end(broker)
     assert told(client.fetch({}, 1)) == {}
     write(broker, "plain", 1)
@@ -108,7 +108,7 @@ def test_what_did_not_come_within_the_bytes_comes_first_in_the_next_fetch(
     assert sorted(order[:3]) == sorted(order[3:6]) == sorted(order[6:]) == [0, 1, 2]
 
 
-def test_a_rise_of_the_log_start_is_told(broker: MemoryBroker) -> None:
+def test_a_rise_of_the_log_start_is_answered(broker: MemoryBroker) -> None:
     write(broker, "plain")
     client = SessionClient(broker)
     client.begin({("plain", 0): 1})
@@ -120,7 +120,7 @@ def test_a_rise_of_the_log_start_is_told(broker: MemoryBroker) -> None:
     assert told(client.fetch({}, 3)) == {}
 
 
-def test_forgotten_partitions_are_not_told_any_more(broker: MemoryBroker) -> None:
+def test_forgotten_partitions_are_not_answered_any_more(broker: MemoryBroker) -> None:
     client = at_end(broker)
     client.fetch({}, 1, forget=[("plain", 1)])
     write(broker, "plain", 1)
@@ -160,7 +160,7 @@ def test_a_session_has_topic_ids_or_names(broker: MemoryBroker) -> None:
     assert client.fetch({}, 1).error_code == 0
 
 
-def test_an_error_is_told_until_it_is_over(broker: MemoryBroker) -> None:
+def test_an_error_is_answered_until_it_is_over(broker: MemoryBroker) -> None:
     client = SessionClient(broker)
     place = ("later", 0)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -215,7 +215,7 @@ def settled(slots: int) -> MemoryBroker:
     return new_broker(with_kernel=False, max_incremental_fetch_session_cache_slots=slots)
 
 
-def test_without_room_a_client_fetches_whole() -> None:
+def test_with_a_full_cache_a_client_fetches_without_a_session() -> None:
     broker = settled(1)
     first, second = at_end(broker), SessionClient(broker)
     assert len(second.begin(PLAIN)) == 3
@@ -229,7 +229,7 @@ def test_no_slots_no_sessions() -> None:
     assert client.session_id == 0
 
 
-def test_a_session_that_nobody_used_for_long_makes_room() -> None:
+def test_an_idle_session_is_evicted() -> None:
     broker = settled(1)
     first = at_end(broker)
     broker.clock.advance(MIN_EVICTION_MS)
@@ -242,7 +242,7 @@ def test_a_session_that_nobody_used_for_long_makes_room() -> None:
     assert first.fetch({}, 1).error_code == SESSION_ID_NOT_FOUND
 
 
-def test_an_old_session_makes_room_for_a_larger_one() -> None:
+def test_an_old_session_is_evicted_for_a_larger_one() -> None:
     broker = settled(2)
     small, same = SessionClient(broker), at_end(broker)
     small.begin({("plain", 0): 0})
@@ -278,7 +278,7 @@ def test_partitions_of_all_sessions_are_bounded(small_room: MemoryBroker) -> Non
     assert third.session_id > 0
 
 
-def test_a_session_larger_than_all_room_ends_no_other(small_room: MemoryBroker) -> None:
+def test_a_session_larger_than_the_cache_evicts_no_other(small_room: MemoryBroker) -> None:
     first = at_end(small_room)
     small_room.clock.advance(MIN_EVICTION_MS + 1)
     larger = SessionClient(small_room)
@@ -290,7 +290,7 @@ def test_a_session_larger_than_all_room_ends_no_other(small_room: MemoryBroker) 
     assert told(first.fetch({}, 1)) == {}
 
 
-def test_sessions_left_behind_make_room_for_the_partitions_of_others(
+def test_abandoned_sessions_are_evicted_for_the_partitions_of_others(
     small_room: MemoryBroker,
 ) -> None:
     """A client that comes again and again, and leaves a session behind each time."""

@@ -155,7 +155,7 @@ def test_of_indexes_only_what_is_asked_for(tmp_path: Path) -> None:
     assert klog(index).output == f"Dumping {index}\n{index} is empty.\n"
 
 
-def test_damaged_files_beside_the_log(tmp_path: Path) -> None:
+def test_damaged_files_next_to_the_log(tmp_path: Path) -> None:
     folder = tmp_path / "tx-0"
     shutil.copytree(GOLDEN / "tx-0", folder)
     (snapshot,) = folder.glob("*.snapshot")

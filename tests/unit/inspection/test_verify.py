@@ -100,7 +100,7 @@ def test_a_sound_directory(data: Path) -> None:
     assert verify(data) == (0, [expected])
 
 
-def test_a_partitions_folder_alone(data: Path, transactions: Path) -> None:
+def test_the_folder_of_one_partition(data: Path, transactions: Path) -> None:
     assert verify(data / "topic-0")[0] == 0
     code, lines = verify(transactions)
     assert (code, len(lines)) == (0, 1)
@@ -126,7 +126,7 @@ def test_machines_get_an_object_a_line(data: Path) -> None:
 
 
 # --- batches --------------------------------------------------------------------------------------
-def test_damage_inside_is_told_with_where_it_ends(data: Path) -> None:
+def test_damage_inside_is_reported_with_its_end(data: Path) -> None:
     log = logs(data)[0]
     second, third = places(log)[1][0], places(log)[2][0]
     flip(log, second + 70)

@@ -27,7 +27,7 @@ def test_directories_that_are_whole(directories: tuple[Path, Path]) -> None:
         assert not [line for line in lines if "klog-metadata" in line]
 
 
-def test_a_folder_that_is_gone_is_an_error(directories: tuple[Path, Path]) -> None:
+def test_a_missing_folder_is_an_error(directories: tuple[Path, Path]) -> None:
     rmtree(directories[0] / "t-0")
     code, lines = verify(directories[0])
     assert code == 1
@@ -35,7 +35,7 @@ def test_a_folder_that_is_gone_is_an_error(directories: tuple[Path, Path]) -> No
     assert text in lines
 
 
-def test_another_directory_that_is_gone_is_noted(directories: tuple[Path, Path]) -> None:
+def test_another_missing_directory_is_noted(directories: tuple[Path, Path]) -> None:
     rmtree(directories[1])
     code, lines = verify(directories[0])
     assert code == 0
@@ -43,7 +43,7 @@ def test_another_directory_that_is_gone_is_noted(directories: tuple[Path, Path])
     assert any(line.startswith(text) for line in lines)
 
 
-def test_klog_metadata_alone_is_an_error(directories: tuple[Path, Path]) -> None:
+def test_klog_metadata_without_logs_is_an_error(directories: tuple[Path, Path]) -> None:
     for path in directories[0].iterdir():
         if path.is_dir():
             rmtree(path)

@@ -93,7 +93,7 @@ def test_a_crash_at_any_step_leaves_no_log_ahead_of_the_metadata(
         assert led(start(after)) == [epoch + 1 for epoch in known]
 
 
-def test_without_room_for_the_epochs_it_does_not_start(
+def test_without_disk_space_for_the_epochs_it_does_not_start(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(files)

@@ -75,7 +75,7 @@ def test_a_log_is_there_when_the_helper_has_made_it_and_durable() -> None:
     assert (again.topic_id, again.was_unclean) == (TOPIC_ID, True)
 
 
-def test_who_asks_for_it_meanwhile_gets_the_same_log() -> None:
+def test_a_second_request_meanwhile_gets_the_same_log() -> None:
     world = World()
     world.create()
     world.create()
@@ -99,7 +99,7 @@ def test_what_is_deleted_while_it_is_made_goes_when_it_is_there() -> None:
     assert left.endswith("-delete")
 
 
-def test_a_log_that_is_deleted_refuses_at_once_and_may_be_made_anew_afterwards() -> None:
+def test_a_deleted_log_refuses_at_once_and_may_be_created_again_afterwards() -> None:
     world = World()
     world.create()
     world.helpers.run_all()
@@ -116,7 +116,7 @@ def test_a_log_that_is_deleted_refuses_at_once_and_may_be_made_anew_afterwards()
     assert sorted(name[-7:] for name in world.names()) == ["-delete", "topic-0"]
 
 
-def test_a_disk_without_room_refuses_and_leaves_nothing() -> None:
+def test_a_full_disk_refuses_and_leaves_nothing() -> None:
     world = World()
     world.create()
     world.files.free_bytes = 0

@@ -279,7 +279,7 @@ def test_a_partition_of_a_broker_without_topic_ids_is_given_one() -> None:
     assert files.read_bytes(log.path / "partition.metadata").startswith(b"version: 0\ntopic_id: ")
 
 
-def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
+def test_a_deleted_partition_is_removed_at_once_and_its_files_later() -> None:
     files = MemoryFiles()
     clock = ManualClock()
     manager = open_manager(files, clock=clock)
@@ -372,7 +372,7 @@ def test_partitions_that_were_being_deleted_go_at_the_start() -> None:
     assert not [name for name in files.list_dir(DATA) if name.startswith("topic")]
 
 
-def test_other_directories_are_left_alone() -> None:
+def test_other_directories_are_not_touched() -> None:
     files = MemoryFiles()
     files.make_dirs(DATA / "lost+found")
     manager = open_manager(files)
@@ -421,7 +421,7 @@ def test_partitions_are_spread_over_the_directories() -> None:
     assert len(list(again.logs())) == 9
 
 
-def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_forgotten(
+def test_a_partition_of_an_offline_directory_is_neither_created_again_nor_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An empty log would take its place, and be in its way once the disk is in order; one whose

@@ -252,7 +252,7 @@ def test_a_log_starts_with_the_watermark_that_was_noted_within_its_bounds(
     assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (expected, 2, 5)
 
 
-def test_each_commit_is_told_once_and_each_flush() -> None:
+def test_each_commit_and_each_flush_calls_the_listener_once() -> None:
     world = World(SMALL)
     told: list[str] = []
 

@@ -76,7 +76,7 @@ def pass_time(broker: BrokerServer, milliseconds: int) -> None:
         broker.loop.run_turn(0)
 
 
-def test_a_broker_refuses_records_until_there_is_room(
+def test_a_broker_refuses_records_until_there_is_free_space(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = MemoryFiles()

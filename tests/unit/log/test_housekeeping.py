@@ -82,7 +82,7 @@ def test_a_checkpoint_never_names_a_log_that_was_deleted_before(
         assert gone not in found
 
 
-def test_checkpoints_are_renewed_once_for_all_who_ask_meanwhile(
+def test_checkpoints_are_written_once_for_all_requests_meanwhile(
     manager: LogManager,
     files: MemoryFiles,
     clock: ManualClock,
@@ -111,9 +111,7 @@ def test_checkpoints_are_renewed_once_for_all_who_ask_meanwhile(
     assert renewed[names.RECOVERY_POINT_CHECKPOINT] == 2
 
 
-def test_one_who_was_woken_is_not_told_to_come_at_once_besides(
-    manager: LogManager, clock: ManualClock
-) -> None:
+def test_a_wake_up_leaves_no_deadline_in_the_past(manager: LogManager, clock: ManualClock) -> None:
     woken: list[None] = []
     manager.set_wake(lambda: woken.append(None))
     clock.advance(5_000)

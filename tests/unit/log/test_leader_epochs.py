@@ -177,7 +177,7 @@ def test_the_batches_count_where_the_file_says_otherwise_of_what_is_recovered() 
 
 
 @pytest.mark.parametrize("damage", [b"", b"0\n9\n", b"0\n2\n0 10\n1 5\n"])
-def test_a_damaged_file_is_made_anew_from_the_log(damage: bytes) -> None:
+def test_a_damaged_file_is_rebuilt_from_the_log(damage: bytes) -> None:
     files = MemoryFiles()
     manager = open_manager(files)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)
@@ -191,7 +191,7 @@ def test_a_damaged_file_is_made_anew_from_the_log(damage: bytes) -> None:
     assert epochs_file(files, log) == b"0\n2\n3 0\n8 4\n"
 
 
-def test_a_damaged_file_is_made_anew_from_all_of_the_log_after_a_crash() -> None:
+def test_a_damaged_file_is_rebuilt_from_all_of_the_log_after_a_crash() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for epoch in (0, 3):
@@ -206,7 +206,7 @@ def test_a_damaged_file_is_made_anew_from_all_of_the_log_after_a_crash() -> None
     assert log.leader_epoch == 3
 
 
-def test_an_epoch_of_which_all_is_lost_is_told_until_a_newer_one_is_written() -> None:
+def test_an_epoch_without_records_left_is_reported_until_a_newer_one_is_written() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for _ in range(10):

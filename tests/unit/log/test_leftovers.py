@@ -61,7 +61,7 @@ def test_what_is_unfinished_goes() -> None:
     assert files.list_dir(FOLDER) == [_name(0)]
 
 
-def test_of_a_segment_that_became_several_none_comes_alone() -> None:
+def test_a_segment_that_became_several_is_replaced_by_all_of_them() -> None:
     """Kafka renames the last of them first."""
     files = _disk(
         {_name(0): b"old", _name(0, ".cleaned"): b"", _name(50, ".swap"): _batches(50, 60)}
@@ -78,7 +78,7 @@ def test_a_damaged_or_empty_swap_takes_the_place_of_nothing() -> None:
         assert files.read_bytes(FOLDER / _name(0)) == b"old"
 
 
-def test_a_swap_whose_old_segment_is_gone_is_put_in_place_as_it_is() -> None:
+def test_a_swap_without_its_old_segment_is_put_in_place_unchanged() -> None:
     files = _disk({_name(0, ".swap"): b""})
     clear_leftovers(files, FOLDER)
     assert files.list_dir(FOLDER) == [_name(0)]
@@ -113,7 +113,7 @@ def test_a_segment_that_is_renamed_in_part_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_power_cut_leaves_no_old_segment_beside_the_one_that_replaces_it(seed: int) -> None:
+def test_a_power_cut_leaves_no_old_segment_next_to_its_replacement(seed: int) -> None:
     """The disk may make the names durable in any order."""
     for step in range(1, 12):
         files = _disk({_name(0): b"old", _name(10): b"old", _name(0, ".swap"): _batches(0, 29)})

@@ -244,7 +244,7 @@ def test_a_wrong_index_entry_before_the_recovery_point_hides_no_damage_behind_it
 @pytest.mark.parametrize("damage", ["gone", "empty", "odd size", "beyond the log", "zeros"])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("ending", ["closed", "killed"])
-def test_a_damaged_index_is_made_anew(damage: str, suffix: str, ending: str) -> None:
+def test_a_damaged_index_is_rebuilt(damage: str, suffix: str, ending: str) -> None:
     files = MemoryFiles()
     manager = open_manager(files, config=CONFIG)
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)

@@ -104,7 +104,9 @@ def test_a_directory_that_fails_does_not_stop_the_others(killed: MemoryFiles) ->
     assert not any(log.is_offline for log in in_first)
 
 
-def test_lines_tell_how_far_it_is(killed: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_report_the_progress(
+    killed: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = ManualClock()
 
     def slowly(
@@ -145,7 +147,7 @@ def test_loading_is_given_up_when_the_broker_is_to_stop(killed: MemoryFiles, loo
     assert record_counts(again) == {number: number for number in range(LOGS)}
 
 
-def test_a_broker_that_is_told_to_stop_while_it_loads_does_not_serve() -> None:
+def test_a_broker_that_is_stopped_while_it_loads_does_not_serve() -> None:
     files = MemoryFiles()
     first = memory_start.start(files)
     memory_start.make_topic(first, "flights", 3)

@@ -320,7 +320,7 @@ def test_a_damaged_index_does_not_stop_a_start_after_a_kill() -> None:
         assert append(found).first_offset == 60
 
 
-def test_an_index_is_made_anew_from_a_log_with_an_impossible_offset() -> None:
+def test_an_index_is_rebuilt_from_a_log_with_an_impossible_offset() -> None:
     # Found by `./dev fuzz recovery`: there is no room for it in a row, which ended the start.
     files = MemoryFiles()
     config = replace(SMALL, index_interval_bytes=0, segment_bytes=5 * BYTES)

@@ -63,7 +63,7 @@ def test_mappings_and_files_are_one(tmp_path: Path) -> None:
         mapping.view[0] = 1
 
 
-def test_allocated_room_is_on_the_disk(tmp_path: Path) -> None:
+def test_allocated_space_is_on_the_disk(tmp_path: Path) -> None:
     file = FILES.open(tmp_path / "file", create=True)
     file.truncate(1 << 20)
     sparse = (tmp_path / "file").stat().st_blocks

@@ -81,7 +81,7 @@ def test_a_kill_at_any_moment_leaves_a_log_without_a_hole(
     assert {20, 15, 10, 5} <= ends
 
 
-def test_nobody_uses_the_log_before_it_is_there() -> None:
+def test_the_log_is_not_used_before_it_exists() -> None:
     helpers = Helpers.held()
     log = open_log(MemoryFiles(), helpers=helpers)
     helpers.run_all()
@@ -105,7 +105,7 @@ def test_nobody_uses_the_log_before_it_is_there() -> None:
     assert log.log_end_offset == 10
 
 
-def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> None:
+def test_a_wait_for_a_flush_of_dropped_records_does_not_hold_up_others() -> None:
     helpers = Helpers.held()
     log = open_log(MemoryFiles(), helpers=helpers)
     helpers.run_all()
@@ -163,7 +163,7 @@ def test_a_flush_that_finds_no_descriptor_does_not_end_a_cut() -> None:
     assert log.flushed_offset == 2
 
 
-def test_a_disk_that_fails_takes_the_log_offline_and_all_are_told() -> None:
+def test_a_failed_disk_takes_the_log_offline_and_fails_all_callbacks() -> None:
     files = MemoryFiles()
     helpers = Helpers.held()
     log = open_log(files, helpers=helpers)

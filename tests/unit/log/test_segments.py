@@ -105,7 +105,7 @@ def test_a_full_offset_index_rolls(index_bytes: int, rows: int) -> None:
     assert offset_rows == ({rows} if time_room > 0 else {0})
 
 
-def test_a_full_time_index_rolls_and_keeps_room_for_the_final_entry() -> None:
+def test_a_full_time_index_rolls_and_reserves_its_final_entry() -> None:
     config = replace(SMALL, segment_index_bytes=48, index_interval_bytes=0)
     log = open_log(MemoryFiles(), config)
     for number in range(30):
@@ -116,7 +116,7 @@ def test_a_full_time_index_rolls_and_keeps_room_for_the_final_entry() -> None:
         assert segment.time_index.last.timestamp_ms == segment.max_timestamp.timestamp_ms
 
 
-def test_an_index_without_room_for_a_row_rolls_at_every_batch() -> None:
+def test_an_index_too_small_for_a_row_rolls_at_every_batch() -> None:
     log = open_log(MemoryFiles(), replace(SMALL, segment_index_bytes=4))
     for _ in range(4):
         append(log)
@@ -222,7 +222,7 @@ def test_preallocated_log_files_are_trimmed_too() -> None:
     assert [record.offset for record in read_all(log)] == list(range(9))
 
 
-def test_index_room_is_taken_before_rows_are_written() -> None:
+def test_index_space_is_allocated_before_rows_are_written() -> None:
     # A store into a hole of a mapped file on a full disk would be the end of the process.
     files = MemoryFiles()
     log = open_log(files, replace(SMALL, index_interval_bytes=0, segment_bytes=100_000))

@@ -81,7 +81,7 @@ def test_what_was_found_is_forgotten_once_all_is_loaded() -> None:
     assert after.is_suspect("new-0")
 
 
-def test_more_logs_than_there_is_room_for_make_all_logs_suspect() -> None:
+def test_more_logs_than_the_notes_can_name_make_all_logs_suspect() -> None:
     files = MemoryFiles()
     notes = notes_on(files)
     for number in range(64):

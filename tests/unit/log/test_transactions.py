@@ -363,7 +363,7 @@ def aborted_life(files: MemoryFiles) -> PartitionLog:
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "wild", "behind", "version"])
-def test_an_index_that_cannot_be_right_is_made_anew(damage: str) -> None:
+def test_an_index_that_cannot_be_right_is_rebuilt(damage: str) -> None:
     files = MemoryFiles()
     log = aborted_life(files)
     rows = [index_of(log, number) for number in range(2)]
@@ -402,7 +402,7 @@ def test_an_open_transaction_survives(ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["killed", "cut"])
-def test_an_open_transaction_survives_whose_one_batch_the_log_starts_in(ending: str) -> None:
+def test_an_open_transaction_survives_a_log_start_inside_its_only_batch(ending: str) -> None:
     files = MemoryFiles()
     manager = open_manager(files)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)
@@ -459,7 +459,7 @@ def test_silence_in_a_transaction_is_not_the_end_of_a_producer(log: PartitionLog
     assert log.expire_producers(NOW_MS + 10**9, 1) == 1
 
 
-def test_a_failed_directory_tells_no_aborted_transactions(log: PartitionLog) -> None:
+def test_a_failed_directory_lists_no_aborted_transactions(log: PartitionLog) -> None:
     """The log may have lost some, and readers would see their records."""
     write(log, ONE, 0)
     end(log, ONE, commit=False)

@@ -189,7 +189,7 @@ def test_older_formats_become_one_batch(check: Validator, magic: int, codec: Cod
     assert found == [(1_000 + n, b"k%d" % n, timestamps[n]) for n in range(4)]
 
 
-def test_a_compressed_batch_with_wrong_inner_offsets_is_written_anew(check: Validator) -> None:
+def test_a_compressed_batch_with_wrong_inner_offsets_is_rewritten(check: Validator) -> None:
     builder = BatchBuilder(0, Codec.GZIP)
     builder.append(b"a", b"1", 5)
     builder.append(b"b", b"2", 6, offset=7)
@@ -442,7 +442,7 @@ def test_more_records_than_any_client_sends_are_refused_before_they_are_inflated
         check(many_empty(1, record_count=MAX_RECORDS))
 
 
-def test_as_many_records_as_are_accepted_are_written_anew(
+def test_as_many_records_as_are_accepted_are_rewritten(
     check: Validator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_validator, "MAX_RECORDS", 1_000)
@@ -550,7 +550,7 @@ def test_of_many_faults_the_first_are_named_and_all_are_counted(check: Validator
     assert indexes == list(range(NAMED_FAULTS))
 
 
-def test_a_timestamp_below_none_cannot_be_written_anew(check: Validator) -> None:
+def test_a_timestamp_below_none_cannot_be_rewritten(check: Validator) -> None:
     sent = patched(many_empty(2), at.BASE_TIMESTAMP_AT, -5, 8)
     with pytest.raises(InvalidRecords, match="timestamp -5 ms: expected -1"):
         check(sent)
@@ -559,7 +559,7 @@ def test_a_timestamp_below_none_cannot_be_written_anew(check: Validator) -> None
         check(old)
 
 
-def test_records_that_are_written_anew_keep_their_times_and_headers(check: Validator) -> None:
+def test_rewritten_records_keep_their_times_and_headers(check: Validator) -> None:
     builder = BatchBuilder(0, Codec.GZIP, producer_id=9, producer_epoch=1, base_sequence=7)
     rows = [(b"a", None, 500), (None, b"2", 90), (b"", b"", 10**12)]
     for number, (key, value, timestamp_ms) in enumerate(rows):

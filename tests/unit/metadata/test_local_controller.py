@@ -137,7 +137,7 @@ class TestElection:
         assert epochs(again.image, "a") == [(0, 0)]
 
     @pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill -9", "power cut"])
-    def test_nobody_leads_in_an_epoch_that_a_crash_can_take_back(
+    def test_no_leader_has_an_epoch_that_a_crash_can_take_back(
         self, files: CountedFiles, store: BlockingStore, is_power_cut: bool
     ) -> None:
         topic = store.create_topic("a", ALONE, {})
@@ -161,7 +161,7 @@ class TestElection:
                 assert now == (1, 1)
         assert 20 < led < 39
 
-    def test_a_disk_that_refuses_the_epochs_lets_nobody_lead(
+    def test_a_disk_that_refuses_the_epochs_allows_no_leader(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
         topic = store.create_topic("a", ALONE, {})
@@ -187,7 +187,7 @@ class TestElection:
 
 
 class TestPublishing:
-    def test_the_image_comes_before_its_orders_and_both_after_the_write(
+    def test_the_image_comes_before_its_role_changes_and_both_after_the_write(
         self, files: CountedFiles
     ) -> None:
         seen: list[str] = []
@@ -215,7 +215,7 @@ class TestPublishing:
         versions = [image.version for image, _ in store.images]
         assert versions == sorted(set(versions))
 
-    def test_done_is_called_when_the_orders_are_answered(self, store: BlockingStore) -> None:
+    def test_done_is_called_when_the_role_changes_are_answered(self, store: BlockingStore) -> None:
         store.orders.is_held = True
         outcomes: list[Any] = []
         store.store.create_topics([NewTopic("a", ALONE, {})], outcomes.append)
@@ -244,7 +244,7 @@ class TestPublishing:
         assert [each.name for each in outcomes] == ["a", "a"]
         assert [led_in(orders) for orders in store.orders.given] == [[], []]
 
-    def test_only_new_partitions_are_ordered_and_as_new_ones(self, store: BlockingStore) -> None:
+    def test_only_new_partitions_get_roles_and_as_new_ones(self, store: BlockingStore) -> None:
         store.create_topic("a", ALONE * 2, {})
         store.create_partitions("a", 2, ALONE * 2)
         orders = store.orders.given[-1]
@@ -407,7 +407,9 @@ class TestPartitionsThatCannotBeMade:
         assert led_in([order]) == [1]
         assert store.loop.timers == []
 
-    def test_partitions_are_ordered_again_until_they_are_there(self, store: BlockingStore) -> None:
+    def test_role_changes_are_repeated_until_the_partitions_exist(
+        self, store: BlockingStore
+    ) -> None:
         topic = store.create_topic("a", ALONE, {})
         store.orders.failures[partition("a", 2)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
@@ -458,7 +460,7 @@ class TestPartitionEpochsInTheFile:
         store.create_topic("a", ALONE, {})
         assert b"partition_epochs" not in files.read_bytes(DATA / FILE_NAME)
 
-    def test_they_stand_beside_what_older_releases_read(
+    def test_epochs_are_written_next_to_the_fields_of_older_releases(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
         topic = store.create_topic("a", ALONE * 2, {})

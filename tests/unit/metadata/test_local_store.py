@@ -100,7 +100,7 @@ def test_all_of_a_topic_is_there_again(tmp_path: Path) -> None:
     assert again(tmp_path).image.topic_by_id(made.topic_id) == made
 
 
-def test_a_topic_created_anew_has_another_id_and_the_old_one_is_unknown(tmp_path: Path) -> None:
+def test_a_recreated_topic_has_another_id_and_the_old_one_is_unknown(tmp_path: Path) -> None:
     store = begun(tmp_path)
     old = store.create_topic("a", ALONE, {})
     store.delete_topic(old.topic_id)

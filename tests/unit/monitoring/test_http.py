@@ -261,7 +261,7 @@ def test_connections_are_bounded(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/health"])
-def test_a_bug_is_told_and_ends_nothing(world: World, path: bytes) -> None:
+def test_a_bug_is_logged_and_ends_nothing(world: World, path: bytes) -> None:
     stream = world.connect()
     world.fails = True
     world.loading = None  # type: ignore[assignment]

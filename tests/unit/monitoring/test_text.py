@@ -11,7 +11,7 @@ TIMES = "kafka_network_requestmetrics_totaltimems"
 OFFLINE = "kafka_log_logmanager_logdirectoryoffline"
 
 
-def test_names_are_told_apart_and_fit_their_kinds() -> None:
+def test_names_are_distinct_and_fit_their_kinds() -> None:
     assert len(BY_NAME) == len(METRICS)
     for row in METRICS:
         assert (row.kind == "counter") == row.name.endswith("_total"), row.name

@@ -400,7 +400,7 @@ def test_beyond_max_connections_new_ones_wait_for_another_to_close() -> None:
     assert broker.bodies == [b"third"]
 
 
-def test_those_who_wait_are_let_in_once_more_are_allowed() -> None:
+def test_waiting_connections_are_accepted_once_more_are_allowed() -> None:
     broker = Broker(max_connections=1)
     broker.connect()
     second = broker.connect()
@@ -437,7 +437,7 @@ def test_want_of_descriptors_makes_the_listener_rest(broker: Broker) -> None:
     assert listener.waiting == []
 
 
-def test_a_client_that_is_gone_before_the_accept_is_passed_over(broker: Broker) -> None:
+def test_a_client_that_disconnects_before_the_accept_is_passed_over(broker: Broker) -> None:
     listener = broker.network.listeners[0]
     listener.waiting.append(ConnectionAbortedError(103, "aborted"))
     stream = broker.connect()
@@ -748,7 +748,7 @@ def test_a_large_frame_that_is_held_stays_until_it_is_answered(
     assert broker.server.memory.buffers.lent_bytes == 0
 
 
-def test_a_small_request_that_is_held_is_copied_by_whoever_holds_it(broker: Broker) -> None:
+def test_a_small_request_is_copied_by_the_handler_that_holds_it(broker: Broker) -> None:
     stays: list[bool] = []
     broker.answers = lambda _, slot: stays.append(slot.hold())
     stream = broker.connect()

@@ -64,7 +64,7 @@ def test_what_was_not_probed_before_is_probed(broker: Broker) -> None:
     assert file.probes == [(3, 1000)]
 
 
-def test_a_probe_is_good_for_its_own_turn_alone(broker: Broker) -> None:
+def test_a_probe_is_valid_for_its_own_turn_only(broker: Broker) -> None:
     """Pages that the socket did not take in this turn may have left the cache by the next one."""
     file = CountingFile(SIZE)
     broker.answers = lambda _, slot: slot.complete([b"H", ProbedRegion(file, 0, 1000)])

@@ -92,7 +92,7 @@ def test_what_an_append_answers_leaves_in_the_same_turn() -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 4])
-def test_what_the_socket_does_not_take_is_sent_when_there_is_room(room_bytes: int) -> None:
+def test_bytes_that_the_socket_does_not_take_are_sent_when_it_is_writable(room_bytes: int) -> None:
     broker = Broker(echo)
     stream = broker.connect()
     stream.room_bytes = room_bytes
@@ -136,7 +136,7 @@ def test_a_request_that_waits_has_its_place_before_later_ones() -> None:
     assert (len(slots), stream.sent) == (5, b"1234")
 
 
-def test_a_frame_that_somebody_looks_at_stays_until_the_appends_are_over() -> None:
+def test_a_frame_with_a_holder_stays_until_the_appends_are_over() -> None:
     seen: list[bytes] = []
 
     def handle(request: memoryview, slot: Slot) -> bool:
@@ -153,7 +153,7 @@ def test_a_frame_that_somebody_looks_at_stays_until_the_appends_are_over() -> No
     assert broker.server.memory.arena.used_bytes == 0
 
 
-def test_a_frame_that_nobody_looks_at_takes_no_room() -> None:
+def test_a_frame_without_a_holder_takes_no_memory() -> None:
     used: list[int] = []
 
     def handle(request: memoryview, slot: Slot) -> bool:
@@ -197,7 +197,7 @@ def test_a_request_may_close_the_connection() -> None:
 
 
 @pytest.mark.parametrize("ends", ["before the answer", "while it is sent"])
-def test_a_connection_that_is_gone_is_not_answered(ends: str) -> None:
+def test_a_closed_connection_is_not_answered(ends: str) -> None:
     def handle(request: memoryview, slot: Slot) -> bool:
         if ends == "before the answer":
             broker.connections[-1].close("the test ends it")
@@ -247,7 +247,7 @@ def test_a_second_answer_is_an_error() -> None:
     assert "answered twice" in errors[0]
 
 
-def test_what_is_prepared_is_forgotten_at_once() -> None:
+def test_a_cached_request_is_forgotten_at_once() -> None:
     broker = Broker(echo)
     stream = broker.connect()
     stream.inbox += frame(b"")

@@ -268,7 +268,7 @@ def test_large_sets_of_old_messages_are_held_too(broker: MemoryBroker, codec: Co
     assert [each.base_offset for each in answers(stream, 2)] == [0, 3, 20_003]
 
 
-def test_what_has_to_be_compressed_is_held_sooner(broker: MemoryBroker) -> None:
+def test_batches_that_have_to_be_compressed_go_to_a_helper_sooner(broker: MemoryBroker) -> None:
     stream = broker.connect()
     for size_bytes in (10_000, 60_000):
         stream.inbox += frame(batch(bytes(size_bytes)), topic="stored-as-lz4")

@@ -111,7 +111,9 @@ def test_other_requests_are_answered_in_their_place(broker: MemoryBroker) -> Non
         stream.sent.clear()
 
 
-def test_who_does_not_produce_is_received_from_by_itself(broker: MemoryBroker) -> None:
+def test_a_connection_that_does_not_produce_is_received_from_by_itself(
+    broker: MemoryBroker,
+) -> None:
     producer, other = quiet(broker, 2)
     other.inbox += metadata(1)
     broker.turns()
@@ -176,7 +178,7 @@ def test_a_stream_that_has_something_after_all_is_received_from_by_itself(
     assert values(broker)[2:] == [b"v" * 500] * 2
 
 
-def test_a_frame_that_is_no_request_closes_its_connection_alone(broker: MemoryBroker) -> None:
+def test_a_frame_that_is_no_request_closes_only_its_connection(broker: MemoryBroker) -> None:
     bad, good = quiet(broker, 2)
     bad.inbox += b"\xff\xff\xff\xff" * 10
     good.inbox += frame(batch(b"v"))
@@ -185,7 +187,7 @@ def test_a_frame_that_is_no_request_closes_its_connection_alone(broker: MemoryBr
     assert offsets(good) == [2]
 
 
-def test_connections_for_which_the_arena_has_no_room_are_first_in_the_next_turn() -> None:
+def test_connections_that_the_full_arena_leaves_out_are_first_in_the_next_turn() -> None:
     broker = new_broker(with_kernel=True, log_index_size_max_bytes=1_000_000)
     streams = quiet(broker, 2 * bounds.ARENA_BYTES // bounds.RECEIVE_BYTES)
     data = frame(batch(b"v" * 60_000))
@@ -258,7 +260,7 @@ def test_a_failed_commit_answers_none_of_them(
     assert all(stream.is_closed and not stream.sent for stream in streams)
 
 
-def test_who_is_planned_without_a_break_receives_more_when_few_are_ready() -> None:
+def test_a_connection_planned_without_a_break_receives_more_when_few_are_ready() -> None:
     broker = new_broker(with_kernel=True, log_index_size_max_bytes=1_000_000)
     data = frame(batch(b"v" * 1000))
     streams = quiet(broker, 16)

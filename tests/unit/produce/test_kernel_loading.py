@@ -66,7 +66,7 @@ class World:
             self.helpers.run_all()
 
 
-def test_kernels_are_compiled_at_once_and_loaded_once_somebody_has_produced() -> None:
+def test_kernels_are_compiled_at_once_and_loaded_after_the_first_produce() -> None:
     world = World()
     stream = world.network.arrive("10.0.0.1")
     stream.inbox += METADATA
@@ -79,7 +79,7 @@ def test_kernels_are_compiled_at_once_and_loaded_once_somebody_has_produced() ->
     assert world.happened == ["compile", "load"]
 
 
-def test_a_client_that_has_gone_counts_too() -> None:
+def test_a_disconnected_client_counts_too() -> None:
     world = World()
     stream = world.network.arrive("10.0.0.1")
     stream.inbox += PRODUCE
@@ -130,7 +130,7 @@ def test_what_cannot_be_compiled_is_left_to_the_first_load() -> None:
 
 
 @pytest.mark.parametrize("until_stdin_ends", [False, True])
-def test_a_broker_that_somebody_started_for_itself_does_not_warm_up(
+def test_an_embedded_broker_does_not_warm_up(
     monkeypatch: pytest.MonkeyPatch, until_stdin_ends: bool
 ) -> None:
     """pyspark_klog.testing starts its brokers so: a suite of tests starts hundreds."""

@@ -155,7 +155,7 @@ def test_the_head_of_a_frame_is_as_long_as_the_kernel_thinks(version: int) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_answers_fit_the_room_that_is_asked_for(version: int) -> None:
+def test_responses_fit_the_requested_space(version: int) -> None:
     one = reply_bytes(version, 1)
     assert reply_bytes(version) <= kernel.REPLY_OTHER_BYTES
     assert reply_bytes(version, 2) - one <= kernel.REPLY_PARTITION_BYTES

@@ -205,7 +205,7 @@ def test_requests_of_several_versions_in_one_plan_are_counted_apart() -> None:
     assert counted(leader) == {7: (1, 10), 9: (2, 10)}
 
 
-def test_who_produces_to_many_waits_for_all_of_them() -> None:
+def test_a_request_to_many_partitions_waits_for_all_of_them() -> None:
     leader = LeaderOfMany(with_kernel=True)
     leader.lead()
     leader.lead("dense-index")

@@ -47,7 +47,7 @@ def test_acks_0_is_planned_and_not_answered(broker: MemoryBroker) -> None:
     assert broker.planned == 3
 
 
-def test_the_order_of_a_connection_is_kept_whoever_serves_it(broker: MemoryBroker) -> None:
+def test_the_order_of_a_connection_is_kept_by_plan_and_handler(broker: MemoryBroker) -> None:
     stream = broker.connect()
     codecs = [Codec.NONE, Codec.NONE, Codec.LZ4, Codec.NONE, Codec.GZIP, Codec.NONE]
     for number in range(600):
@@ -212,7 +212,7 @@ def write_as_many_producers() -> None:
     assert broker.log("plain").log_end_offset == len(streams) * turns * each
 
 
-def test_producers_of_earlier_plans_leave_room() -> None:
+def test_producers_of_earlier_plans_free_their_rows() -> None:
     """The test runs in another process, because a kernel that loops could not be interrupted."""
     process = multiprocessing.get_context("spawn").Process(target=write_as_many_producers)
     process.start()

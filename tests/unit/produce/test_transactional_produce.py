@@ -227,7 +227,7 @@ def test_from_version_12_on_the_coordinator_adds_the_partition(
         (ErrorCode.NOT_COORDINATOR, 9, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_what_clients_are_told_of_the_coordinators_error(
+def test_the_coordinators_error_becomes_an_error_of_produce(
     broker: MemoryBroker,
     coordinator: FakeCoordinator,
     answer: ErrorCode,
@@ -322,7 +322,7 @@ def test_a_transactional_batch_needs_a_transactional_id(
     assert coordinator.asked == []
 
 
-def test_a_transactional_id_alone_makes_nothing_transactional(
+def test_a_transactional_id_without_transactional_batches_changes_nothing(
     broker: MemoryBroker, coordinator: FakeCoordinator
 ) -> None:
     stream = broker.connect()
@@ -375,7 +375,7 @@ def test_hostile_batches(broker: MemoryBroker, coordinator: FakeCoordinator) -> 
     assert codes(stream) == [ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
-def test_a_producer_of_an_id_that_nobody_coordinates_tries_again(broker: MemoryBroker) -> None:
+def test_a_producer_of_an_id_without_a_coordinator_tries_again(broker: MemoryBroker) -> None:
     stream = broker.connect()
     send(broker, stream, records(0))
     (found,) = answers(stream)

@@ -152,7 +152,7 @@ class TestVersions:
 
 
 class TestNull:
-    def test_null_and_empty_are_told_apart(self) -> None:
+    def test_null_and_empty_are_distinguished(self) -> None:
         for version in (1, 8, 9, 13):
             choices: tuple[list[MetadataRequestTopic] | None, ...] = (None, [])
             for topics in choices:

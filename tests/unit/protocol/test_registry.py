@@ -71,7 +71,7 @@ def test_what_goes_between_brokers_has_the_version_of_kafka_3_9() -> None:
     assert all(find_api(key).request.is_flexible(find_api(key).max_version) for key in IN_CLUSTERS)
 
 
-def test_a_lone_broker_serves_nothing_of_a_cluster() -> None:
+def test_a_standalone_broker_serves_no_api_of_clusters() -> None:
     assert IN_CLUSTERS.isdisjoint(row.api_key for row in SERVED)
 
 

@@ -75,7 +75,7 @@ def test_patches_outside_of_the_crc() -> None:
     batch.check_crc()
 
 
-def test_patches_inside_of_the_crc_make_it_anew() -> None:
+def test_patches_inside_the_crc_recompute_it() -> None:
     data = a_batch()
     batch = BatchView(data)
     before = bytes(data)

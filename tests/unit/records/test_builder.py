@@ -45,7 +45,7 @@ def test_a_full_builder_refuses_and_stays_as_it_was(make: Callable[..., Builder]
     assert [record.value for record in iterate(builder.build())] == [b"value", b"small"]
 
 
-def test_room_is_told_exactly() -> None:
+def test_the_remaining_space_is_exact() -> None:
     builder = BatchBuilder(max_bytes=100)
     value = b"v" * 20
     while builder.has_room_for(b"k", value, 5, [("h", b"x")]):

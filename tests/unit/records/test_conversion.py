@@ -155,7 +155,7 @@ def test_up_gives_one_batch(codec: Codec, magic: int) -> None:
     assert converted.records_converted == 2
 
 
-def test_up_keeps_offsets_unless_told() -> None:
+def test_up_conversion_keeps_offsets_by_default() -> None:
     assert [r.offset for r in iterate(up_convert(old(1)).data)] == [10, 11]
     # Producers put any offsets; given a base they do not count.
     zeros = encode_message(0, 0, 0, None, b"x") * 3
@@ -208,7 +208,7 @@ def test_up_checks_every_crc() -> None:
         up_convert(wrapper)
 
 
-def test_the_overflow_message_is_larger_than_its_room() -> None:
+def test_the_overflow_message_is_larger_than_its_space() -> None:
     for room, size in ((0, 61), (60, 61), (1000, 1001)):
         assert read_entry_head(overflow_message(room) + b"\0\0\0\0\x01").size_bytes == size + 12
         assert list(iterate(overflow_message(room), allow_partial=True)) == []

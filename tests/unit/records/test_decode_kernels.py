@@ -76,7 +76,7 @@ def test_columns_come_as_asked_for_and_the_rest_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("name", COLUMN_TYPES)
-def test_each_column_alone(name: str) -> None:
+def test_each_column_by_itself(name: str) -> None:
     data = batch(0, [b"v", None], headers=[("h", b"x")])
     (rows,) = decode_to_arrow(data, topic="t", partition=1, columns=[name]).batches
     rows.validate(full=True)

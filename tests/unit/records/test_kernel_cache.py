@@ -110,7 +110,7 @@ def test_what_the_package_holds_fills_a_new_folder(tmp_path: Path) -> None:
     assert list(directory.parent.iterdir()) == [directory]
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_is_not_touched(tmp_path: Path) -> None:
     kept(tmp_path / "package", KERNELS)
     directory = tmp_path / "user" / KERNELS
     directory.mkdir(parents=True)

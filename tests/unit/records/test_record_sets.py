@@ -72,7 +72,7 @@ def test_an_end_that_is_cut_off() -> None:
             list(iterate(partial))
 
 
-def test_crcs_are_checked_unless_told_otherwise() -> None:
+def test_crcs_are_checked_by_default() -> None:
     for magic in (0, 1, 2):
         data = bytearray(make(magic, 0))
         data[-8 if magic == 2 else -1] ^= 1  # the last record's key or value

@@ -133,7 +133,7 @@ def test_many_partitions_are_named_by_several_requests() -> None:
     assert (world.asks[0].message.session_id, world.asks[0].message.session_epoch) == (5, 1)
 
 
-def test_in_another_life_all_partitions_are_named_again() -> None:
+def test_with_a_new_broker_epoch_a_follower_names_all_partitions_again() -> None:
     """The leader asks for a follower to join in the life in which it named the partition."""
     world = following(2)
     assert named(world.asks[0].message) == []
@@ -144,7 +144,7 @@ def test_in_another_life_all_partitions_are_named_again() -> None:
     assert (again.session_id, again.session_epoch, named(again)) == (77, 0, [(0, 2)])
 
 
-def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
+def test_without_a_session_each_fetch_names_all_partitions() -> None:
     world = FetcherWorld()
     world.model_leader.knows_sessions = False
     for number in range(2):
@@ -159,7 +159,7 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
     assert world.log(1).log_end_offset == 1
 
 
-def test_without_a_session_who_had_records_is_behind_the_others() -> None:
+def test_without_a_session_a_partition_with_records_goes_behind_the_others() -> None:
     """A leader fills its responses in the order of the request, so a follower that is far behind
     would keep the other partitions waiting until it has everything."""
     world = FetcherWorld()
@@ -223,7 +223,7 @@ def test_a_session_that_is_granted_late_holds_all(monkeypatch: pytest.MonkeyPatc
     assert world.log(77).log_end_offset == 1
 
 
-def test_the_log_start_is_followed_and_told() -> None:
+def test_the_log_start_is_followed_and_reported() -> None:
     world = following(4)
     world.model_leader.log().delete_records_before(3)
     world.run()
@@ -291,7 +291,7 @@ def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 )
-def test_a_leader_that_gets_its_order_later_is_asked_again_soon(error: ErrorCode) -> None:
+def test_a_leader_whose_role_comes_later_gets_a_fetch_again_soon(error: ErrorCode) -> None:
     """The follower tries again ever less often while the leader does not respond."""
     world = FetcherWorld()
     world.model_leader.lead(0)
@@ -310,7 +310,7 @@ def test_a_leader_that_gets_its_order_later_is_asked_again_soon(error: ErrorCode
     assert contents(world.log()) == contents(world.model_leader.log())
 
 
-def test_a_leader_that_knows_of_a_newer_epoch_is_asked_no_more_before_an_order() -> None:
+def test_a_leader_of_a_newer_epoch_gets_no_fetch_before_a_role_change() -> None:
     world = following(2)
     world.model_leader.append(4)
     world.answer()
@@ -355,7 +355,7 @@ def test_without_a_leader_nothing_is_fetched() -> None:
     assert len(world.connections) == 1
 
 
-def test_who_leads_takes_no_answer_of_an_earlier_leader() -> None:
+def test_a_new_leader_ignores_responses_of_an_earlier_leader() -> None:
     world = following(1)
     world.model_leader.append(0)
     ask = world.asks[0]
@@ -394,7 +394,7 @@ def test_what_the_leader_does_not_have_is_cut_off_and_never_what_it_has() -> Non
     assert world.log().high_watermark == 5
 
 
-def test_a_log_that_ends_before_the_leaders_start_begins_anew() -> None:
+def test_a_log_that_ends_before_the_leaders_start_restarts_there() -> None:
     world = FetcherWorld()
     for _ in range(6):
         world.model_leader.append(0)
@@ -421,7 +421,7 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_begin()
     assert contents(world.log()) == contents(world.model_leader.log())
 
 
-def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() -> None:
+def test_a_log_truncated_within_the_leaders_first_batch_restarts_with_it() -> None:
     world = following(2)
     mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
@@ -436,7 +436,7 @@ def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() 
     assert contents(world.log()) == contents(world.model_leader.log())
 
 
-def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> None:
+def test_a_log_that_ends_behind_the_leaders_is_truncated_without_a_diverging_epoch() -> None:
     world = following(5)
     world.model_leader.log().start_over_async(2, 0, lambda _: None)
     world.model_leader.lead(0)
@@ -449,7 +449,7 @@ def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> No
     assert world.log().log_end_offset == 3
 
 
-def test_orders_that_come_while_a_log_is_cut_wait_for_it() -> None:
+def test_role_changes_wait_for_a_truncation() -> None:
     world = following(3)
     mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
@@ -489,7 +489,7 @@ def test_a_log_that_is_deleted_while_it_is_cut_is_deleted_after_it() -> None:
 
 
 # --- flushes -------------------------------------------------------------------------------------
-def test_what_must_be_flushed_is_not_told_before_it_is() -> None:
+def test_records_that_must_be_flushed_are_not_reported_before_that() -> None:
     world = FetcherWorld()
     world.flush_each_message()
     world.model_leader.append(0, 2)

@@ -142,7 +142,7 @@ def test_an_epoch_without_a_record_is_dropped() -> None:
     assert asked(state) == (4, 2, 1)
 
 
-def test_a_log_that_differs_from_its_start_on_is_begun_anew() -> None:
+def test_a_log_that_differs_from_its_start_on_is_restarted() -> None:
     log = log_of((3, 3), start=5)
     state = follower(log)
     assert state.handle_response(asked(state), part(diverging=(1, 4)), 0) == StartOver(Offset(4))
@@ -182,7 +182,7 @@ def test_after_an_error_it_waits_and_asks_again(error: ErrorCode) -> None:
     assert asked(state, 110) == (4, 1, 1)
 
 
-def test_a_leader_without_its_order_is_asked_again_soon_and_then_ever_later() -> None:
+def test_a_leader_without_its_role_gets_a_fetch_again_soon_and_then_ever_later() -> None:
     state = FollowerState(log_of((1,)), EPOCH, backoff_ms=100)
     waits, now_ms = [], 0
 
@@ -230,7 +230,7 @@ def test_an_answer_to_an_earlier_fetch_changes_nothing() -> None:
     assert state.phase == Fetching()
 
 
-def test_a_cleaned_log_begins_anew_if_it_loses_what_its_cleaner_went_by() -> None:
+def test_a_cleaned_log_restarts_if_it_loses_records_that_its_cleaner_used() -> None:
     log = log_of((1, 1, 2, 3), start=5)
     log.compacted_before = Offset(7)
     for epoch, end in ((2, 8), (1, 7)):
@@ -256,7 +256,7 @@ def out_of_range(log: ModelLog) -> FollowerState:
     return state
 
 
-def test_below_the_leaders_start_it_begins_anew_there() -> None:
+def test_a_log_below_the_leaders_start_restarts_there() -> None:
     log = log_of((1, 1))
     state = out_of_range(log)
     assert state.handle_ends(4, 7, 9, 0) == StartOver(Offset(7))
@@ -291,7 +291,7 @@ def test_ends_that_make_no_sense_change_nothing(ends: tuple[int, int]) -> None:
     assert state.phase == Delayed(BACKOFF_MS)
 
 
-def test_ends_that_nobody_tells_are_asked_for_again() -> None:
+def test_end_offsets_that_the_leader_refused_are_requested_again() -> None:
     state = out_of_range(log_of((1, 1)))
     state.refused(0)
     assert asked(state, BACKOFF_MS).offset == 2

@@ -57,7 +57,7 @@ def test_one_that_is_not_in_sync_cannot_fall_out():
     assert behind(FollowerProgress(), 10, 1_000, in_sync=(ONE,)) == set()
 
 
-def test_who_keeps_pace_with_a_busy_leader_has_caught_up_at_its_fetch_before():
+def test_a_follower_that_keeps_pace_with_a_busy_leader_has_caught_up_at_its_fetch_before():
     progress = FollowerProgress().fetched(FollowerFetch(10), leader_end=20, now_ms=1_000)
     assert progress.caught_up_ms == NEVER_MS
     progress = progress.fetched(FollowerFetch(20), leader_end=30, now_ms=1_050)
@@ -79,11 +79,13 @@ def test_a_first_fetch_from_the_start_is_not_taken_for_keeping_pace():
     ("end", "watermark", "epoch_start", "joins"),
     [(10, 10, 5, True), (9, 10, 5, False), (10, 5, 11, False), (11, 5, 11, True)],
 )
-def test_who_may_join_has_the_watermark_and_the_epochs_start(end, watermark, epoch_start, joins):
+def test_a_follower_that_may_join_has_the_watermark_and_the_epochs_start(
+    end, watermark, epoch_start, joins
+):
     assert may_join(end, high_watermark=watermark, epoch_start_offset=epoch_start) is joins
 
 
-def test_a_fetch_tells_where_the_log_begins_and_in_which_life() -> None:
+def test_a_fetch_carries_the_log_start_and_the_broker_epoch() -> None:
     progress = FollowerProgress().fetched(FollowerFetch(9, 4, 70), leader_end=9, now_ms=1)
     assert (progress.log_start_offset, progress.broker_epoch) == (4, 70)
     assert progress.is_of_older_broker_epoch(69)

@@ -159,7 +159,7 @@ def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
         (OTHER, {"offset": 2}, "OFFSET_OUT_OF_RANGE"),
     ],
 )
-def test_what_is_refused_tells_the_leader_nothing(
+def test_a_refused_fetch_is_no_progress(
     leader: LeaderOfMany, number: BrokerId, fields: dict[str, int], code: str
 ) -> None:
     leader.send(acks=1)
@@ -169,7 +169,7 @@ def test_what_is_refused_tells_the_leader_nothing(
     assert leader.leader().replicas.followers == before
 
 
-def test_an_earlier_life_of_a_follower_is_refused(leader: LeaderOfMany) -> None:
+def test_an_earlier_broker_epoch_of_a_follower_is_refused(leader: LeaderOfMany) -> None:
     FakeFollower(leader, OTHER, 80).fetch(0)
     leader.send(acks=1)
     assert names(FakeFollower(leader, OTHER, 79).fetch(1)) == "NOT_LEADER_OR_FOLLOWER"
@@ -181,12 +181,12 @@ def test_only_the_listener_of_the_brokers_takes_followers(leader: LeaderOfMany) 
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "TOPIC_AUTHORIZATION_FAILED"
 
 
-def test_a_broker_alone_takes_no_followers(leader: LeaderOfMany) -> None:
+def test_a_standalone_broker_takes_no_followers(leader: LeaderOfMany) -> None:
     leader.services.follower_refusal = no_followers
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_follower_whose_log_differs_is_told_where(leader: LeaderOfMany) -> None:
+def test_a_follower_whose_log_differs_gets_the_diverging_epoch(leader: LeaderOfMany) -> None:
     leader.send(acks=1)
     old = leader.leader().leader_epoch
     leader.lead()
@@ -224,7 +224,7 @@ def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None
         leader.send(acks=1)
 
 
-def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfMany) -> None:
+def test_in_a_new_epoch_a_follower_gets_the_watermark_again(leader: LeaderOfMany) -> None:
     """The last response may have arrived after the role change, so that it was dropped."""
     follower = FakeFollower(leader, OTHER)
     assert follower.fetch(0).high_watermark == 0
@@ -235,7 +235,7 @@ def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfM
 
 
 @pytest.mark.parametrize("is_session_new", [True, False])
-def test_a_follower_that_had_to_cut_is_told_the_watermark_again(
+def test_a_follower_that_had_to_truncate_gets_the_watermark_again(
     leader: LeaderOfMany, is_session_new: bool
 ) -> None:
     """A follower ignores all else in a response that makes it truncate its log."""
@@ -290,7 +290,7 @@ def test_idle_partitions_are_neither_read_nor_forgotten(
     assert not leader.controller.asked, "they had all there was until just now"
 
 
-def test_who_has_all_and_was_refused_is_asked_for_again_though_nothing_happens() -> None:
+def test_a_caught_up_follower_that_was_refused_is_requested_for_the_isr_again() -> None:
     leader = LeaderOfMany()
     leader.lead(in_sync=(ME, OTHER))
     third = FakeFollower(leader, THIRD)
@@ -304,7 +304,7 @@ def test_who_has_all_and_was_refused_is_asked_for_again_though_nothing_happens()
     assert leader.wanted() == [[ME, OTHER, THIRD]]
 
 
-def test_who_resigns_tells_all_that_wait(leader: LeaderOfMany) -> None:
+def test_a_resigning_leader_fails_all_waiting_requests(leader: LeaderOfMany) -> None:
     follower = FakeFollower(leader, OTHER)
     follower.fetch(0)
     follower.fetch()
@@ -352,7 +352,7 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
     assert leader.log().log_end_offset == 1
 
 
-def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany) -> None:
+def test_a_stopping_leader_fails_producers_that_wait_for_followers(leader: LeaderOfMany) -> None:
     """Producers get the error at once, because followers never fetch from this broker again."""
     leader.lead()
     stream = leader.send()
@@ -364,7 +364,7 @@ def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany)
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
-def test_nothing_waits_for_a_client_that_is_gone(with_kernel: bool) -> None:
+def test_nothing_waits_for_a_disconnected_client(with_kernel: bool) -> None:
     leader = LeaderOfMany(with_kernel=with_kernel)
     leader.lead()
     stream = leader.send()
@@ -389,7 +389,7 @@ def test_records_are_let_go_once_they_are_appended(leader: LeaderOfMany) -> None
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
-def test_too_few_in_sync_are_told_before_the_append(with_kernel: bool) -> None:
+def test_too_few_in_sync_replicas_fail_before_the_append(with_kernel: bool) -> None:
     leader = LeaderOfMany(with_kernel=with_kernel)
     leader.lead("two-in-sync", in_sync=(ME,))
     assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
@@ -398,7 +398,7 @@ def test_too_few_in_sync_are_told_before_the_append(with_kernel: bool) -> None:
 
 
 # --- the in-sync set -----------------------------------------------------------------------------
-def test_who_has_caught_up_joins_once_the_controller_says_so(leader: LeaderOfMany) -> None:
+def test_a_caught_up_follower_joins_once_the_controller_has_confirmed(leader: LeaderOfMany) -> None:
     leader.lead(in_sync=(ME,))
     leader.send(acks=1)
     follower = FakeFollower(leader, OTHER)
@@ -420,7 +420,7 @@ def test_who_has_caught_up_joins_once_the_controller_says_so(leader: LeaderOfMan
     assert leader.outcome(stream) == "NONE"
 
 
-def test_a_broker_that_is_gone_holds_nothing_up(leader: LeaderOfMany) -> None:
+def test_a_failed_follower_holds_nothing_up(leader: LeaderOfMany) -> None:
     """The follower kept pace, as a stopping one does, and the controller refused to add it."""
     leader.lead(in_sync=(ME, OTHER))
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
@@ -433,7 +433,7 @@ def test_a_broker_that_is_gone_holds_nothing_up(leader: LeaderOfMany) -> None:
     assert leader.outcome(stream) == "NONE"
 
 
-def test_who_falls_behind_leaves_and_holds_nothing_up(leader: LeaderOfMany) -> None:
+def test_a_lagging_follower_leaves_the_isr_and_holds_nothing_up(leader: LeaderOfMany) -> None:
     one = FakeFollower(leader, OTHER)
     FakeFollower(leader, THIRD).fetch(0)
     stream = leader.send()
@@ -457,7 +457,7 @@ def test_a_change_that_is_not_made_counts_no_longer(leader: LeaderOfMany, error:
     assert len(leader.controller.asked) == 1
 
 
-def test_a_change_that_nobody_knows_of_is_sent_again(leader: LeaderOfMany) -> None:
+def test_an_isr_change_without_an_outcome_is_sent_again(leader: LeaderOfMany) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     leader.answer(None)
@@ -490,7 +490,7 @@ def test_what_is_refused_for_another_state_is_asked_for_again(
     assert len(leader.controller.asked) == 2
 
 
-def test_the_state_that_everybody_was_told_ends_a_change_from_an_older_one(
+def test_a_newer_partition_state_ends_an_isr_change_of_an_older_one(
     leader: LeaderOfMany,
 ) -> None:
     leader.lead(in_sync=(ME, OTHER, THIRD))
@@ -597,7 +597,7 @@ def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeaderOfMany) -> 
     assert deleted(waiting) == ("NONE", 1)
 
 
-def test_a_broker_that_is_gone_is_not_waited_for(leader: LeaderOfMany) -> None:
+def test_a_failed_broker_is_not_waited_for(leader: LeaderOfMany) -> None:
     for number in (OTHER, THIRD):
         FakeFollower(leader, number).fetch(0)
     leader.send(acks=1)
@@ -621,7 +621,7 @@ def latest(
     return names(row), row.offset
 
 
-def test_a_new_leader_tells_no_offset_that_could_be_too_small(leader: LeaderOfMany) -> None:
+def test_a_new_leader_lists_no_offset_that_could_be_too_small(leader: LeaderOfMany) -> None:
     leader.send(acks=1)
     assert latest(leader, 5) == ("NONE", 0)
     leader.lead()

@@ -54,7 +54,7 @@ def expanding(*, min_in_sync: int = 1) -> tuple[LeaderReplicas, IsrChange]:
     return leader, change
 
 
-def test_the_watermark_is_the_least_end_of_who_may_be_in_sync() -> None:
+def test_the_watermark_is_the_least_end_of_replicas_that_may_be_in_sync() -> None:
     leader = replicas()
     assert watermark(leader) == 0
     fetch(leader, OTHER, 6)
@@ -100,7 +100,7 @@ def test_one_that_is_being_taken_out_holds_the_watermark_until_it_is_out() -> No
     assert watermark(leader, 10, end=20, now_ms=1_000) == 20
 
 
-def test_who_keeps_pace_is_waited_for_before_it_is_asked_to_join() -> None:
+def test_a_follower_that_keeps_pace_is_waited_for_before_it_joins() -> None:
     leader = replicas((ME,))
     fetch(leader, OTHER, 10)
     assert watermark(leader, 0, end=20) == 10
@@ -110,13 +110,13 @@ def test_who_keeps_pace_is_waited_for_before_it_is_asked_to_join() -> None:
     assert watermark(leader, 10, end=20, now_ms=MAX_LAG_MS + 2) == 20
 
 
-def test_who_was_in_sync_has_the_whole_limit_to_show_that_it_still_is() -> None:
+def test_an_in_sync_follower_has_the_whole_limit_to_show_that_it_still_is() -> None:
     leader = replicas((ME, OTHER))
     assert leader.shrink(10, MAX_LAG_MS) is None
     assert leader.shrink(10, MAX_LAG_MS + 1) is not None
 
 
-def test_who_has_the_watermark_and_the_epochs_start_joins_with_its_life() -> None:
+def test_a_follower_with_the_watermark_and_the_epochs_start_joins_with_its_broker_epoch() -> None:
     leader = replicas((ME,), epoch_start=8)
     fetch(leader, OTHER, 7, epoch=55)
     assert leader.grow(OTHER, 5) is None
@@ -133,7 +133,7 @@ def test_who_has_the_watermark_and_the_epochs_start_joins_with_its_life() -> Non
     assert leader.shrink(20, 1_000) is None
 
 
-def test_who_is_in_sync_or_no_replica_cannot_join() -> None:
+def test_an_in_sync_or_foreign_broker_cannot_join() -> None:
     leader = replicas((ME, OTHER))
     fetch(leader, OTHER, 10)
     assert leader.grow(OTHER, 0) is None
@@ -189,7 +189,7 @@ def test_a_change_that_may_come_late_is_taken_back_by_another_epoch() -> None:
     assert leader.handle_result(later, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.REFUSED
 
 
-def test_a_change_that_came_late_is_learnt_of_by_asking_once_more() -> None:
+def test_a_change_that_came_late_is_found_by_sending_it_once_more() -> None:
     leader, asked = given_up()
     assert leader.handle_result(asked, ErrorCode.INVALID_UPDATE_VERSION) is IsrOutcome.RETRY
     change = leader.asked
@@ -216,7 +216,7 @@ def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch
     assert leader.in_sync.maximal == (ME, OTHER)
 
 
-def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
+def test_a_newer_role_change_ends_the_isr_change_and_an_old_one_does_not() -> None:
     leader, change = expanding()
     leader.take_over(order(4, 9, replicas=ALL, in_sync=(ME,)))
     assert leader.asked is change
@@ -240,7 +240,7 @@ def test_an_answer_to_an_equal_change_asked_before_is_too_late() -> None:
     assert leader.asked is again
 
 
-def test_a_fetch_of_an_earlier_life_is_refused_and_one_of_a_later_life_is_believed() -> None:
+def test_a_fetch_of_an_earlier_broker_epoch_is_refused_and_one_of_a_later_one_accepted() -> None:
     leader = replicas((ME,))
     fetch(leader, OTHER, 10, epoch=6)
     with pytest.raises(NotAReplica, match="registered again with 6"):
@@ -250,7 +250,7 @@ def test_a_fetch_of_an_earlier_life_is_refused_and_one_of_a_later_life_is_believ
     assert leader.grow(OTHER, 10) is None
 
 
-def test_acks_all_is_satisfied_once_all_who_have_to_have_it_do_and_are_enough() -> None:
+def test_acks_all_is_satisfied_once_enough_and_all_required_replicas_have_the_records() -> None:
     leader = replicas((ME, OTHER), min_in_sync=2)
     assert leader.acks_all(5, 4) is AcksAll.WAITING
     assert leader.acks_all(5, 5) is AcksAll.SAFE
@@ -272,7 +272,7 @@ def test_the_low_watermark_waits_for_all_that_live() -> None:
     assert leader.low_watermark(8) == 8
 
 
-def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> None:
+def test_a_follower_that_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> None:
     leader = replicas()
     leader.fetched(OTHER, FollowerFetch(5), 5, now_ms=0)
     leader.fetched(THIRD, FollowerFetch(4), 5, now_ms=0)
@@ -282,7 +282,7 @@ def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> No
     assert [each.broker_id for each in change.members] == [ME, OTHER]
 
 
-def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
+def test_a_broker_that_is_no_replica_does_not_count_as_in_sync() -> None:
     """ZooKeeper may hold such a state: the ISR has a broker that is no replica."""
     leader = replicas((ME, OTHER, BrokerId(9)), min_in_sync=3)
     assert not leader.is_enough_in_sync
@@ -296,7 +296,7 @@ def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
     assert leader.in_sync == Committed((ME, OTHER))
 
 
-def test_who_is_named_twice_counts_once() -> None:
+def test_a_replica_that_is_named_twice_counts_once() -> None:
     """Kafka's controller passes on what is in ZooKeeper; its brokers make a set of it."""
     leader = replicas((ME, ME), min_in_sync=2)
     assert not leader.is_enough_in_sync
@@ -305,7 +305,7 @@ def test_who_is_named_twice_counts_once() -> None:
     assert leader.is_enough_in_sync
 
 
-def test_an_order_of_the_same_partition_epoch_can_name_other_replicas() -> None:
+def test_a_role_change_of_the_same_partition_epoch_can_name_other_replicas() -> None:
     """A reassignment changes the replicas in another znode, which has an epoch of its own."""
     leader = replicas()
     leader.take_over(order(4, 9, replicas=(ME, OTHER), in_sync=ALL))

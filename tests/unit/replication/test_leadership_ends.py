@@ -96,7 +96,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("end", "code"), ENDINGS)
-def test_a_produce_that_waits_for_others_is_told(
+def test_a_produce_that_waits_for_followers_gets_an_error(
     broker: MemoryBroker, end: Ending, code: ErrorCode
 ) -> None:
     stream = produce(broker)
@@ -115,7 +115,7 @@ def test_a_produce_that_waits_for_others_waits_on_in_the_next_epoch(broker: Memo
 
 
 @pytest.mark.parametrize(("end", "code"), ENDINGS)
-def test_a_fetch_that_waits_for_data_is_told(
+def test_a_fetch_that_waits_for_data_gets_an_error(
     broker: MemoryBroker, end: Ending, code: ErrorCode
 ) -> None:
     stream = broker.send(fetch_request("plain", max_wait_ms=LONG_MS), FETCH)
@@ -135,7 +135,7 @@ def test_a_fetch_that_knows_no_epoch_waits_on_in_the_next_one(broker: MemoryBrok
     assert fetched(stream).high_watermark == 1
 
 
-def test_a_fetch_of_an_older_epoch_is_told_of_the_next_one(broker: MemoryBroker) -> None:
+def test_a_waiting_fetch_of_an_older_epoch_is_fenced(broker: MemoryBroker) -> None:
     """No other broker leads: the client asks for the new epoch, and comes back here."""
     request = fetch_request("plain", max_wait_ms=LONG_MS, current_leader_epoch=0)
     stream = broker.send(request, FETCH)
@@ -171,7 +171,9 @@ def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker
     assert produced(stream) == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_set_that_shrank_when_all_had_it_is_told_after_the_append(broker: MemoryBroker) -> None:
+def test_an_isr_that_shrank_after_the_append_fails_with_not_enough_replicas_after_append(
+    broker: MemoryBroker,
+) -> None:
     topic = "two-in-sync"
     broker.assign(topic, replicas=BOTH)
     stream = produce(broker, topic)
@@ -187,7 +189,7 @@ def test_a_set_that_shrank_when_all_had_it_is_told_after_the_append(broker: Memo
     assert produced(stream) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_clients_are_told_of_an_offline_replica(broker: MemoryBroker) -> None:
+def test_metadata_lists_an_offline_replica(broker: MemoryBroker) -> None:
     lose_the_disk(broker, "plain")
     request = MetadataRequest(topics=[MetadataRequestTopic(name="plain")])
     (topic,) = broker.call(request, 9).topics
@@ -245,7 +247,7 @@ COORDINATOR_ENDINGS = [resign, stop, lose_the_disk]
 
 
 @pytest.mark.parametrize("end", COORDINATOR_ENDINGS)
-def test_a_commit_that_waits_for_others_is_told(groups: MemoryBroker, end: Ending) -> None:
+def test_a_commit_that_waits_for_followers_gets_an_error(groups: MemoryBroker, end: Ending) -> None:
     stream = commit(groups, 6)
     assert not stream.sent
     end(groups, OFFSETS)
@@ -254,7 +256,7 @@ def test_a_commit_that_waits_for_others_is_told(groups: MemoryBroker, end: Endin
 
 
 @pytest.mark.parametrize("end", COORDINATOR_ENDINGS)
-def test_a_member_that_waits_for_others_is_told(groups: MemoryBroker, end: Ending) -> None:
+def test_a_member_that_waits_for_others_gets_an_error(groups: MemoryBroker, end: Ending) -> None:
     stream = join(groups)
     assert not stream.sent
     end(groups, OFFSETS)

@@ -17,7 +17,7 @@ def append(leader: Leader, count: int = 1, *, acks_all: bool = True) -> int:
     return info.last_offset + 1
 
 
-def test_alone_readers_see_what_is_appended_at_once() -> None:
+def test_without_followers_readers_see_appended_records_at_once() -> None:
     world = ReplicaWorld()
     leader = world.lead(4)
     assert world.role() == "Leader"
@@ -106,7 +106,7 @@ def test_a_newer_epoch_is_another_leadership() -> None:
     assert new.log.end_offset_for_epoch(1).end_offset == 1
 
 
-def test_a_follower_appends_for_nobody() -> None:
+def test_a_follower_refuses_appends_of_producers() -> None:
     world = ReplicaWorld()
     old = world.lead(1, replicas=BOTH)
     woken = len(world.woken)

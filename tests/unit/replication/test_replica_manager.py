@@ -28,7 +28,7 @@ def partitions(count: int) -> list[TopicPartition]:
 
 
 # --- in order ------------------------------------------------------------------------------------
-def test_orders_are_answered_once_the_disk_has_done_its_part() -> None:
+def test_role_changes_are_answered_once_the_disk_has_done_its_part() -> None:
     world = ReplicaWorld()
     found = world.begin(order())
     assert found == []
@@ -48,7 +48,7 @@ def test_a_few_logs_are_made_at_once() -> None:
     assert set(world.replicas.led) == set(partitions(20))
 
 
-def test_later_orders_wait_for_earlier_ones() -> None:
+def test_later_role_changes_wait_for_earlier_ones() -> None:
     world = ReplicaWorld()
     other = TopicPartition("other", 0)
     world.lead(partition=other)
@@ -60,7 +60,7 @@ def test_later_orders_wait_for_earlier_ones() -> None:
     assert world.role(other) == "Follower"
 
 
-def test_orders_for_one_partition_in_one_call_are_carried_out_in_order() -> None:
+def test_role_changes_of_one_partition_in_one_call_are_applied_in_order() -> None:
     world = ReplicaWorld()
     assert world.apply(order(1), stop(1), order(2)) == {}
     assert world.role() == "Leader"
@@ -77,7 +77,7 @@ def test_a_log_may_be_made_before_anybody_leads() -> None:
     assert [what for what, _ in world.told] == ["lead 0"]
 
 
-def test_who_is_answered_may_give_orders() -> None:
+def test_a_callback_may_apply_role_changes() -> None:
     world = ReplicaWorld(helpers=Helpers())
     answered: list[str] = []
 
@@ -139,7 +139,7 @@ def test_an_epoch_that_the_log_is_past_is_refused() -> None:
     assert again.apply(order(5)) == {}
 
 
-def test_another_topics_replica_is_left_alone() -> None:
+def test_a_replica_of_another_topic_id_is_not_touched() -> None:
     world = ReplicaWorld()
     leader = world.lead()
     assert isinstance(world.apply(order(9, topic_id=OTHER_ID))[PARTITION], InconsistentTopicId)
@@ -148,7 +148,7 @@ def test_another_topics_replica_is_left_alone() -> None:
     assert leader.ended is None
 
 
-def test_somebody_elses_folder_is_left_alone() -> None:
+def test_a_foreign_folder_is_not_touched() -> None:
     world = ReplicaWorld()
     strange = DATA / str(PARTITION)
     world.files.make_dirs(strange)
@@ -159,7 +159,7 @@ def test_somebody_elses_folder_is_left_alone() -> None:
 
 
 # --- deleted -------------------------------------------------------------------------------------
-def test_what_is_deleted_is_gone_and_its_name_is_free() -> None:
+def test_a_deleted_log_is_removed_and_its_name_is_free() -> None:
     world = ReplicaWorld()
     world.lead().append(batch(), acks_all=True, now_ms=1)
     found = world.begin(stop())
@@ -276,7 +276,7 @@ def test_many_partitions_take_their_settings_in_slices(monkeypatch: pytest.Monke
     assert taken[2:] == ["at once"]
 
 
-def test_only_settings_that_differ_wake_those_who_wait_for_a_partition() -> None:
+def test_only_settings_that_differ_wake_requests_that_wait_for_a_partition() -> None:
     """A topic may have 10,000 partitions, and is announced once more when the image shows it."""
     world = ReplicaWorld(helpers=Helpers())
     world.lead()

@@ -74,7 +74,7 @@ def test_a_step(before: Kind, event: Event) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_clients_are_told(role: type[Role]) -> None:
+def test_each_role_has_its_error_for_clients(role: type[Role]) -> None:
     image = SimpleNamespace(partition=lambda *_: "known to clients")
     broker: Any = SimpleNamespace(
         replicas=world_in(role).replicas, metadata=SimpleNamespace(image=image)

@@ -178,7 +178,7 @@ def test_a_file_is_found_under_its_new_name_and_one_that_is_gone_needs_no_sync(
         file.pread(1, 0)
 
 
-def test_what_nobody_used_since_the_last_time_is_given_back(tmp_path: Path) -> None:
+def test_descriptors_without_use_since_the_last_call_are_closed(tmp_path: Path) -> None:
     files = files_of(100)
     idle, used = (files.open(tmp_path / name, create=True) for name in ("idle", "used"))
     files.close_unused()

@@ -21,7 +21,7 @@ def loop() -> Iterator[Loop]:
     loop.close()
 
 
-def test_all_results_are_told_in_the_callers_thread(loop: Loop) -> None:
+def test_all_results_arrive_in_the_callers_thread(loop: Loop) -> None:
     found: dict[tuple[int, int], int] = {}
     threads = set()
 

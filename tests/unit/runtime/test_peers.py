@@ -73,7 +73,7 @@ class PeersWorld(VirtualTime):
             self.turns(after_ms=1_000)
 
 
-def test_a_name_is_looked_up_beside_the_loop_and_then_connected_to() -> None:
+def test_a_name_is_looked_up_in_a_helper_and_then_connected_to() -> None:
     world = PeersWorld(from_address="10.0.0.7")
     world.network.names["broker-1"] = "10.0.0.1"
     world.ask()
@@ -90,7 +90,7 @@ def test_a_name_is_looked_up_beside_the_loop_and_then_connected_to() -> None:
     assert world.answers[-1] == "t"
 
 
-def test_each_connection_looks_its_name_up_anew() -> None:
+def test_each_connection_looks_its_name_up_again() -> None:
     world = PeersWorld()
     for address in ("10.0.0.1", "10.0.0.2"):
         world.network.names["broker-1"] = address

@@ -88,7 +88,7 @@ def test_steps_that_cost_much_count_for_it() -> None:
         assert work.done <= turn * SLICE_ELEMENTS
 
 
-def test_what_nobody_waits_for_any_more_is_left_undone() -> None:
+def test_work_without_a_waiting_request_is_left_undone() -> None:
     loop, slices = started()
     wanted = [True]
     work = run(slices, Work(10 * SLICE_ELEMENTS), lambda: wanted[0])

@@ -54,7 +54,7 @@ def test_a_share_is_not_passed_and_the_rest_comes_next_time(world: World) -> Non
     assert bytes(world.arena[:51]) == b"y" * 50 + b"x"
 
 
-def test_without_room_nothing_is_received(world: World) -> None:
+def test_with_a_full_buffer_nothing_is_received(world: World) -> None:
     pairs = [world.pair() for _ in range(3)]
     for _, theirs in pairs:
         theirs.sendall(b"x" * 100)

@@ -159,7 +159,7 @@ def test_an_unknown_mechanism_is_refused_with_those_that_there_are() -> None:
         },
     ],
 )
-def test_msk_is_told_of_the_token_callback(given: dict[str, str]) -> None:
+def test_msk_errors_name_the_token_callback(given: dict[str, str]) -> None:
     text = _refusal({**SASL, **given})
     assert "Set kafka.sasl.mechanism=OAUTHBEARER and kafka.sasl.login.callback.handler.class=" in (
         text

@@ -150,7 +150,7 @@ def test_another_error_of_the_handshake_is_the_broker_s() -> None:
         ("x" * 500, "x" * 300),
     ],
 )
-def test_a_refusal_is_told_without_the_password(given: str | None, told: str) -> None:
+def test_a_refusal_is_reported_without_the_password(given: str | None, told: str) -> None:
     peer = Peer(_plain())
     peer.requests()
     peer.answer(SaslHandshakeResponse(mechanisms=["PLAIN"]))
@@ -164,7 +164,7 @@ def test_a_refusal_is_told_without_the_password(given: str | None, told: str) ->
     assert isinstance(peer.connection.error, AuthenticationFailed)
 
 
-def test_a_refusal_is_told_as_it_is_where_the_password_is_empty() -> None:
+def test_a_refusal_is_reported_unchanged_where_the_password_is_empty() -> None:
     assert Plain("alice", Secret("")).explain("no such user") == "no such user"
 
 

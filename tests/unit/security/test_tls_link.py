@@ -153,7 +153,7 @@ def test_sending_that_waits_for_bytes_goes_on_when_some_came() -> None:
     assert w.connection.to_send() is None
 
 
-def test_receiving_that_waits_for_room_goes_on_when_there_is_some() -> None:
+def test_receiving_that_waits_for_buffer_space_goes_on_when_there_is_some() -> None:
     w = world()
     call = w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
     w.link.send_pending()

@@ -26,7 +26,7 @@ def test_the_source_travels_as_a_name() -> None:
 
 
 @pytest.mark.parity("cluster: without numba", "own option: allowSlow")
-def test_without_numba_it_runs_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_it_runs_only_with_allow_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     _hide(monkeypatch, "numba")
     with pytest.raises(PackageMissing, match="numba is not installed") as caught:
         check_numba(allow_slow=False)

@@ -273,7 +273,7 @@ def test_another_id_is_asked_for_again_before_it_is_believed() -> None:
     assert len(cluster.asked) == 3, "what is as it was costs nothing"
 
 
-def test_a_topic_that_is_away_or_has_no_id_is_no_other_topic() -> None:
+def test_an_absent_topic_or_one_without_an_id_is_no_other_topic() -> None:
     for info in (_absent("t"), _topic("t", 1)):
         cluster = _Cluster([info])
         discovery = _discovery(cluster, subscribe="t")

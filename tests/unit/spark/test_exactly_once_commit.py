@@ -227,7 +227,7 @@ def test_without_a_run_of_sparks_the_process_is_one() -> None:
     assert " " not in first and "." not in first
 
 
-def test_spark_connect_does_not_tell_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connect_does_not_name_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.utils.is_remote", lambda: True)
     frame: Any = None
     with pytest.raises(OptionError, match="Connect does not give: set option exactlyOnceQuery"):

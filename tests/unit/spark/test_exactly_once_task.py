@@ -23,7 +23,7 @@ _TASK = Task(SinkId("team.a", "q", "n"), "t", CurrentTask(3, 7, _RUN))
 
 
 # --- which task ----------------------------------------------------------------------------------
-def test_a_streams_task_has_the_ids_that_spark_tells() -> None:
+def test_a_streams_task_has_sparks_ids() -> None:
     task = task_of(_OPTIONS, TaskIds("query", 7, 3, 2, 99), _RUN)
     assert task == Task(SinkId("klog-sink", "query", "sink"), "t", CurrentTask(3, 7, _RUN), 2)
     assert task.transactional_id == "klog-sink.query.sink.3"

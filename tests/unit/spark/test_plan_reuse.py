@@ -24,7 +24,7 @@ _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 # --- the query of a task --------------------------------------------------------------------------
-def test_a_query_tells_when_it_was_made() -> None:
+def test_a_query_knows_when_it_was_made() -> None:
     properties = {
         "spark.sql.execution.id": "5",
         "spark.sql.execution.query.id": "01a21ac7-6153-7db6-8b48-79b5c678cff9",

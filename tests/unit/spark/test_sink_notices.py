@@ -106,7 +106,7 @@ def test_without_a_local_folder_a_process_logs_once(
 
 # --- a column that is ignored --------------------------------------------------------------------
 @pytest.mark.parity("sink: column timestamp")
-def test_an_ignored_column_is_told_at_info(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ignored_column_is_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     log_ignored_timestamps(_options(), ["value", "timestamp"])
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
@@ -188,7 +188,7 @@ def test_a_later_micro_batch_may_be_the_first_with_old_records(
         BrokerError(ErrorCode.REQUEST_TIMED_OUT, "busy"),
     ],
 )
-def test_topics_that_keep_them_or_do_not_tell_are_no_warning(
+def test_topics_with_create_time_or_unknown_settings_are_no_warning(
     cluster: _Cluster, caplog: pytest.LogCaptureFixture, settings: Settings
 ) -> None:
     cluster.topics = {"t": settings}

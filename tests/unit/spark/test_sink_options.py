@@ -241,7 +241,7 @@ def test_of_two_columns_of_one_name_the_first_has_the_type_that_counts() -> None
 
 
 @pytest.mark.parity("sink: headers column", "sink: wrong type: headers")
-def test_headers_are_told_by_position_and_name_in_any_case() -> None:
+def test_headers_are_recognized_by_position_and_name_in_any_case() -> None:
     options = read_options({**_SERVERS, "topic": "t"})
 
     def headers(**fields: DataType) -> StructType:
@@ -340,7 +340,7 @@ def test_a_batch_writer_renames_later_columns_of_one_name() -> None:
     ]
 
 
-def test_a_batch_writer_has_the_driver_tell_of_its_options_once() -> None:
+def test_a_batch_writer_has_the_driver_log_its_options_once() -> None:
     made = pyspark_klog.batch_writer(**_SERVERS, topic="t")
     given = []
     for batch_id in range(3):

@@ -306,7 +306,7 @@ def test_of_two_columns_of_one_name_the_first_is_written(producer: _Producer) ->
     assert [(record.key, record.value) for record in producer.of("t")] == [(b"k", b"v")]
 
 
-def test_the_oldest_timestamp_of_each_topic_is_told(producer: _Producer) -> None:
+def test_the_oldest_timestamp_of_each_topic_is_reported(producer: _Producer) -> None:
     sink = _sink(deadLetterTopic="dead", timestampColumn="at")
     for times in ([5_000_999, 4_000_000, -7_000_000], [None, 3_000_000, 9_000_000]):
         at = pa.array(times, pa.timestamp("us", "UTC"))

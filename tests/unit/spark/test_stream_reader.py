@@ -365,7 +365,7 @@ def test_a_topic_made_again_is_read_from_its_beginning_without_fail_on_data_loss
     assert look(end) == end, "its id is known now"
 
 
-def test_tasks_are_told_which_topic_is_meant() -> None:
+def test_tasks_get_the_id_of_their_topic() -> None:
     reader, paper = _reader({"p0": (0, 3)}, failOnDataLoss="false")
     start, end = {"t": {"0": 0}}, {"t": {"0": 3}}
     [task] = reader.partitions(start, end)
@@ -375,7 +375,7 @@ def test_tasks_are_told_which_topic_is_meant() -> None:
     assert _look(reader, start) == {"t": {"0": 8}}
 
 
-def test_a_topic_that_was_away_is_new_under_any_id() -> None:
+def test_a_topic_that_was_absent_is_new_under_any_id() -> None:
     reader, paper = _reader({"p0": (0, 3)})
     position = _look(reader, {"t": {"0": 0}})
     _make_again(reader, paper, p0=(0, 8))
@@ -385,7 +385,7 @@ def test_a_topic_that_was_away_is_new_under_any_id() -> None:
     assert (tuple(task.offsets), task.topic_id) == (("t", 0, 0, 8), UUID(int=2))
 
 
-def test_brokers_without_ids_tell_no_topic_from_another() -> None:
+def test_brokers_without_ids_distinguish_no_topics() -> None:
     reader, paper = _reader({"p0": (0, 3)})
     paper.ids = {}
     [task] = reader.partitions({"t": {"0": 0}}, {"t": {"0": 3}})
@@ -597,7 +597,7 @@ def test_old_spark_with_a_fixed_start() -> None:
     assert _ranges(reader.partitions(reader.initialOffset(), end)) == [("t", 0, 1, 4)]
 
 
-def test_old_spark_tells_its_position_after_a_restart() -> None:
+def test_old_spark_passes_its_position_after_a_restart() -> None:
     reader, _ = _plain({"p0": (0, 9)})
     position = {"t": {"0": 4}}
     assert reader.partitions(position, position) == []

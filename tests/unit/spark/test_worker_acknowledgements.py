@@ -83,7 +83,7 @@ def test_code_that_arrives_is_acknowledged(worker: socket.socket, side: str) -> 
     assert arrived._options == sent._options
 
 
-def test_systems_without_such_an_option_are_left_alone(
+def test_systems_without_such_an_option_are_not_changed(
     worker: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quickack = socket.TCP_QUICKACK

@@ -129,7 +129,7 @@ def _epoch_on_disk(files: MemoryFiles, number: int) -> int:
     return int(text.split()[-2])
 
 
-def test_nobody_gets_the_id_of_a_producer_that_the_logs_remember() -> None:
+def test_no_client_gets_the_id_of_a_producer_that_the_logs_remember() -> None:
     files = written(("a", 1, ID), clean=False)
     broker = start(files)
     for producer_id in (4_321, 2**63 - 1):
@@ -144,7 +144,7 @@ def test_nobody_gets_the_id_of_a_producer_that_the_logs_remember() -> None:
     assert (block.first, block.end) == (6_000, 7_000)
 
 
-def test_nobody_gets_the_id_of_a_transaction_that_has_written_nothing() -> None:
+def test_no_client_gets_the_id_of_a_transaction_that_has_written_nothing() -> None:
     files = written((TRANSACTION_STATE, 1, ID), clean=False)
     broker = start(files)
     for number, (producer_id, next_id) in enumerate(((8_100, -1), (17, 9_200))):

@@ -77,7 +77,7 @@ def test_what_is_given_counts_in_kafkas_order(broker: BrokerServer) -> None:
     assert log_of(broker, "a").config.retention_ms == 7
 
 
-def test_of_all_brokers_only_what_is_given_is_told(broker: BrokerServer) -> None:
+def test_the_settings_of_all_brokers_are_only_the_given_ones(broker: BrokerServer) -> None:
     change(broker, ALL_BROKERS, ("log.segment.bytes", SET, " 1000 "), ("num.io.threads", SET, "9"))
     found = describe(broker, ALL_BROKERS)
     assert {name: sources(row) for name, row in found.items()} == {
@@ -233,7 +233,7 @@ def test_a_broker_takes_so_many_settings(broker: BrokerServer) -> None:
     assert (code, "at most 1000" in str(text)) == ("INVALID_REQUEST", True)
 
 
-def test_settings_without_effect_are_stored_and_told_as_such(
+def test_settings_without_effect_are_stored_and_described_as_such(
     broker: BrokerServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "klog.config"):
@@ -251,7 +251,7 @@ def test_settings_without_effect_are_stored_and_told_as_such(
     }
 
 
-def test_what_can_be_changed_is_told(broker: BrokerServer) -> None:
+def test_settings_that_can_be_changed_are_described(broker: BrokerServer) -> None:
     found = describe(broker, THIS)
     changeable = {name for name, row in found.items() if not row.read_only}
     assert changeable == {name for name, row in SETTINGS.items() if row.dynamic}

@@ -167,7 +167,7 @@ def test_directories_in_another_order_refuse_the_start() -> None:
     )
 
 
-def test_klog_metadata_restored_alone_refuses_the_start() -> None:
+def test_klog_metadata_restored_without_logs_refuses_the_start() -> None:
     files = written("t", data=(A,))
     kept = files.read_bytes(A / "klog-metadata")
     unmount(files, A)

@@ -88,7 +88,7 @@ def test_too_many_replicas_are_refused() -> None:
         plan_more_partitions(cluster(None), Topic("t", NO_TOPIC_ID, states), 2, None)
 
 
-def test_a_broker_alone_has_everything_and_asks_chance_for_nothing() -> None:
+def test_a_standalone_broker_has_all_replicas_and_uses_no_randomness() -> None:
     services = cluster("rack")
     services.chance = None
     planned = plan_new_topic(services, "t", num_partitions=10_000, replication_factor=1)

@@ -128,7 +128,7 @@ def test_a_silent_member_is_given_up_after_its_session(pair: Sim) -> None:
     assert pair.joined("a").generation_id == 2
 
 
-def test_whose_join_is_completed_by_the_end_of_another_does_not_end_with_it() -> None:
+def test_a_member_whose_join_is_completed_by_anothers_end_stays() -> None:
     """A heartbeat gives a new member, which still waits for its join, the same deadline."""
     sim = Sim()
     sim.join("a", rebalance_ms=60_000)
@@ -184,7 +184,7 @@ def test_the_protocol_is_the_one_that_most_prefer_of_those_all_know() -> None:
     assert sim.joined("a").protocol_name == "range"
 
 
-def test_a_full_group_turns_newcomers_away() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     sim = Sim(max_size=1)
     sim.join("a")
     assert sim.joined("a").error_code == NONE
@@ -243,7 +243,7 @@ def test_an_assignment_that_cannot_be_written_is_never_handed_out() -> None:
     assert sim.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_who_may_commit(pair: Sim) -> None:
+def test_which_members_may_commit(pair: Sim) -> None:
     def check(member: str, generation: int) -> ErrorCode:
         return pair.machine.check_commit(member, generation, pair.now_ms)
 
@@ -286,7 +286,7 @@ def test_a_member_of_several_generations_is_replayed_as_the_newest_says(pair: Si
     assert reloaded.joined("a").generation_id == reloaded.joined("b").generation_id == 3
 
 
-def test_members_of_a_replayed_group_that_stay_away_are_out_after_a_session(pair: Sim) -> None:
+def test_silent_members_of_a_replayed_group_are_removed_after_a_session(pair: Sim) -> None:
     reloaded = Sim(log=pair.log)
     reloaded.advance(SESSION_MS - 1)
     assert set(reloaded.group.members) == {"client-1", "client-2"}
@@ -294,7 +294,7 @@ def test_members_of_a_replayed_group_that_stay_away_are_out_after_a_session(pair
     assert reloaded.group.state is GroupState.EMPTY
 
 
-def test_unloading_tells_all_who_wait() -> None:
+def test_unloading_fails_all_waiting_requests() -> None:
     sim = Sim(delay_ms=1_000)
     sim.join("a")
     machine = sim.machine

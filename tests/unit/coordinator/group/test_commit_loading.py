@@ -104,7 +104,7 @@ def test_metadata_of_any_length(size: int, version: int) -> None:
     assert rows_in_runs(log_of(batch((KEY, encode_versioned(found, version))))) == [1]
 
 
-def test_names_of_the_same_bytes_are_told_apart() -> None:
+def test_names_of_the_same_bytes_are_distinguished() -> None:
     pairs = [("", "\0\1x"), ("\0\3", "x")]
     keys = [encode_offset_key(*pair, 0) for pair in pairs]
     assert keys[0][4:] == keys[1][4:]  # behind version and length

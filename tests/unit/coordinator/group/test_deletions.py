@@ -203,7 +203,7 @@ def test_the_offsets_of_a_long_group_id_are_deleted_in_smaller_parts(broker: Mem
     assert groups(broker) == set()
 
 
-def test_who_asked_and_went_away_finds_the_group_deleted(broker: MemoryBroker) -> None:
+def test_a_deletion_finishes_though_its_client_has_disconnected(broker: MemoryBroker) -> None:
     stream, _ = begin_deleting(broker)
     stream.is_at_end = True
     broker.turns()
@@ -247,7 +247,7 @@ def test_members_that_are_no_consumers_keep_all_offsets(broker: MemoryBroker) ->
     assert kept(broker) == {("plain", 0)}
 
 
-def test_very_many_offsets_are_told_each(broker: MemoryBroker) -> None:
+def test_each_of_very_many_offsets_has_its_result(broker: MemoryBroker) -> None:
     know_topics(broker.broker, ["wide"], partitions=MANY)
     commit(broker, "g", "wide", *range(MANY))
     found = codes(broker.call(offset_delete("g", wide=list(range(1, MANY + 1))), 0))

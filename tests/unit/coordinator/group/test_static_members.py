@@ -41,7 +41,7 @@ def test_a_process_that_comes_back_has_its_place_again_without_a_rebalance(pair:
     assert pair.machine.heartbeat("i-1", 1, pair.now_ms, "i") == NONE
 
 
-def test_a_leader_that_comes_back_leads_without_being_told(pair: Sim) -> None:
+def test_a_leader_that_comes_back_leads_though_the_response_names_its_old_id(pair: Sim) -> None:
     """An assignment would not reach a stable group, so the response names the leader's old id."""
     pair.join("again", instance="i")
     reply = pair.joined("again")
@@ -74,7 +74,7 @@ def test_a_name_that_nobody_has_is_unknown_and_a_static_member_needs_no_name(pai
     assert pair.joined("x").error_code == UNKNOWN
 
 
-def test_whoever_waits_in_the_old_place_is_fenced_at_once() -> None:
+def test_a_request_that_waits_under_the_replaced_member_id_is_fenced_at_once() -> None:
     sim = Sim(delay_ms=3_000)
     sim.join("old", instance="i")
     sim.join("new", instance="i")
@@ -90,7 +90,7 @@ def test_whoever_waits_in_the_old_place_is_fenced_at_once() -> None:
     assert sim.synced("waits").error_code == FENCED
 
 
-def test_who_comes_back_while_assignments_are_awaited_begins_another_rebalance() -> None:
+def test_a_member_that_comes_back_before_the_assignment_begins_another_rebalance() -> None:
     """The leader knows only the old id, and its assignment would fit no member."""
     sim = Sim(delay_ms=3_000)
     sim.join("a", instance="i")
@@ -115,7 +115,7 @@ def test_another_protocol_rebalances(pair: Sim) -> None:
     assert pair.joined("again").protocol_name == "range"
 
 
-def test_a_member_that_is_away_keeps_its_place_until_its_session_ends(pair: Sim) -> None:
+def test_an_absent_static_member_keeps_its_place_until_its_session_ends(pair: Sim) -> None:
     pair.advance(SESSION_MS - 1)
     assert pair.machine.heartbeat("i-1", 1, pair.now_ms, "i") == NONE
     assert set(pair.group.members) == {"i-1", "j-2"}
@@ -127,7 +127,7 @@ def test_a_member_that_is_away_keeps_its_place_until_its_session_ends(pair: Sim)
     assert {m.group_instance_id for m in pair.joined("a").members} == {"i", "j"}
 
 
-def test_a_rebalance_waits_for_who_is_away_and_then_counts_it_in() -> None:
+def test_a_rebalance_waits_for_an_absent_static_member_and_then_includes_it() -> None:
     """The member's session is longer than the rebalance, so it is in the next generation, too."""
     sim = Sim()
     sim.join("a", instance="i", rebalance_ms=4_000)
@@ -200,7 +200,7 @@ def test_places_survive_a_restart(pair: Sim) -> None:
     assert reloaded.group.state is GroupState.STABLE
 
 
-def test_a_full_group_turns_out_who_comes_back_last() -> None:
+def test_a_full_group_refuses_the_static_member_that_comes_back_last() -> None:
     sim = Sim(delay_ms=1_000, max_size=2)
     sim.join("a")
     sim.join("b")
@@ -242,10 +242,10 @@ def test_the_topics_of_all_members_whatever_their_version() -> None:
     "metadata",
     [b"", b"\0\0\0\0\0\1", subscription("a")[:8], b"\0\0\0\0\0\1\xff\xff", b"\0\0\0\0\0\1\0\1\xff"],
 )
-def test_what_is_no_subscription_tells_nothing(metadata: bytes) -> None:
+def test_invalid_subscriptions_name_no_topics(metadata: bytes) -> None:
     assert subscribed(metadata) is None
 
 
-def test_other_kinds_of_groups_and_groups_without_a_generation_tell_nothing() -> None:
+def test_other_kinds_of_groups_and_groups_without_a_generation_name_no_topics() -> None:
     assert subscribed(subscription("a"), kind="connect") is None
     assert subscribed_topics(Sim().group) is None

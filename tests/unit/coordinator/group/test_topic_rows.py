@@ -64,7 +64,7 @@ def test_every_other_partition_is_in_the_block() -> None:
     assert found.take_from_block(1) is None
 
 
-def test_a_row_that_looks_absent_is_kept_alone() -> None:
+def test_a_row_that_looks_absent_is_stored_outside_the_block() -> None:
     found = TopicRows()
     absent = FIXED.pack(-1, -1, -1, -1, -1, b"\xff" * 16)
     assert found.put_adjacent(0, absent + row(1)) == 2

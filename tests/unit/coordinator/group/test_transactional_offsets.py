@@ -220,7 +220,7 @@ def test_an_offset_is_not_stable_before_the_end_of_its_transaction_can_be_seen(
 
 
 @pytest.mark.parametrize("names_partitions", [True, False])
-def test_who_asks_for_stable_offsets_is_told_to_ask_again(
+def test_a_fetch_of_stable_offsets_gets_unstable_offset_commit(
     offsets: Offsets, names_partitions: bool
 ) -> None:
     offsets.commit(5)

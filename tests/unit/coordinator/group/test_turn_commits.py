@@ -148,7 +148,7 @@ def test_metadata_is_limited_in_characters_as_java_counts_them(letter: str, limi
         stream.sent.clear()
 
 
-def test_who_is_fenced_after_asking_and_before_the_append_commits_nothing() -> None:
+def test_a_member_that_is_fenced_before_the_append_commits_nothing() -> None:
     broker = start()
     name = member(broker)
     leave = LeaveGroupRequest(group_id="g", member_id=name["member_id"])
@@ -172,7 +172,7 @@ def test_what_is_more_than_a_batch_may_hold_becomes_several() -> None:
     assert [kept(broker, f"group-{n}") for n in range(9)] == list(range(9))
 
 
-def test_they_are_all_told_why_they_could_not_be_appended(monkeypatch: Any) -> None:
+def test_a_failed_append_fails_all_commits_of_the_turn(monkeypatch: Any) -> None:
     broker = start()
     log = broker.log(OFFSETS)
     with monkeypatch.context() as patched:
@@ -187,7 +187,7 @@ def test_they_are_all_told_why_they_could_not_be_appended(monkeypatch: Any) -> N
     assert commits(broker, commit(5)) == [NONE]
 
 
-def test_they_are_all_told_if_they_cannot_be_applied(
+def test_records_that_cannot_be_applied_fail_all_commits_of_the_turn(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = start()

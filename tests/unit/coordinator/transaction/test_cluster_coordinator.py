@@ -106,7 +106,7 @@ def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
     assert cluster.state() == "CompleteCommit"
 
 
-def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told(
+def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_published(
     cluster: Cluster,
 ) -> None:
     begin(cluster)
@@ -123,7 +123,7 @@ def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told
     assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
 
 
-def test_a_partition_that_may_not_be_told_yet_is_to_be_added_again(cluster: Cluster) -> None:
+def test_adding_a_partition_before_the_full_update_gets_a_retriable_error(cluster: Cluster) -> None:
     assert cluster.client.init() == 0
     unknown = TopicPartition("unknown", 0)
     cluster.orders.controller_epoch = 1
@@ -159,7 +159,7 @@ def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None
     assert len(cluster.brokers.made) == 1
 
 
-def test_who_waits_is_told_when_the_broker_ends(cluster: Cluster) -> None:
+def test_waiting_requests_fail_when_the_broker_stops(cluster: Cluster) -> None:
     begin(cluster)
     assert cluster.client.end() == NONE
     cluster.broker.pass_time(100)

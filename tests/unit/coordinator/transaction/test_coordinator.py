@@ -114,7 +114,7 @@ def test_a_marker_is_sent_until_it_is_written_and_only_where_it_is_not(code: Err
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     ],
 )
-def test_a_partition_that_is_gone_or_newer_holds_up_nobody(code: ErrorCode) -> None:
+def test_a_deleted_or_newer_partition_does_not_delay_the_markers(code: ErrorCode) -> None:
     sim = Sim()
     sim.partitions.answers[B] = [code]
     sim.end(sim.begun(A, B))
@@ -365,7 +365,7 @@ def test_records_of_later_versions_are_passed_over_and_damaged_ones_refused(
     assert Sim(log).init() == TransactionResult(ErrorCode.NOT_COORDINATOR)
 
 
-def test_tools_are_told_while_a_shard_loads() -> None:
+def test_tools_get_an_error_while_a_shard_loads() -> None:
     sim = Sim()
     log = MemoryStateLog(TRANSACTION_STATE)
     log.put(sim.log.batches[0] if sim.log.batches else bytes(plain_batch([(b"", b"")], 1)))

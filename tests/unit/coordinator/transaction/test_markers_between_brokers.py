@@ -185,7 +185,7 @@ def test_what_waits_for_an_answer_goes_together_with_the_next_request() -> None:
     assert len(cluster.brokers.made) == 1
 
 
-def test_a_broker_that_is_away_gets_its_markers_when_it_is_back() -> None:
+def test_an_unavailable_broker_gets_its_markers_when_it_is_back() -> None:
     cluster = Cluster()
     cluster.commit("t", OWN, TWOS)
     for _ in range(6):
@@ -198,7 +198,7 @@ def test_a_broker_that_is_away_gets_its_markers_when_it_is_back() -> None:
     assert len(cluster.own.markers) == 1
 
 
-def test_it_is_not_asked_over_and_over_while_it_is_away() -> None:
+def test_requests_to_an_unavailable_broker_back_off() -> None:
     cluster = Cluster()
     cluster.commit("t", TWOS)
     cluster.turns()
@@ -224,7 +224,7 @@ def test_a_partition_that_has_moved_gets_its_marker_from_its_new_leader() -> Non
     assert cluster.state() == "CompleteCommit"
 
 
-def test_no_answer_is_waited_for_from_a_broker_that_is_gone() -> None:
+def test_a_broker_that_is_not_registered_any_more_is_not_waited_for() -> None:
     cluster = Cluster()
     cluster.commit("t", TWOS)
     cluster.asked(2)
@@ -389,7 +389,7 @@ def test_markers_that_are_too_many_together_come_one_after_the_other() -> None:
     assert [len(each) for each in results] == [len(half)] * 3
 
 
-def test_who_waits_is_told_when_the_broker_ends() -> None:
+def test_waiting_requests_fail_when_the_broker_stops() -> None:
     cluster = Cluster()
     results: list[MarkerResults] = []
     for producer_id in (5, 6):
@@ -402,7 +402,7 @@ def test_who_waits_is_told_when_the_broker_ends() -> None:
     ]
 
 
-def test_nobody_is_asked_once_the_broker_ends() -> None:
+def test_no_request_is_sent_once_the_broker_stops() -> None:
     cluster = Cluster()
     results: list[MarkerResults] = []
     cluster.others.close()

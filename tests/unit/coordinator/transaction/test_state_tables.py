@@ -145,7 +145,7 @@ def test_another_epoch_or_producer_id_changes_nothing(state: TransactionState) -
         assert init == TransactionDecision(CONCURRENT if concurrent else FENCED)
 
 
-def test_of_an_unknown_id_nobody_is_a_producer() -> None:
+def test_an_unknown_id_has_no_producer() -> None:
     assert add_partitions(None, who(), [A], VERSION_PLAIN, NOW_MS).error is UNKNOWN
     assert verify(None, who(), [A]) is UNKNOWN
     for version in (VERSION_PLAIN, VERSION_RAISING):
@@ -266,7 +266,7 @@ def test_a_plain_end_keeps_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_an_end_of_who_was_fenced_is_not_the_last_one_again(is_commit: bool) -> None:
+def test_the_end_of_a_fenced_producer_is_not_taken_for_a_repeated_one(is_commit: bool) -> None:
     """The successor's transactions end in the epoch in which they began."""
     fenced = who()
     successor = initialize(known(TransactionState.EMPTY), None, TIMEOUT_MS, NOW_MS)
@@ -295,7 +295,7 @@ def test_the_version_of_the_begin_holds_until_the_end() -> None:
     assert aborted(more, NOW_MS).client_version == VERSION_PLAIN
 
 
-def test_a_client_that_cannot_be_told_an_epoch_keeps_its_own() -> None:
+def test_a_client_of_an_older_version_keeps_its_epoch() -> None:
     now = known(TransactionState.ONGOING, version=VERSION_RAISING)
     ended = decide_end(now, who(), VERSION_PLAIN, NOW_MS, is_commit=True).becomes
     assert ended is not None

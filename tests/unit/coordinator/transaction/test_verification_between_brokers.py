@@ -159,7 +159,7 @@ def test_a_transaction_that_asks_again_waits_for_its_own_answer() -> None:
     assert cluster.results == [both(NONE), both(ErrorCode.PRODUCER_FENCED), both(NONE)]
 
 
-def test_without_an_answer_nobody_knows_and_who_waits_is_told_at_once() -> None:
+def test_a_failed_request_ends_all_waiting_verifications_at_once() -> None:
     cluster = Cluster()
     for name in "abc":
         cluster.verify(name)
@@ -171,7 +171,7 @@ def test_without_an_answer_nobody_knows_and_who_waits_is_told_at_once() -> None:
     assert cluster.results[3:] == [both(NONE)]
 
 
-def test_no_answer_is_waited_for_from_a_broker_that_is_gone() -> None:
+def test_a_broker_that_is_not_registered_any_more_is_not_waited_for() -> None:
     cluster = Cluster()
     cluster.verify()
     del cluster.ports[2]

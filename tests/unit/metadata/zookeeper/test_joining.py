@@ -65,7 +65,7 @@ def test_numbers_are_generated_above_those_that_can_be_set(cluster: ClusterWorld
 
 
 @pytest.mark.parametrize("breaks_at", range(0, 24, 2))
-def test_a_broken_connection_begins_anew(breaks_at: int) -> None:
+def test_a_broken_connection_starts_again(breaks_at: int) -> None:
     cluster = ClusterWorld(breaks_at)
     outcomes: list[JoinResult | NotJoined] = []
     _, client = cluster.sessions(JoinConversation(Chance(1), BrokerId(1), 1000, outcomes.append))

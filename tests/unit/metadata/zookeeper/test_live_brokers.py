@@ -148,7 +148,7 @@ def test_without_the_parent_it_is_tried_again(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_in_the_end_it_sees_who_is_there(seed: int) -> None:
+def test_in_the_end_all_registered_brokers_are_seen(seed: int) -> None:
     """The last read is right whatever happens during earlier reads."""
     cluster = ClusterWorld(seed)
     cluster.ask("create", BROKER_IDS, b"", makes_parents=True)

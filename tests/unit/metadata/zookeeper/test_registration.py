@@ -86,7 +86,7 @@ def test_a_node_that_was_deleted_comes_again_at_the_next_connection(cluster: Clu
     assert cluster.stat(PATH).czxid == broker.epoch
 
 
-def test_another_session_another_epoch_and_the_first_to_hear_is_who_depends(
+def test_a_new_session_has_a_new_broker_epoch(
     cluster: ClusterWorld,
 ) -> None:
     broker = Registered(cluster)
@@ -109,7 +109,7 @@ def test_an_answer_that_was_lost_was_yes(seed: int) -> None:
     assert not broker.refusals
 
 
-def test_the_last_life_is_waited_for(
+def test_the_end_of_the_last_session_is_waited_for(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     last = Registered(cluster)
@@ -142,7 +142,7 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
     assert len(broker.refusals) == 1
 
 
-def test_whoever_has_the_number_next_is_waited_for_as_long(cluster: ClusterWorld) -> None:
+def test_the_next_owner_of_the_broker_id_is_waited_for_as_long(cluster: ClusterWorld) -> None:
     cluster.ask("create", PATH, encode_broker(OTHERS), ephemeral=True)
     broker = Registered(cluster)
     cluster.advance(PATIENCE_MS - 500)

@@ -255,7 +255,7 @@ def _deny(patch: pytest.MonkeyPatch, name: str, paths: set[str]) -> None:
 
 
 # --- changes --------------------------------------------------------------------------------------
-def test_a_change_is_written_and_told_as_kafka_does_it(cluster: ClusterWorld) -> None:
+def test_a_change_is_written_and_announced_as_kafka_does_it(cluster: ClusterWorld) -> None:
     broker, other = Follower(cluster), Follower(cluster)
     cluster.advance(1_000)
     topic = broker.change("update_topic_configs", "orders", setting(retention_ms="5"))
@@ -424,5 +424,5 @@ def test_notifications_go_after_their_time(cluster: ClusterWorld) -> None:
 @pytest.mark.parametrize(
     "names", [(ALICE,), (ALICE, EntityName("clients", None)), entity("ips", "10.0.0.1")]
 )
-def test_whom_a_quota_concerns_has_one_znode(names: Entity) -> None:
+def test_each_quota_entity_has_one_znode(names: Entity) -> None:
     assert znode_entity(quota_entity(names)) == names

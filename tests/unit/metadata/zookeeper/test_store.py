@@ -83,7 +83,7 @@ def test_a_topic_that_was_learnt_has_its_settings_at_once(stored: Stored) -> Non
     assert stored.changes.images == 1
 
 
-def test_a_topic_that_is_elsewhere_is_learnt_when_it_is_told(stored: Stored) -> None:
+def test_settings_of_a_published_topic_are_read(stored: Stored) -> None:
     stored.set("orders", "5")
     stored.tell(7)
     assert stored.topic.configs == {}
@@ -108,7 +108,9 @@ def test_a_topic_that_is_made_again_has_its_new_settings(stored: Stored) -> None
     assert stored.topic.configs == {"retention.ms": "6"}
 
 
-def test_it_may_be_learnt_before_the_end_of_the_one_before_is_told(stored: Stored) -> None:
+def test_settings_of_a_recreated_topic_may_be_read_before_the_deletion_is_published(
+    stored: Stored,
+) -> None:
     stored.set("orders", "5")
     stored.tell(7)
     stored.cluster.until(lambda: stored.topic.configs)
@@ -121,7 +123,7 @@ def test_it_may_be_learnt_before_the_end_of_the_one_before_is_told(stored: Store
     assert stored.topic.configs == {"retention.ms": "6"}
 
 
-def test_of_two_topics_of_one_name_the_first_may_never_be_told(stored: Stored) -> None:
+def test_the_first_of_two_topics_of_one_name_may_never_be_published(stored: Stored) -> None:
     stored.set("orders", "5")
     learnt: list[bool] = []
     stored.learn(7, lambda: learnt.append(True))
@@ -132,7 +134,7 @@ def test_of_two_topics_of_one_name_the_first_may_never_be_told(stored: Stored) -
     stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "6"})
 
 
-def test_a_topic_that_is_told_before_its_settings_are_known_is_still_to_be_learnt(
+def test_a_topic_published_before_its_settings_are_known_is_still_to_be_read(
     stored: Stored,
 ) -> None:
     """A broker that lags behind receives UpdateMetadata for a topic before its roles."""
