@@ -49,7 +49,7 @@ def test_a_task(
 def test_what_was_never_ended_is_named_and_nothing_is_written(
     broker: testing.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """klog's broker forgets no marker; Apache Kafka does (tests/peers/test_sink_left_open.py)."""
+    """klog forgets no marker; Apache Kafka does (tests/peers/test_sink_open_transactions.py)."""
     world = World(broker.bootstrap_servers)
     with monkeypatch.context() as patch:
         patch.setattr(task, "find_open_transactions", lambda *_: {3: 17, 2: 40})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.exactly_once import SERVER_SETTINGS, soak
-from tests.soak.kills import short_plan
+from tests.soak.process_faults import short_plan
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 
 # A broker that was killed cannot register again before its last session has ended. If a transaction

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
+from tests.soak.cluster.cluster_view import Sight
 from tests.soak.cluster.java_clients import Run, ends_of, problems_of_reading, problems_of_writing
 from tests.soak.cluster.plan import SESSION_S, Fault, Kind, faults, long_plan, short_plan
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
-from tests.soak.cluster.sight import Sight
 from tests.soak.cluster.soak import problems_of_order
 from tests.soak.records import Record
 from tests.soak.transactions.check import Input

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.soak.copies import Copied, by_key, problems_of_copy, problems_of_ends
-from tests.soak.kills import MASTERS, POINTS, QUERIES, Fault, Kind, faults, long_plan, short_plan
+from tests.soak.process_faults import (
+    MASTERS,
+    POINTS,
+    QUERIES,
+    Fault,
+    Kind,
+    faults,
+    long_plan,
+    short_plan,
+)
 from tests.soak.refusals import failure_of
 from tests.soak.traps import FOLDER_VARIABLE, Action, Point, Traps, reach
 

@@ -42,7 +42,7 @@ def test_the_bench_knows_every_setting_that_costs_time() -> None:
     settings = settings_in((FOLDER / "spark-defaults.conf").read_text(encoding="utf-8"))
     assert set(JOB_OF) <= set(settings)
     without = set(settings) - set(JOB_OF)
-    # How often Spark plans a source, which test_frames_used_again.py shows; and lines of a log.
+    # How often Spark plans a source, which test_reused_frames.py shows; and lines of a log.
     assert without == {"spark.sql.python.filterPushdown.enabled", "spark.ui.showConsoleProgress"}
 
 

@@ -2,9 +2,9 @@
 
 from tests.simulation.checks.compaction import Compaction
 from tests.simulation.checks.groups import Groups
-from tests.simulation.checks.marks import Marks
+from tests.simulation.checks.high_watermarks import Marks
+from tests.simulation.checks.leftovers import Rest
 from tests.simulation.checks.records import Records
-from tests.simulation.checks.rest import Rest
 from tests.simulation.checks.retention import Retention
 from tests.simulation.checks.transactions import Transactions
 from tests.simulation.machine import Watcher

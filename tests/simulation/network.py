@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from klog_broker.runtime.net.socket_calls import SocketCalls
+from tests.simulation.connection_faults import OpenRoads, Roads
 from tests.simulation.outbound import Outbound
 from tests.simulation.poller import SimPoller
-from tests.simulation.roads import OpenRoads, Roads
 from tests.simulation.world import World
 from tests.support.runtime.fake_network import FakeSocketCalls, MemoryStream
 

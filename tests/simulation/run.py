@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark_klog.ids import TopicPartition
-from tests.simulation.checks.rest import check_zero, figures
+from tests.simulation.checks.leftovers import check_zero, figures
 from tests.simulation.checks.retention import LOOKS_WITHIN_MS, check_all_is_taken
 from tests.simulation.checks.transactions import HANGS, is_stable
 from tests.simulation.clients.admin import Admin

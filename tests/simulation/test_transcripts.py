@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.group_talk import GroupTalk
+from tests.simulation.group_transcript import GroupTalk
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 WRITE_VARIABLE = "KLOG_WRITE_TRANSCRIPTS"

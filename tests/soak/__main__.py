@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.soak import connector, exactly_once, kills, plan
+from tests.soak import connector, exactly_once, plan, process_faults
 from tests.soak.cluster import soak as cluster
 from tests.soak.records import VALUE_BYTES
 from tests.soak.transactions import copying
@@ -56,7 +56,7 @@ def _connector(given: argparse.Namespace) -> tuple[list[str], str]:
 def _exactly_once(given: argparse.Namespace) -> tuple[list[str], str]:
     rate_a_s = given.rate or exactly_once.RATE_A_S
     _say_begin(given, rate_a_s, copies=8)
-    faults = kills.long_plan(given.minutes, given.seed, time.monotonic)
+    faults = process_faults.long_plan(given.minutes, given.seed, time.monotonic)
     problems = exactly_once.soak(faults, _say, rate_a_s=rate_a_s)
     return problems, "every record exactly once in each copy, in order per key"
 

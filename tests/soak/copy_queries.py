@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.soak.checkpoint import Checkpoint
 from tests.soak.copy_driver import SETTINGS_VARIABLE
-from tests.soak.kills import EACH, MASTERS, PLAIN, QUERIES
+from tests.soak.process_faults import EACH, MASTERS, PLAIN, QUERIES
 from tests.soak.processes import ROOT, DriverProcess
 from tests.soak.refusals import Failure, failure_of
 from tests.soak.report import Report

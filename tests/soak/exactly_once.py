@@ -1,8 +1,8 @@
 """The soak of the exactly-once sink: copies of a topic, while all processes are killed.
 
 One query copies by writeStream, another one by foreachBatch to two topics; both go through all
-faults of a plan (kills.py) with one checkpoint each. In between, and at the end, librdkafka reads
-the topic and its copies (copies.py).
+faults of a plan (process_faults.py) with one checkpoint each. In between, and at the end,
+librdkafka reads the topic and its copies (copies.py).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pyspark_klog import testing
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from tests.soak.copies import by_key, problems_of_copy, problems_of_ends, read_all
 from tests.soak.copy_queries import COPIES, PROGRESS_S, SOURCE, CopyQueries
-from tests.soak.kills import CLUSTER, Fault, Kind
+from tests.soak.process_faults import CLUSTER, Fault, Kind
 from tests.soak.processes import DriverFailed
 from tests.soak.records import Numbers
 from tests.soak.report import Report, Say

@@ -13,7 +13,7 @@ from pyspark_klog.client.admin.groups import committed_offsets
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.testing import Cluster
-from tests.soak.cluster.sight import lacks, seen_by
+from tests.soak.cluster.cluster_view import lacks, seen_by
 from tests.soak.copies import Copied, by_key, problems_of_copy, problems_of_ends, read_all
 from tests.soak.records import Record, Seen, problems_of
 from tests.soak.transactions.feed import SOURCE, SOURCE_PARTITIONS, Feed, inputs

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.exactly_once import soak
-from tests.soak.kills import short_plan
+from tests.soak.process_faults import short_plan
 
 
 @pytest.mark.timeout(600)

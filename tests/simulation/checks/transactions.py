@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark_klog.client.producer.batches import Identity
 from pyspark_klog.ids import TopicPartition
-from tests.simulation.checks.marks import BACK
+from tests.simulation.checks.high_watermarks import BACK
 from tests.simulation.checks.records import content, is_marker, marker_name
 from tests.simulation.machine import Machine, Watcher
 from tests.simulation.plan import LONGEST_SWEEP_MS, LONGEST_TIMEOUT_MS

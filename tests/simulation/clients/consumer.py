@@ -13,8 +13,8 @@ from pyspark_klog.protocol.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.simulation.clients.asking import SESSIONS, Asking
 from tests.simulation.clients.base import Script, check_code
+from tests.simulation.clients.fetch_session import SESSIONS, Asking
 from tests.simulation.clients.reader import GAPS, Reader
 from tests.simulation.world import Violation
 

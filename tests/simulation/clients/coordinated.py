@@ -15,11 +15,11 @@ from pyspark_klog.client.transactions.steps import PendingStep
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
-from tests.simulation.clients.asking import Asking
 from tests.simulation.clients.base import Lost, Script, check_code
+from tests.simulation.clients.fetch_session import Asking
 from tests.simulation.clients.member import GROUP, Member
+from tests.simulation.clients.multi_broker import MOVED, FollowingProducer, Roaming
 from tests.simulation.clients.reader import Reader
-from tests.simulation.clients.roaming import MOVED, FollowingProducer, Roaming
 from tests.simulation.clients.transactional import TransactionalProducer
 
 LONGEST_TIMEOUT_MS = 8_000

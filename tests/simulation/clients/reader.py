@@ -7,9 +7,9 @@ from typing import Any
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import PartitionData
-from tests.simulation.checks.marks import BACK, EARLY
+from tests.simulation.checks.high_watermarks import BACK, EARLY
 from tests.simulation.checks.records import batches_in, names_in
-from tests.simulation.clients.aborted import Aborted
+from tests.simulation.clients.aborted_transactions import Aborted
 from tests.simulation.clients.base import WAKING, Client, check_code
 from tests.simulation.world import Violation
 

@@ -36,7 +36,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.records.builder import BatchBuilder
 from tests.simulation.checks.records import batches_in
 from tests.simulation.clients.base import Lost, Script, check_code
-from tests.simulation.clients.roaming import MOVED, Following, RoamingAdmin
+from tests.simulation.clients.multi_broker import MOVED, Following, RoamingAdmin
 from tests.simulation.machine import Machine
 from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation

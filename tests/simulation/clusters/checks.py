@@ -13,7 +13,7 @@ from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.record import Record
-from tests.simulation.checks.marks import Marks
+from tests.simulation.checks.high_watermarks import Marks
 from tests.simulation.clusters.losses import Losses
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.states import States

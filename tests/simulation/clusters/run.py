@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.znodes.topics import PartitionState
+from tests.simulation.checks.leftovers import Rest
 from tests.simulation.checks.records import content
-from tests.simulation.checks.rest import Rest
 from tests.simulation.checks.transactions import HANGS, is_stable
 from tests.simulation.clients.base import WAITS, Client
 from tests.simulation.clients.coordinated import (
@@ -17,7 +17,7 @@ from tests.simulation.clients.coordinated import (
     RoamingMember,
     RoamingTransactional,
 )
-from tests.simulation.clients.roaming import (
+from tests.simulation.clients.multi_broker import (
     Roaming,
     RoamingAdmin,
     RoamingConsumer,

@@ -23,13 +23,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark_klog.testing.broker import BrokerFailed
 from pyspark_klog.testing.zookeeper import ZooKeeperFailed
 from tests.soak.cluster import plan
-from tests.soak.cluster.befalling import CLIENT, befallen, whose
+from tests.soak.cluster.cluster_view import lacks
+from tests.soak.cluster.fault_injection import CLIENT, befallen, whose
 from tests.soak.cluster.java_clients import PARTITIONS as JAVA_PARTITIONS
 from tests.soak.cluster.java_clients import TOPIC as JAVA_TOPIC
 from tests.soak.cluster.java_clients import JavaClients
 from tests.soak.cluster.plan import Fault, Kind
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
-from tests.soak.cluster.sight import lacks
 from tests.soak.cluster.split_cluster import SplitCluster
 from tests.soak.records import lost_of
 from tests.soak.report import Report, Say

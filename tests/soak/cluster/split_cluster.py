@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.ports import free_ports
-from tests.soak.cluster.ways import ZOOKEEPER, Ways
+from tests.soak.cluster.proxies import ZOOKEEPER, Ways
 
 _PATIENCE_S = 180.0
 """A long timeout, because test machines are sometimes busy and a slow start is a problem."""

@@ -110,7 +110,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     random = Random(3)
     for _ in range(KILLS):
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.test_loading_side_by_side", str(tmp_path)],
+            [sys.executable, "-m", "tests.faults.test_parallel_loading", str(tmp_path)],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,

@@ -9,10 +9,10 @@ from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from pyspark_klog.testing import Cluster
+from tests.soak.cluster.cluster_view import seen_by, session_of
 from tests.soak.cluster.plan import Fault, Kind
-from tests.soak.cluster.sight import seen_by, session_of
+from tests.soak.cluster.proxies import ZOOKEEPER
 from tests.soak.cluster.split_cluster import SplitCluster
-from tests.soak.cluster.ways import ZOOKEEPER
 from tests.soak.transactions.feed import SOURCE
 from tests.support.zookeeper.server import expire
 

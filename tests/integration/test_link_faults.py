@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.soak.cluster.ways import Ways
+from tests.soak.cluster.proxies import Ways
 from tests.support.eventually import eventually
 
 ONE, OTHER = 1, 2

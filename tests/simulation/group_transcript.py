@@ -27,7 +27,7 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
 )
 from pyspark_klog.records.compression import Codec
-from tests.simulation.group_words import (
+from tests.simulation.transcript_lines import (
     deleted_line,
     group_line,
     in_ms,
