@@ -78,7 +78,7 @@ def _create(broker: MemoryBroker, name: str, **configs: str) -> None:
 
 
 @dataclass
-class Facts:
+class AcknowledgedState:
     """The requests of the clients, and the acknowledged ones."""
 
     sent: dict[str, list[bytes]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Facts:
         return int(row.base_offset)
 
 
-def live(broker: MemoryBroker, facts: Facts) -> None:
+def run_requests(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     """Use each feature a little; each response is a promise."""
     facts.asked["made"] = True
     _create(broker, "made")
@@ -125,7 +125,7 @@ def live(broker: MemoryBroker, facts: Facts) -> None:
     broker.close()
 
 
-def _idempotent(broker: MemoryBroker, facts: Facts) -> None:
+def _idempotent(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
     answer = broker.call(request, 4)
     assert answer.error_code == 0
@@ -139,7 +139,7 @@ def _idempotent(broker: MemoryBroker, facts: Facts) -> None:
         facts.done["last"] = (records, offset)
 
 
-def _transactions(broker: MemoryBroker, facts: Facts) -> None:
+def _transactions(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     client = MemoryClient(broker)
     assert client.init() == 0
     for number, commit in enumerate((True, False)):
@@ -150,7 +150,7 @@ def _transactions(broker: MemoryBroker, facts: Facts) -> None:
         facts.done["ends"] = [*facts.done.get("ends", ()), commit]
 
 
-def _commit(broker: MemoryBroker, facts: Facts, offset: int) -> None:
+def _commit(broker: MemoryBroker, facts: AcknowledgedState, offset: int) -> None:
     facts.asked["position"] = offset
     row = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
@@ -166,7 +166,7 @@ def _commit(broker: MemoryBroker, facts: Facts, offset: int) -> None:
     facts.done["position"] = offset
 
 
-def _set_retention(broker: MemoryBroker, facts: Facts, value: str) -> None:
+def _set_retention(broker: MemoryBroker, facts: AcknowledgedState, value: str) -> None:
     facts.asked["retention"] = value
     row = AlterableConfig(name="retention.ms", config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=2, resource_name="made", configs=[row])
@@ -175,7 +175,7 @@ def _set_retention(broker: MemoryBroker, facts: Facts, value: str) -> None:
     facts.done["retention"] = value
 
 
-def _keyed(broker: MemoryBroker, facts: Facts) -> None:
+def _keyed(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     for number in range(8):
         builder = BatchBuilder()
         value = b"%d" % number * 50
@@ -188,7 +188,7 @@ def _keyed(broker: MemoryBroker, facts: Facts) -> None:
     facts.done["cleaned"] = before - after
 
 
-def check(files: MemoryFiles, facts: Facts) -> None:
+def check(files: MemoryFiles, facts: AcknowledgedState) -> None:
     """Check that the next broker has all acknowledged changes, and works."""
     broker = MemoryBroker(files, with_kernel=False, **SETTINGS)
     for _ in range(5):
@@ -210,7 +210,7 @@ def check(files: MemoryFiles, facts: Facts) -> None:
     broker.close()
 
 
-def _check_made(broker: MemoryBroker, facts: Facts) -> None:
+def _check_made(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     log = broker.log("made")
     assert facts.done.get("start", 0) <= log.log_start_offset <= facts.asked.get("start", 0)
     values = [record.value for record in read_all(log, log.log_end_offset)]
@@ -229,7 +229,7 @@ def _check_made(broker: MemoryBroker, facts: Facts) -> None:
         assert (row.error_code, row.base_offset, log.log_end_offset) == (0, offset, end)
 
 
-def _check_keyed(broker: MemoryBroker, facts: Facts) -> None:
+def _check_keyed(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     log = broker.log("keyed")
     found = read_all(log, log.log_end_offset)
     told, sent = facts.told.get("keyed", []), facts.sent.get("keyed", [])
@@ -242,7 +242,7 @@ def _check_keyed(broker: MemoryBroker, facts: Facts) -> None:
             assert last[key].offset == offsets[-1]
 
 
-def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
+def _check_transactions(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     client = MemoryClient(broker)
     # The open transaction is aborted, the decided ones end as decided; clients retry meanwhile.
     while (code := client.init()) == ErrorCode.CONCURRENT_TRANSACTIONS and broker.clock.now_ms() < (
@@ -265,8 +265,8 @@ def _check_transactions(broker: MemoryBroker, facts: Facts) -> None:
 def test_a_run_without_a_crash_performs_every_request() -> None:
     """Check that the run covers everything, so that the steps below can cut it."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False, **SETTINGS)
-    facts, began = Facts(), broker.files.steps
-    live(broker, facts)
+    facts, began = AcknowledgedState(), broker.files.steps
+    run_requests(broker, facts)
     assert facts.done["cleaned"] > 0
     assert set(facts.done) >= set(facts.asked)
     assert broker.files.steps - began > 100
@@ -274,10 +274,10 @@ def test_a_run_without_a_crash_performs_every_request() -> None:
 
 
 def _is_cut_at(step: int, *, keeps_order: bool) -> bool:
-    files, facts, is_cut = _prepared().killed(), Facts(), False
+    files, facts, is_cut = _prepared().killed(), AcknowledgedState(), False
     files.crash_at_step = files.steps + step
     try:
-        live(MemoryBroker(files, with_kernel=False, **SETTINGS), facts)
+        run_requests(MemoryBroker(files, with_kernel=False, **SETTINGS), facts)
     except Crashed:
         is_cut = True
     try:

@@ -12,7 +12,7 @@ from pyspark_klog.records.record import Record
 from tests.support.cluster.logs import HostedLog
 from tests.support.compaction.cleaner_harness import clean, last_records, problems_of_cleaned
 from tests.support.log.harness import DATA, PARTITION, append, batch, read_all
-from tests.support.log.restarts import LogLives
+from tests.support.log.restarts import LogRestarts
 
 CONFIG = LogConfig(
     segment_bytes=4_096,
@@ -45,7 +45,7 @@ class _Cuts:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.lives = LogLives(self.random, CONFIG, LogManagerSettings())
+        self.lives = LogRestarts(self.random, CONFIG, LogManagerSettings())
         self.written: list[Record] = []
 
     def write(self, batches: int) -> None:
@@ -57,7 +57,7 @@ class _Cuts:
             self.written += [each for each in read_all(life.log) if each.offset not in known]
             life.manager.close()
 
-        assert self.lives.live(None, act)
+        assert self.lives.run(None, act)
 
     def clean(self, steps: int | None) -> bool:
         def act(life: HostedLog) -> None:
@@ -66,7 +66,7 @@ class _Cuts:
             assert cleaner.set_aside == {}
             self.check(life.log)
 
-        return self.lives.live(steps, act)
+        return self.lives.run(steps, act)
 
     def check(self, log: PartitionLog) -> None:
         assert problems_of_cleaned(log, self.written) == []
@@ -90,10 +90,10 @@ def test_every_step(killed: float, keeps_order: bool) -> None:
         # A round leaves small segments, which the next round merges.
         cuts.write(60)
         assert cuts.clean(None)
-        cuts.lives.die(killed)
+        cuts.lives.end_process(killed)
         cuts.write(20)
         crashes += not cuts.clean(steps)
-        cuts.lives.die(killed)
+        cuts.lives.end_process(killed)
         if len(cuts.leftovers()) > 1 and again:
             again -= 1
             _crash_again(cuts, killed)
@@ -108,7 +108,7 @@ def _crash_again(cuts: _Cuts, killed: float) -> None:
     for steps in range(1, 18):
         cuts.lives.files = found.killed()
         cuts.clean(steps)
-        cuts.lives.die(killed)
+        cuts.lives.end_process(killed)
         assert cuts.clean(None)
     cuts.lives.files = found.killed()
 
@@ -118,7 +118,7 @@ def test_cleaned_again_and_again() -> None:
     for _ in range(12):
         cuts.write(20)
         cuts.clean(cuts.random.randrange(1, 150))
-        cuts.lives.die(0.5)
+        cuts.lives.end_process(0.5)
 
     def act(life: HostedLog) -> None:
         cuts.check(life.log)
@@ -126,4 +126,4 @@ def test_cleaned_again_and_again() -> None:
         closed = [r for r in read_all(life.log) if r.offset < life.log.segments[-1].base_offset]
         assert len(closed) <= len(last_records(cuts.written)) * 2
 
-    assert cuts.lives.live(None, act)
+    assert cuts.lives.run(None, act)

@@ -39,7 +39,7 @@ def world() -> tuple[MemoryFiles, PartitionLog, list[str]]:
     return files, log, offline
 
 
-def go_on(files: MemoryFiles, log: PartitionLog, next_sequence: int) -> None:
+def check_log_works(files: MemoryFiles, log: PartitionLog, next_sequence: int) -> None:
     """Check that state, file and indexes have nothing of the refused append."""
     end_offset = log.log_end_offset
     segment = log.segments[-1]
@@ -60,7 +60,7 @@ def test_a_full_disk_refuses_the_append_and_the_log_goes_on(free_bytes: int) -> 
             append(log, batch(producer_id=1, base_sequence=3))
         assert (log.log_end_offset, log.high_watermark) == (3, 3)
     files.free_bytes = None
-    go_on(files, log, 3)
+    check_log_works(files, log, 3)
     assert offline == []
 
 
@@ -95,7 +95,7 @@ def test_a_short_write_is_cut_back(written: int) -> None:
     files.short_write_bytes = written
     with pytest.raises(LogStorageError, match=f"only {written} of {BYTES} bytes"):
         append(log, batch(producer_id=1, base_sequence=3))
-    go_on(files, log, 3)
+    check_log_works(files, log, 3)
     assert offline == []
 
 
@@ -109,7 +109,7 @@ def test_a_full_disk_at_a_roll() -> None:
         append(log, batch(producer_id=1, base_sequence=3))
     assert log.log_end_offset == end_offset
     files.free_bytes = None
-    go_on(files, log, 3)
+    check_log_works(files, log, 3)
     assert len(log.segments) == 2
     assert offline == []
 

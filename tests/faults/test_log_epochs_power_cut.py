@@ -18,7 +18,7 @@ from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView, split_batches
 from tests.support.cluster.logs import HostedLog
 from tests.support.log.harness import append_in, batch
-from tests.support.log.restarts import LogLives
+from tests.support.log.restarts import LogRestarts
 
 SEEDS = 150
 SEEDS_PER_TEST = 50
@@ -45,11 +45,11 @@ class Run:
             flush_offset_checkpoint_interval_ms=self.random.choice((10, 60)),
             high_watermark_checkpoint_interval_ms=50,
         )
-        self.lives = LogLives(self.random, config, settings)
+        self.lives = LogRestarts(self.random, config, settings)
 
-    def live(self, steps: int | None) -> None:
-        self.lives.live(steps, self.act)
-        self.lives.die(killed=0.3)
+    def run_or_crash(self, steps: int | None) -> None:
+        self.lives.run(steps, self.act)
+        self.lives.end_process(killed=0.3)
 
     def act(self, life: HostedLog) -> None:
         random, log = self.random, life.log
@@ -128,9 +128,9 @@ def test_offset_and_epoch_name_one_record_for_ever(first_seed: int) -> None:
         run = Run(Random(seed))
         try:
             for _ in range(LIVES):
-                run.live(run.random.choice((10, 25, 60, 200)) + run.random.randint(0, 30))
-            run.live(None)
-            run.live(None)
+                run.run_or_crash(run.random.choice((10, 25, 60, 200)) + run.random.randint(0, 30))
+            run.run_or_crash(None)
+            run.run_or_crash(None)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise

@@ -35,7 +35,7 @@ GAPS = replace(CONFIG, may_have_gaps=True)
 STARTS = 8
 
 
-def live(files: MemoryFiles, promised: list[int]) -> None:
+def use_log(files: MemoryFiles, promised: list[int]) -> None:
     """Use a log; ``promised`` is the offset before which no record may be lost, at each moment."""
     manager = open_manager(files, config=CONFIG, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
@@ -65,7 +65,7 @@ def check(files: MemoryFiles, promised: int) -> None:
     append(log)
 
 
-def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFIG) -> None:
+def use_restarting_log(files: MemoryFiles, promised: list[int], config: LogConfig = CONFIG) -> None:
     """Use a log that is emptied and continues at other offsets, before its start or behind its end.
 
     The records after the last such step are promised, and no earlier one may remain.
@@ -87,7 +87,7 @@ def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFI
     promised[0] = log.log_end_offset
 
 
-def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) -> None:
+def check_restarted_log(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) -> None:
     """Check that no record or epoch is left from before the log was last emptied."""
     log = open_manager(files, config=config).get(PARTITION)
     if log is None:
@@ -175,9 +175,12 @@ def test_a_power_cut_in_a_truncation_leaves_neither_holes_nor_damage(
 Live = Callable[[MemoryFiles, list[int]], None]
 Check = Callable[[MemoryFiles, int], None]
 LIVES: dict[str, tuple[Live, Check]] = {
-    "ordinary": (live, check),
-    "begun anew": (live_anew, check_anew),
-    "with gaps": (partial(live_anew, config=GAPS), partial(check_anew, config=GAPS)),
+    "ordinary": (use_log, check),
+    "begun anew": (use_restarting_log, check_restarted_log),
+    "with gaps": (
+        partial(use_restarting_log, config=GAPS),
+        partial(check_restarted_log, config=GAPS),
+    ),
 }
 
 
@@ -192,15 +195,15 @@ LIVES: dict[str, tuple[Live, Check]] = {
     ],
 )
 def test_no_promised_record_is_lost_by_a_crash_at_any_step(name: str, is_power_cut: bool) -> None:
-    live, check = LIVES[name]
+    use_log, check = LIVES[name]
     whole = MemoryFiles()
-    live(whole, [0])
+    use_log(whole, [0])
     assert whole.steps > 80
     for step in range(1, whole.steps + 1):
         files, promised, random = MemoryFiles(), [0], Random(step)
         files.crash_at_step = step
         with pytest.raises(Crashed):
-            live(files, promised)
+            use_log(files, promised)
         for start in range(1, STARTS + 1):
             found = files.crash(random) if is_power_cut else files.killed()
             found.crash_at_step = start * 3

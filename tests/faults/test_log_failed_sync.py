@@ -29,7 +29,7 @@ CONFIG = replace(SMALL, segment_bytes=2_000, index_interval_bytes=100)
 CUTS = 20
 
 
-class Life(HostedLog):
+class BrokerRun(HostedLog):
     """A broker's log, from a start until the process is killed."""
 
     def __init__(self, files: MemoryFiles) -> None:
@@ -52,18 +52,18 @@ def values(log: PartitionLog) -> list[bytes]:
 
 def check_power_cuts(files: MemoryFiles, flushed_offset: int) -> None:
     for seed in range(CUTS):
-        log = Life(files.crash(Random(seed))).log
+        log = BrokerRun(files.crash(Random(seed))).log
         assert log.log_end_offset >= flushed_offset
         assert values(log) == [b"%03d" % number for number in range(log.log_end_offset)]
 
 
-def failed(life: Life) -> None:
+def failed(life: BrokerRun) -> None:
     life.files.fail_sync_at = life.files.syncs + 1
     (error,) = life.flush()
     assert isinstance(error, LogStorageError)
 
 
-def killed_in_it(life: Life) -> None:
+def killed_in_it(life: BrokerRun) -> None:
     """Kill the process in the failing sync, so that the error reaches nobody."""
     life.files.failed_sync_kills = True
     life.files.fail_sync_at = life.files.syncs + 1
@@ -75,15 +75,15 @@ def killed_in_it(life: Life) -> None:
 @pytest.mark.parametrize("unsynced", [1, 30])
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_what_the_next_start_takes_for_flushed_survives_a_power_cut(
-    end: Callable[[Life], None], unsynced: int, goes_on: bool
+    end: Callable[[BrokerRun], None], unsynced: int, goes_on: bool
 ) -> None:
     """One unsynced record, or so many that several segments have no synced data."""
-    life = Life(MemoryFiles())
+    life = BrokerRun(MemoryFiles())
     life.append(3)
     assert life.flush() == [None]
     life.append(unsynced)
     end(life)
-    next_life = Life(life.files.killed())
+    next_life = BrokerRun(life.files.killed())
     assert next_life.log.flushed_offset == 3 + unsynced
     if goes_on:
         next_life.append(2)
@@ -92,14 +92,14 @@ def test_what_the_next_start_takes_for_flushed_survives_a_power_cut(
 
 
 def test_a_start_that_fails_in_the_same_way_leaves_it_to_the_next_one() -> None:
-    life = Life(MemoryFiles())
+    life = BrokerRun(MemoryFiles())
     life.append(8)
     failed(life)
     files = life.files.killed()
     files.fail_sync_at = files.syncs + 1
     with pytest.raises(LogStorageError):
-        Life(files)
-    last = Life(files.killed())
+        BrokerRun(files)
+    last = BrokerRun(files.killed())
     assert last.log.flushed_offset == 8
     check_power_cuts(last.files, 8)
 

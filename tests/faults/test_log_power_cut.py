@@ -14,7 +14,7 @@ from klog_broker.log.manager.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.cluster.logs import HostedLog
 from tests.support.log.harness import append, batch, read_all
-from tests.support.log.restarts import LogLives
+from tests.support.log.restarts import LogRestarts
 
 SEEDS = 200
 SEEDS_PER_TEST = 25
@@ -53,14 +53,14 @@ class Run:
             flush_offset_checkpoint_interval_ms=self.random.choice((50, 500)),
             high_watermark_checkpoint_interval_ms=self.random.choice((70, 700)),
         )
-        self.lives = LogLives(self.random, config, settings)
+        self.lives = LogRestarts(self.random, config, settings)
 
-    def live(self, steps: int | None) -> None:
+    def run_or_crash(self, steps: int | None) -> None:
         """Open the log, produce, close; or cut the power after ``steps`` steps on the disk."""
-        if self.lives.live(steps, self.act):
-            self.lives.die(killed=1)
+        if self.lives.run(steps, self.act):
+            self.lives.end_process(killed=1)
         else:
-            self.lives.die(killed=0.4)
+            self.lives.end_process(killed=0.4)
 
     def act(self, life: HostedLog) -> None:
         random, log, helpers = self.random, life.log, life.helpers
@@ -135,9 +135,9 @@ def test_acknowledged_records_survive_power_cuts(first_seed: int) -> None:
         run = Run(Random(seed))
         try:
             for _ in range(CUTS):
-                run.live(run.random.choice((10, 25, 60, 200)) + run.random.randint(0, 30))
-            run.live(None)
-            run.live(None)
+                run.run_or_crash(run.random.choice((10, 25, 60, 200)) + run.random.randint(0, 30))
+            run.run_or_crash(None)
+            run.run_or_crash(None)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise

@@ -45,7 +45,7 @@ def killed_log() -> tuple[MemoryFiles, list[Record], list[tuple[int, int]]]:
     return files.killed(), read_all(log), [*places, (last.size_bytes, log.log_end_offset)]
 
 
-def reopen_and_go_on(files: MemoryFiles, kept: list[Record]) -> None:
+def reopen_and_append(files: MemoryFiles, kept: list[Record]) -> None:
     """Check that the log holds exactly ``kept``, is sound, and takes more appends."""
     manager = open_manager(files, config=CONFIG)
     log = manager.get(PARTITION)
@@ -83,7 +83,7 @@ def test_a_torn_tail(seed: int) -> None:
     start, end = places[number][0], places[number + 1][0]
     size = random.choice((start, start + 1, start + 16, start + 60, end - 1))
     files.open(PATH / last_log_file(files)).truncate(size)
-    reopen_and_go_on(files, records[: places[number][1]])
+    reopen_and_append(files, records[: places[number][1]])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -96,7 +96,7 @@ def test_a_zeroed_tail(seed: int) -> None:
     # Zero more than the batch's last 20 bytes: a batch that ends with zeros would still be whole.
     zero_from = random.randrange(start, end - 20)
     file.pwrite(bytes(file.size() - zero_from + random.choice((0, 5_000))), zero_from)
-    reopen_and_go_on(files, records[: places[number][1]])
+    reopen_and_append(files, records[: places[number][1]])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -115,7 +115,7 @@ def test_a_tail_of_garbage(seed: int) -> None:
         b"\x00" * 17 + random.randbytes(50),
     )
     file.pwrite(random.choice(kinds), places[number][0])
-    reopen_and_go_on(files, records[: places[number][1]])
+    reopen_and_append(files, records[: places[number][1]])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -132,16 +132,16 @@ def test_a_flipped_byte_cuts_at_its_batch_and_drops_what_follows(seed: int) -> N
     file = files.open(PATH / name)
     byte = file.pread(1, at)[0] ^ (1 << random.randrange(8))
     file.pwrite(bytes([byte]), at)
-    reopen_and_go_on(files, records[: place.base_offset])
+    reopen_and_append(files, records[: place.base_offset])
 
 
 def test_a_lost_last_segment_file_and_an_empty_one() -> None:
     files, records, places = killed_log()
     files.open(PATH / last_log_file(files)).truncate(0)
-    reopen_and_go_on(files, records[: places[0][1]])
+    reopen_and_append(files, records[: places[0][1]])
     files, records, places = killed_log()
     files.remove(PATH / last_log_file(files))
-    reopen_and_go_on(files, records[: places[0][1]])
+    reopen_and_append(files, records[: places[0][1]])
 
 
 def test_producers_go_on_after_their_tail_was_lost() -> None:

@@ -20,7 +20,7 @@ STARTS = 6
 CLOSED_END = 11
 
 
-def live(files: MemoryFiles, promised: list[int]) -> None:
+def use_log(files: MemoryFiles, promised: list[int]) -> None:
     """Use a log; ``promised`` is the offset before which no record may be lost, at each moment."""
     manager = open_manager(files, config=CONFIG, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
@@ -73,13 +73,13 @@ def check(files: MemoryFiles, promised: int) -> None:
 @pytest.mark.parametrize("is_power_cut", [False, True])
 def test_transactions_outlive_a_crash_at_any_step(is_power_cut: bool) -> None:
     whole = MemoryFiles()
-    live(whole, [0])
+    use_log(whole, [0])
     assert whole.steps > 100
     for step in range(1, whole.steps + 1):
         files, promised, random = MemoryFiles(), [0], Random(step)
         files.crash_at_step = step
         with pytest.raises(Crashed):
-            live(files, promised)
+            use_log(files, promised)
         for start in range(1, STARTS + 1):
             found = files.crash(random) if is_power_cut else files.killed()
             found.crash_at_step = start * 4

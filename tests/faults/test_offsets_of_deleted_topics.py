@@ -81,7 +81,7 @@ def current_id(broker: MemoryBroker) -> UUID:
     return topic.topic_id
 
 
-def make_again(broker: MemoryBroker) -> None:
+def recreate_topic(broker: MemoryBroker) -> None:
     for _ in range(1_000):
         # The broker has the seed of the one before it: skip the ids that are taken.
         broker.broker.services.chance.uuid()
@@ -97,7 +97,7 @@ def kept(broker: MemoryBroker) -> int:
     return sum(book.get(PLAIN) is not None for book in books if book is not None)
 
 
-def lost_at(step: int, dice: int, *, power: bool) -> int | None:
+def crash_at(step: int, dice: int, *, power: bool) -> int | None:
     """Lose the process, or the power, at a step of the deletion, and check the next broker.
 
     After a power cut ``dice`` decides which unsynced data is on the disk. Return how many old
@@ -118,7 +118,7 @@ def lost_at(step: int, dice: int, *, power: bool) -> int | None:
         assert seen(again) == dict.fromkeys(GROUPS, 5)
         again.close()
         return 0
-    make_again(again)
+    recreate_topic(again)
     left = kept(again)
     assert seen(again) == dict.fromkeys(GROUPS, -1)
     commit(again, 7)
@@ -136,7 +136,7 @@ def test_no_old_offset_is_returned_after_a_crash_at_any_step_of_a_deletion(power
     most = len(GROUPS) if power else 0
     for dice in range(5):
         left: list[int] = []
-        while (outlived := lost_at(len(left) + 1, dice, power=power)) is not None:
+        while (outlived := crash_at(len(left) + 1, dice, power=power)) is not None:
             left.append(outlived)
         assert len(left) > 20
         if max(left) == most:

@@ -30,7 +30,7 @@ def _prepared() -> MemoryFiles:
     return broker.files
 
 
-def live(client: MemoryClient, told: list[bool]) -> None:
+def run_transactions(client: MemoryClient, told: list[bool]) -> None:
     """Run three transactions with records in two partitions and an offset.
 
     ``told`` gets the outcome of each transaction whose EndTxn got a response.
@@ -95,14 +95,14 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
     broker.close()
 
 
-def lost_at(step: int, raises: bool) -> bool:
+def crash_at(step: int, raises: bool) -> bool:
     """Lose the broker at the step and check the next one; return False if the run ends before."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False)
     client = MemoryClient(broker, raises=raises)
     told: list[bool] = []
     broker.files.crash_at_step = broker.files.steps + step
     try:
-        live(client, told)
+        run_transactions(client, told)
     except Crashed:
         check(broker.files.killed(), told)
         return True
@@ -112,6 +112,6 @@ def lost_at(step: int, raises: bool) -> bool:
 @pytest.mark.parametrize("raises", [True, False], ids=["version-2", "version-0"])
 def test_lost_at_every_step_transactions_end_once_and_as_decided(raises: bool) -> None:
     step = 1
-    while lost_at(step, raises):
+    while crash_at(step, raises):
         step += 1
     assert step > 25

@@ -87,7 +87,7 @@ class Replica:
         assert bench.cleaner.set_aside == {}
 
 
-class Play:
+class TwoLogs:
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
         self.config = replace(
@@ -341,7 +341,7 @@ def lasts(log: PartitionLog, start: int) -> dict[int, tuple[int, int, bool]]:
 @pytest.mark.parametrize("first_seed", range(0, 60, 10))
 def test_leader_and_follower_say_the_same(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 10):
-        play = Play(seed)
+        play = TwoLogs(seed)
         try:
             for _ in range(play.random.choice((40, 120, 250))):
                 play.step()

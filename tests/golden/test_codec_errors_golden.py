@@ -7,9 +7,14 @@ import pytest
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.compression import Codec, inflate_produced
-from tests.support.api.produce_frames import answers, frame, values
+from tests.support.api.produce_frames import frame, produce_responses, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.golden.codec_errors import OTHER_ERROR, STRICTER, check_answer, golden_answers
+from tests.support.golden.codec_errors import (
+    OTHER_ERROR,
+    STRICTER,
+    check_error_code,
+    golden_error_codes,
+)
 from tests.support.records.codec_cases import cases
 
 
@@ -19,15 +24,15 @@ def broker(request: pytest.FixtureRequest) -> MemoryBroker:
 
 
 def test_compressed_batches_are_answered_as_by_kafka(broker: MemoryBroker) -> None:
-    kafkas = golden_answers()
+    kafkas = golden_error_codes()
     stream = broker.connect()
     expected: list[bytes] = []
     for case in cases():
         version = 9 if case.magic == 2 else 2
         stream.inbox += frame(case.records, version=version)
         broker.turns()
-        (answer,) = answers(stream, version)
-        check_answer(case, int(answer.error_code), kafkas[case.name])
+        (answer,) = produce_responses(stream, version)
+        check_error_code(case, int(answer.error_code), kafkas[case.name])
         if not answer.error_code:
             expected += case.values
     assert values(broker) == expected
@@ -47,5 +52,5 @@ def stored(broker: MemoryBroker) -> Iterator[tuple[Codec, bytes]]:
 
 
 def test_the_exceptions_are_cases_that_kafka_was_asked() -> None:
-    assert set(golden_answers()) == {case.name for case in cases()}
-    assert OTHER_ERROR | set(STRICTER) <= set(golden_answers())
+    assert set(golden_error_codes()) == {case.name for case in cases()}
+    assert OTHER_ERROR | set(STRICTER) <= set(golden_error_codes())

@@ -11,8 +11,8 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.cli.command_cases import (
     CASES,
     a_hanging_transaction_is_found_and_aborted,
+    json_output,
     klog,
-    told,
 )
 from tests.support.client.cases import batch, client_of, new_topic
 
@@ -108,7 +108,7 @@ def test_a_file_of_offsets_that_is_wrong(
 
 def test_what_has_settings(broker: BrokerProcess) -> None:
     topic = new_topic(broker.bootstrap_servers, 1)
-    found = told(broker.bootstrap_servers, "configs", "list")
+    found = json_output(broker.bootstrap_servers, "configs", "list")
     assert {"type": "topic", "name": topic} in found
     assert {"type": "broker", "name": "0"} in found
     result = klog(broker.bootstrap_servers, "configs", "list")

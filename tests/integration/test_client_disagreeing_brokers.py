@@ -15,7 +15,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.client.cases import batch, client_of
-from tests.support.client.disagreeing_brokers import OpinionatedBroker, cut_off_and_whole
+from tests.support.client.disagreeing_brokers import DisagreeingBroker, cut_off_and_whole
 from tests.support.eventually import eventually
 from tests.support.records.record_sets import iterate
 
@@ -23,7 +23,7 @@ _P = TopicPartition("t", 0)
 
 
 def _client(
-    first: OpinionatedBroker, *others: OpinionatedBroker, **settings: str
+    first: DisagreeingBroker, *others: DisagreeingBroker, **settings: str
 ) -> BlockingClient:
     servers = ",".join(each.bootstrap_servers for each in (first, *others))
     waits = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 5_000}

@@ -30,7 +30,11 @@ from pyspark_klog.znodes.cluster import ControllerRegistration, encode_controlle
 from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK
 from tests.support.client.cases import batch, client_of
 from tests.support.eventually import eventually
-from tests.support.shared_cluster import controller_told_by_all, made_whole, told_by
+from tests.support.shared_cluster import (
+    agreed_controller,
+    described_cluster,
+    restart_stopped_brokers,
+)
 from tests.support.zookeeper.client import ZooKeeperClient
 
 SESSION_MS = 3_000
@@ -44,7 +48,7 @@ def shared() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared: Cluster) -> Cluster:
-    return made_whole(shared)
+    return restart_stopped_brokers(shared)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +71,7 @@ def epoch(cluster: Cluster) -> int:
 
 
 def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
-    told = [told_by(broker) for broker in shared.brokers]
+    told = [described_cluster(broker) for broker in shared.brokers]
     assert [brokers for brokers, _ in told] == [[1, 2, 3]] * 3
     assert all(found in (1, 2, 3) for _, found in told)
     assert epoch(shared) == 1
@@ -79,33 +83,33 @@ def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
 
 
 def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
-    first = controller_told_by_all(cluster)
+    first = agreed_controller(cluster)
     before = epoch(cluster)
     cluster.broker(first).kill()
     left = tuple(number for number in (1, 2, 3) if number != first)
-    second = controller_told_by_all(cluster, left)
+    second = agreed_controller(cluster, left)
     assert second != first
     assert epoch(cluster) == before + 1
     # The broker comes back while ZooKeeper may still have its last session: it waits for the end.
     cluster.broker(second).kill()
     cluster.broker(second).start()
     cluster.broker(first).start()
-    controller_told_by_all(cluster)
+    agreed_controller(cluster)
     assert epoch(cluster) == before + 2
 
 
 def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Cluster) -> None:
-    first = controller_told_by_all(cluster)
+    first = agreed_controller(cluster)
     before = epoch(cluster)
     broker = cluster.broker(first)
     broker_said = len(broker.output())
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         left = tuple(number for number in (1, 2, 3) if number != first)
-        controller_told_by_all(cluster, left)
+        agreed_controller(cluster, left)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert controller_told_by_all(cluster) != first
+    assert agreed_controller(cluster) != first
     output = broker.output()[broker_said:]
     assert output.count(f"broker_id={first} registered broker_epoch=") == 1
     assert output.count(f"broker_id={first} has resigned as the controller epoch={before}") == 1
@@ -115,7 +119,7 @@ def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Clus
 
 
 def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: Cluster) -> None:
-    first = controller_told_by_all(cluster)
+    first = agreed_controller(cluster)
     for broker in cluster.brokers:
         broker.stop()
     with ZooKeeperClient(cluster.zookeeper.address) as client:
@@ -126,14 +130,14 @@ def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: Cluster) -> None:
 
 def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
     """The last test on this cluster, because no one can see when each broker is connected again."""
-    first = controller_told_by_all(cluster)
+    first = agreed_controller(cluster)
     before = epoch(cluster)
     registered = "registered broker_epoch="
     registrations = [broker.output().count(registered) for broker in cluster.brokers]
     cluster.zookeeper.stop()
-    told_by(cluster.broker(first))  # it serves meanwhile
+    described_cluster(cluster.broker(first))  # it serves meanwhile
     cluster.zookeeper.start()
-    assert controller_told_by_all(cluster) == first
+    assert agreed_controller(cluster) == first
     assert epoch(cluster) == before
     assert [broker.output().count(registered) for broker in cluster.brokers] == registrations
 

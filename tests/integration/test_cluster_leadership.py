@@ -56,7 +56,7 @@ from tests.support.client.cases import batch, client_of, read
 from tests.support.eventually import eventually
 from tests.support.raw_requests import create_topic
 from tests.support.runtime.memory_files import MemoryFiles
-from tests.support.shared_cluster import made_whole
+from tests.support.shared_cluster import restart_stopped_brokers
 from tests.support.zookeeper.client import ZooKeeperClient
 
 R = TypeVar("R", bound=Response)
@@ -72,7 +72,7 @@ def shared() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared: Cluster) -> Cluster:
-    return made_whole(shared)
+    return restart_stopped_brokers(shared)
 
 
 def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **configs: str) -> None:

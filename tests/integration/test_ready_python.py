@@ -23,7 +23,7 @@ def python() -> Iterator[str]:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             patch.setenv(name, sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "broker")]))
-        with ready_python.asked_by_spark():
+        with ready_python.forked_stream_sources():
             script = os.environ["PYSPARK_DRIVER_PYTHON"]
         assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
         yield script

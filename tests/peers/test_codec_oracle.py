@@ -13,9 +13,9 @@ from tests.support.eventually import eventually
 from tests.support.golden.codec_errors import (
     STRICTER,
     TOPIC,
-    answers_of,
-    golden_answers,
-    kafkas_answers,
+    error_codes_of,
+    golden_error_codes,
+    kafkas_error_codes,
 )
 from tests.support.golden.java_records import run_java
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
@@ -39,8 +39,8 @@ readers take all frames for one stream and refuse it."""
 def test_the_golden_answers_are_kafkas_and_klog_reads_what_kafka_stores(release: str) -> None:
     """tests/golden holds the other half: klog's responses equal the golden ones."""
     stored: list[bytes] = []
-    answers = kafkas_answers(release, lambda client: stored.extend(stored_batches(client)))
-    kafkas = golden_answers()
+    answers = kafkas_error_codes(release, lambda client: stored.extend(stored_batches(client)))
+    kafkas = golden_error_codes()
     assert answers == {name: kafkas[name] for name in answers}
     # Kafka may drop messages of the old formats.
     accepted = [case for case in cases() if answers.get(case.name) == 0]
@@ -52,7 +52,7 @@ def test_the_golden_answers_are_kafkas_and_klog_reads_what_kafka_stores(release:
 
 def test_java_reads_each_compressed_batch_that_klog_stores(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "data") as broker, broker.client() as client:
-        answers = answers_of(client)
+        answers = error_codes_of(client)
         stored = list(stored_batches(client))
         assert broker.broker.services.requests.bugs.total == 0
     accepted = [case for case in cases() if not answers[case.name].error_code]

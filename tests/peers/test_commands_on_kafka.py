@@ -16,9 +16,9 @@ from tests.support.cli.command_cases import (
     CASES,
     RECORDS,
     a_hanging_transaction_is_found_and_aborted,
+    json_output,
     klog,
     rows,
-    told,
     written,
 )
 from tests.support.client.cases import batch, client_of, new_topic
@@ -122,7 +122,9 @@ def test_a_group_of_the_newer_protocol(kafka: KafkaServer) -> None:
     assert sorted([name, *words] for words in shown) == sorted(found)
     assert [words[4] for words in shown] == ["0", "0"]
     (listed,) = [
-        each for each in told(kafka.bootstrap_servers, "groups", "list") if each["group"] == name
+        each
+        for each in json_output(kafka.bootstrap_servers, "groups", "list")
+        if each["group"] == name
     ]
     assert (listed["type"], listed["members"]) == ("consumer", 1)
     member.close()
@@ -195,7 +197,7 @@ def test_settings_of_groups_and_metrics(kafka: KafkaServer) -> None:
         cases.append((["--group", "g"], timeout, "50000", "dynamic group config"))
 
     def shown(of: list[str], name: str) -> list[tuple[str, str]]:
-        (found,) = told(servers, "configs", "describe", *of)
+        (found,) = json_output(servers, "configs", "describe", *of)
         return [
             (each["value"], each["source"]) for each in found["configs"] if each["name"] == name
         ]
@@ -214,7 +216,9 @@ def test_kafkas_tool_sees_the_same_settings(kafka: KafkaServer) -> None:
     of = ("--entity-type", "topics", "--entity-name", topic, "--describe", "--all")
     eventually(lambda: "retention.ms=-1 " in tool(kafka, CONFIGS, *of), deadline_s=60)
     found = dict(re.findall(r"^  (\S+?)=(.*?) sensitive=", tool(kafka, CONFIGS, *of), re.M))
-    (shown,) = told(kafka.bootstrap_servers, "configs", "describe", "--topic", topic, "--all")
+    (shown,) = json_output(
+        kafka.bootstrap_servers, "configs", "describe", "--topic", topic, "--all"
+    )
     ours = {each["name"]: each["value"] or "" for each in shown["configs"]}
     assert ours == found
     assert len(found) > 20
@@ -241,7 +245,7 @@ def test_kafkas_tool_sees_the_same_sizes(kafka: KafkaServer) -> None:
     (line,) = [line for line in printed.splitlines() if line.startswith("{")]
     (directory,) = json.loads(line)["brokers"][0]["logDirs"]
     theirs = {each["partition"]: each["size"] for each in directory["partitions"]}
-    (found,) = told(kafka.bootstrap_servers, "log-dirs", "--topic", topic)
+    (found,) = json_output(kafka.bootstrap_servers, "log-dirs", "--topic", topic)
     assert found["directory"] == directory["logDir"]
     assert {f"{topic}-{each['partition']}": each["bytes"] for each in found["replicas"]} == theirs
 
@@ -257,7 +261,7 @@ def test_kafkas_tool_sees_the_same_transaction(kafka: KafkaServer) -> None:
         producer.flush()
         printed = tool(kafka, TRANSACTIONS, "describe", "--transactional-id", f"tx-{topic}")
         theirs = [cell.strip() for cell in printed.splitlines()[1].rstrip().split("\t")]
-        (ours,) = told(servers, "transactions", "describe", f"tx-{topic}")
+        (ours,) = json_output(servers, "transactions", "describe", f"tx-{topic}")
         shown = (ours["coordinator_id"], ours["transactional_id"], ours["producer_id"])
         shown += (ours["producer_epoch"], ours["state"], ours["timeout_ms"], ours["start_ms"])
         assert [str(each) for each in shown] == theirs[:7]
@@ -265,7 +269,7 @@ def test_kafkas_tool_sees_the_same_transaction(kafka: KafkaServer) -> None:
         at = ("--topic", topic, "--partition", "0")
         printed = tool(kafka, TRANSACTIONS, "describe-producers", *at)
         theirs = [cell.strip() for cell in printed.splitlines()[1].rstrip().split("\t")]
-        (active,) = told(servers, "transactions", "describe-producers", topic)
+        (active,) = json_output(servers, "transactions", "describe-producers", topic)
         assert [str(value) for value in list(active.values())[2:4]] == theirs[:2]
         assert [str(active[name]) for name in ("last_sequence", "last_timestamp_ms")] == theirs[3:5]
         assert str(active["start_offset"]) == theirs[5] == "0"
@@ -310,5 +314,5 @@ def test_a_transaction_is_aborted_by_its_epochs(kafka: KafkaServer) -> None:
         *("--producer-epoch", str(identity.producer_epoch)),
     )
     assert done.output == f"aborted {topic}-0 of producer {identity.producer_id}\n"
-    (active,) = told(servers, "transactions", "describe-producers", topic)
+    (active,) = json_output(servers, "transactions", "describe-producers", topic)
     assert active["start_offset"] == -1

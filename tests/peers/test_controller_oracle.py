@@ -21,8 +21,8 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.golden.controller_batches import (
     by_broker,
     decoded,
-    kafkas_orders,
-    klogs_orders,
+    kafkas_requests,
+    klogs_requests,
     scenario,
 )
 from tests.support.golden.placement import kafkas_placements, placement_cases
@@ -131,6 +131,6 @@ def test_replicas_are_placed_as_kafkas_admin_places_them() -> None:
 def test_brokers_get_the_requests_of_kafkas_controller() -> None:
     chance = Random(8)
     scenarios = [scenario(chance) for _ in range(500)]
-    for lines, theirs in zip(scenarios, kafkas_orders(scenarios), strict=True):
-        ours = [(order.broker_id, order.request) for order in klogs_orders(lines)]
+    for lines, theirs in zip(scenarios, kafkas_requests(scenarios), strict=True):
+        ours = [(order.broker_id, order.request) for order in klogs_requests(lines)]
         assert by_broker(ours) == by_broker([decoded(line) for line in theirs]), lines

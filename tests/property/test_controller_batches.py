@@ -11,7 +11,7 @@ from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.codec import decode_message, encode_message
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.golden.controller_batches import klogs_orders, scenario
+from tests.support.golden.controller_batches import klogs_requests, scenario
 
 ORDER = [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA]
 
@@ -25,7 +25,7 @@ def test_a_broker_gets_at_most_one_request_of_a_kind_and_only_for_its_broker_epo
         int(words[1]): int(words[2]) for words in map(str.split, lines) if words[0] == "broker"
     }
     by_broker: dict[int, list[ApiKey]] = {}
-    for order in klogs_orders(lines):
+    for order in klogs_requests(lines):
         assert order.broker_epoch == epochs[order.broker_id] == order.request.broker_epoch
         by_broker.setdefault(order.broker_id, []).append(order.request.api_key)
         version = order.request.max_version

@@ -10,7 +10,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.support.cluster.followers import BACKOFF_MS, TOPIC, FetcherWorld, contents, topic_id
-from tests.support.cluster.replicas import ME, OTHER, order
+from tests.support.cluster.replicas import ME, OTHER, role_assignment
 from tests.support.log.harness import append_in, batch, start_over, truncate
 
 PARTITIONS = range(3)
@@ -40,7 +40,7 @@ class Schedule:
 
     def follow(self, number: int) -> None:
         """Apply a role change, even while the log is being truncated."""
-        given = order(
+        given = role_assignment(
             self.epoch[number],
             partition=TopicPartition(TOPIC, number),
             topic_id=topic_id(),
@@ -90,7 +90,7 @@ class Schedule:
         if log.is_being_cut or self.world.replicas.partition(TOPIC, number) is None:
             return
         self.epoch[number] += 1
-        given = order(
+        given = role_assignment(
             self.epoch[number],
             partition=TopicPartition(TOPIC, number),
             topic_id=topic_id(),

@@ -25,7 +25,7 @@ from pyspark_klog.protocol.apis.alter_partition import (
     TopicData,
 )
 from tests.simulation.mutants.mutant import Mutant
-from tests.support.cluster.replicas import ME, OTHER, THIRD, order
+from tests.support.cluster.replicas import ME, OTHER, THIRD, role_assignment
 from tests.support.log.harness import TOPIC_ID
 
 ALL = (ME, OTHER, THIRD)
@@ -48,7 +48,7 @@ class Asking:
         self.leader = LeaderReplicas(
             ME,
             1,
-            order(4, 9, replicas=ALL, in_sync=ALL),
+            role_assignment(4, 9, replicas=ALL, in_sync=ALL),
             epoch_start_offset=0,
             min_in_sync=1,
             max_lag_ms=MAX_LAG_MS,

@@ -12,7 +12,7 @@ from klog_broker.metadata.role_changes import RoleChange, RoleRemoval
 from klog_broker.replication.errors import StaleRoleChange
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.support.cluster.helpers import Helpers
-from tests.support.cluster.replicas import ME, OTHER, ReplicaWorld, order, stop
+from tests.support.cluster.replicas import ME, OTHER, ReplicaWorld, role_assignment, role_removal
 from tests.support.log.harness import batch
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("a", "b") for number in (0, 1)]
@@ -21,7 +21,7 @@ EPOCHS = st.integers(0, 3)
 
 ORDERS = st.one_of(
     st.builds(
-        order,
+        role_assignment,
         EPOCHS,
         EPOCHS,
         partition=st.sampled_from(PARTITIONS),
@@ -29,7 +29,7 @@ ORDERS = st.one_of(
         leader=st.sampled_from((ME, ME, OTHER)),
     ),
     st.builds(
-        stop,
+        role_removal,
         EPOCHS,
         partition=st.sampled_from(PARTITIONS),
         topic_id=st.sampled_from(IDS),
@@ -123,7 +123,7 @@ def test_roles_come_out_as_the_model_says(calls: list[list[RoleChange]], chance:
             assert found.epochs == replica.epochs
             assert found.topic_id == replica.topic_id
         # Coordinators got leads and resigns in turns; the last one is the present state.
-        told = [what.split()[0] for what, where in world.told if where == partition]
+        told = [what.split()[0] for what, where in world.coordinator_calls if where == partition]
         assert told == ["lead", "resign"] * (len(told) // 2) + ["lead"] * (len(told) % 2)
         assert (len(told) % 2 == 1) == (partition in world.replicas.led)
 

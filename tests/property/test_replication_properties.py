@@ -10,7 +10,7 @@ from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
-from tests.support.cluster.replicas import ME, OTHER, THIRD, order
+from tests.support.cluster.replicas import ME, OTHER, THIRD, role_assignment
 
 OFFSETS = st.integers(0, 50)
 BROKERS = st.integers(0, 4).map(BrokerId)
@@ -90,7 +90,7 @@ def test_a_record_below_the_watermark_is_on_every_replica_that_may_lead_next(eve
     """`committed` is what a controller could have in sync: it may have made each change that is
     asked for, unless it said that it has not."""
     leader = LeaderReplicas(
-        ME, 1, order(replicas=(ME, OTHER, THIRD)), epoch_start_offset=0, min_in_sync=2,
+        ME, 1, role_assignment(replicas=(ME, OTHER, THIRD)), epoch_start_offset=0, min_in_sync=2,
         max_lag_ms=100, now_ms=0,
     )  # fmt: skip
     end = watermark = now_ms = 0

@@ -12,16 +12,16 @@ from pyspark_klog.testing import Broker, Cluster
 from tests.support.eventually import eventually
 
 
-def made_whole(cluster: Cluster) -> Cluster:
+def restart_stopped_brokers(cluster: Cluster) -> Cluster:
     """Start the cluster's stopped brokers again; return when all brokers know each other."""
     for broker in cluster.brokers:
         if not broker.is_running:
             broker.start()
-    controller_told_by_all(cluster)
+    agreed_controller(cluster)
     return cluster
 
 
-def told_by(broker: Broker) -> tuple[list[int], int]:
+def described_cluster(broker: Broker) -> tuple[list[int], int]:
     """Return the brokers and the controller that a broker's DescribeCluster response names."""
     with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
@@ -29,11 +29,11 @@ def told_by(broker: Broker) -> tuple[list[int], int]:
     return sorted(each.broker_id for each in reply.brokers), reply.controller_id
 
 
-def controller_told_by_all(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
+def agreed_controller(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
     """Wait until all these brokers name each other and the same controller; return its id."""
 
     def agreed() -> int | None:
-        told = [told_by(cluster.broker(number)) for number in numbers]
+        told = [described_cluster(cluster.broker(number)) for number in numbers]
         found = told[0][1]
         is_so = found in numbers and all(each == (list(numbers), found) for each in told)
         return found if is_so else None

@@ -43,7 +43,7 @@ def frame(
     return encode_request(RequestHeader(ApiKey.PRODUCE, version, correlation_id, "c"), request)
 
 
-def answers(stream: FakeStream, version: int = VERSION) -> list[PartitionProduceResponse]:
+def produce_responses(stream: FakeStream, version: int = VERSION) -> list[PartitionProduceResponse]:
     """Decode all responses in the sent bytes, and clear these; each has one partition."""
     found = []
     sent, position = bytes(stream.sent), 0

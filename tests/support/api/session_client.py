@@ -15,7 +15,7 @@ from pyspark_klog.protocol.apis.fetch import (
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from tests.support.cluster.broker import MemoryBroker
 
-Told = dict[tuple[str, int], Any]
+PartitionRows = dict[tuple[str, int], Any]
 """The rows of a response, by topic (name, or the id's text) and partition, in their order."""
 
 
@@ -86,19 +86,21 @@ class SessionClient:
         self.send(offsets, epoch, **options)
         return self.answer()
 
-    def begin(self, offsets: Mapping[tuple[str | UUID, int], int], **options: Any) -> Told:
+    def begin_session(
+        self, offsets: Mapping[tuple[str | UUID, int], int], **options: Any
+    ) -> PartitionRows:
         """A whole fetch that begins a session."""
         answer = self.fetch(offsets, 0, **options)
         assert answer.error_code == 0
         self.session_id = answer.session_id
-        return told(answer)
+        return partition_rows(answer)
 
 
 def _named(topic: str | UUID) -> dict[str, Any]:
     return {"topic_id": topic} if isinstance(topic, UUID) else {"topic": topic}
 
 
-def told(answer: Any) -> Told:
+def partition_rows(answer: Any) -> PartitionRows:
     """The partitions of a response."""
     assert answer.error_code == 0, answer
     return {

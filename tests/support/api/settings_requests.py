@@ -24,7 +24,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
 
 
-def ask(broker: BrokerServer, module: Any, request: Request) -> Any:
+def call_handler(broker: BrokerServer, module: Any, request: Request) -> Any:
     """The response, as a client of the newest version sees it."""
     version = request.max_version
     received, _ = decode_message(type(request), version, encode_message(request, version))
@@ -63,7 +63,7 @@ def change(
     ]
     resource = changing.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     request = changing.IncrementalAlterConfigsRequest(resources=[resource], **more)
-    (result,) = ask(broker, incremental_alter_configs, request).responses
+    (result,) = call_handler(broker, incremental_alter_configs, request).responses
     return ErrorCode(result.error_code).name, result.error_message
 
 
@@ -78,7 +78,7 @@ def replace(
     rows = [altering.AlterableConfig(name=each, value=text) for each, text in texts.items()]
     resource = altering.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     request = altering.AlterConfigsRequest(resources=[resource], **more)
-    (result,) = ask(broker, alter_configs, request).responses
+    (result,) = call_handler(broker, alter_configs, request).responses
     return ErrorCode(result.error_code).name, result.error_message
 
 
@@ -86,7 +86,9 @@ def create(broker: BrokerServer, name: str, texts: Mapping[str, str]) -> tuple[s
     """CreateTopics of one topic."""
     rows = [making.CreatableTopicConfig(name=each, value=text) for each, text in texts.items()]
     topic = making.CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
-    (result,) = ask(broker, create_topics, making.CreateTopicsRequest(topics=[topic])).topics
+    (result,) = call_handler(
+        broker, create_topics, making.CreateTopicsRequest(topics=[topic])
+    ).topics
     return ErrorCode(result.error_code).name, result.error_message
 
 
@@ -100,7 +102,7 @@ def describe(
     request = describing.DescribeConfigsRequest(
         resources=[resource], include_synonyms=True, include_documentation=True
     )
-    (result,) = ask(broker, describe_configs, request).results
+    (result,) = call_handler(broker, describe_configs, request).results
     assert result.error_code == 0
     return {row.name: row for row in result.configs}
 

@@ -24,7 +24,7 @@ def klog(servers: str, *arguments: str) -> Result:
     return CliRunner().invoke(command, words, prog_name="klog")
 
 
-def told(servers: str, *arguments: str) -> Any:
+def json_output(servers: str, *arguments: str) -> Any:
     """Run a command with --json, expect success, and return the decoded output."""
     result = klog(servers, *arguments, "--json")
     assert result.exit_code == 0, result.output
@@ -57,7 +57,7 @@ def topics_are_grown_and_described(servers: str) -> None:
     refused = klog(servers, "topics", "alter", topic, "--partitions", "3")
     assert (refused.exit_code, refused.stderr[:26]) == (1, "klog: INVALID_PARTITIONS: ")
     for option in ("--unavailable-partitions", "--under-replicated-partitions"):
-        assert told(servers, "topics", "describe", topic, option) == []
+        assert json_output(servers, "topics", "describe", topic, option) == []
     assert klog(servers, "topics", "create", topic, "--if-not-exists").output == ""
     assert klog(servers, "topics", "delete", "no-such", "--if-exists").output == ""
 
@@ -68,7 +68,7 @@ def settings_of_topics_are_changed(servers: str) -> None:
     of = ("--topic", topic)
 
     def configs(*options: str) -> dict[str, tuple[str, str]]:
-        (found,) = told(servers, "configs", "describe", *of, *options)
+        (found,) = json_output(servers, "configs", "describe", *of, *options)
         assert (found["type"], found["name"]) == ("topic", topic)
         return {each["name"]: (each["value"], each["source"]) for each in found["configs"]}
 
@@ -88,10 +88,10 @@ def settings_of_topics_are_changed(servers: str) -> None:
     both = ("delete,compact", own)
     become({"cleanup.policy": both, "retention.ms": ("-1", own), "segment.ms": ("60000", own)})
     less = ("--subtract", "cleanup.policy=delete", "--delete", "segment.ms")
-    assert told(servers, "configs", "alter", *of, *less) == {"altered": [f"topic {topic}"]}
+    assert json_output(servers, "configs", "alter", *of, *less) == {"altered": [f"topic {topic}"]}
     become({"cleanup.policy": ("compact", own), "retention.ms": ("-1", own)})
     assert ["cleanup.policy", "compact", *own.split()] in rows(servers, "configs", "describe", *of)
-    (shown,) = told(servers, "configs", "describe", *of, "--all")
+    (shown,) = json_output(servers, "configs", "describe", *of, "--all")
     (policy,) = [each for each in shown["configs"] if each["name"] == "cleanup.policy"]
     assert [(each["name"], each["source"]) for each in policy["synonyms"]] == [
         ("cleanup.policy", own),
@@ -108,7 +108,7 @@ def settings_of_topics_are_changed(servers: str) -> None:
 
 def settings_of_brokers_are_shown(servers: str) -> None:
     """`configs describe --broker ID --all` shows a broker's settings; an absent broker fails."""
-    (found,) = told(servers, "configs", "describe", "--broker", "0", "--all")
+    (found,) = json_output(servers, "configs", "describe", "--broker", "0", "--all")
     values = {each["name"]: each for each in found["configs"]}
     assert values["log.retention.hours"]["value"] == "-1"
     assert values["log.retention.hours"]["source"] == "static broker config"
@@ -122,7 +122,7 @@ def settings_of_brokers_are_changed(servers: str) -> None:
     """Settings of one broker and the defaults of all brokers change while the brokers run."""
 
     def shown(of: list[str], name: str) -> list[tuple[str, str]]:
-        (found,) = told(servers, "configs", "describe", *of)
+        (found,) = json_output(servers, "configs", "describe", *of)
         return [
             (each["value"], each["source"]) for each in found["configs"] if each["name"] == name
         ]
@@ -145,7 +145,7 @@ def quotas_are_changed(servers: str) -> None:
     """Quotas of users, client ids, users with client ids, and addresses; and their defaults."""
 
     def quotas(*of: str) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-        found = told(servers, "configs", "describe", *of)
+        found = json_output(servers, "configs", "describe", *of)
         return [(each["entity"], each["quotas"]) for each in found]
 
     alter = ("configs", "alter")
@@ -197,7 +197,7 @@ def records_are_deleted(servers: str) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "offsets.json"
         file.write_text(json.dumps({"partitions": offsets, "version": 1}))
-        done = told(servers, *delete, "--offset-json-file", str(file))
+        done = json_output(servers, *delete, "--offset-json-file", str(file))
     assert done == [
         {"topic": topic, "partition": 0, "low_watermark": 6},
         {"topic": topic, "partition": 1, "low_watermark": RECORDS},
@@ -209,7 +209,7 @@ def records_are_deleted(servers: str) -> None:
 def log_directories_are_shown(servers: str) -> None:
     """Sizes by partition and by topic, and totals."""
     topic = written(servers, 2)
-    (found,) = told(servers, "log-dirs", "--topic", topic)
+    (found,) = json_output(servers, "log-dirs", "--topic", topic)
     assert (found["broker"], found["error"]) == (0, None)
     assert found["disk_bytes"] > found["free_bytes"] > 0
     sizes = {each["partition"]: each["bytes"] for each in found["replicas"]}
@@ -229,7 +229,7 @@ def log_directories_are_shown(servers: str) -> None:
     )
 
 
-def transactions_are_told_and_aborted(servers: str) -> None:
+def transactions_are_described_and_aborted(servers: str) -> None:
     """An open transaction is listed, described, and aborted by its transactional id."""
     topic = new_topic(servers, 1)
     name = f"tx-{topic}"
@@ -240,30 +240,30 @@ def transactions_are_told_and_aborted(servers: str) -> None:
         producer.add(TopicPartition(topic, 0), *batch([b"k"]))
         producer.flush()
         identity = producer.identity
-        ongoing = told(servers, "transactions", "list", "--state", "Ongoing")
+        ongoing = json_output(servers, "transactions", "list", "--state", "Ongoing")
         (listed,) = [each for each in ongoing if each["transactional_id"] == name]
         assert (listed["producer_id"], listed["state"]) == (identity.producer_id, "Ongoing")
         assert name in str(rows(servers, "transactions", "list"))
         by_id = ("--producer-id", str(identity.producer_id))
-        assert told(servers, "transactions", "list", *by_id) == [listed]
+        assert json_output(servers, "transactions", "list", *by_id) == [listed]
         long = ("--longer-than", "86400000")
-        assert told(servers, "transactions", "list", *by_id, *long) == []
+        assert json_output(servers, "transactions", "list", *by_id, *long) == []
         unknown = klog(servers, "transactions", "list", "--state", "Sleeping")
         assert (unknown.exit_code, "knows no state Sleeping" in unknown.stderr) == (1, True)
-        (described,) = told(servers, "transactions", "describe", name)
+        (described,) = json_output(servers, "transactions", "describe", name)
         assert described["state"] == "Ongoing"
         assert described["producer_epoch"] == identity.producer_epoch
         assert described["partitions"] == [{"topic": topic, "partition": 0}]
         (row,) = rows(servers, "transactions", "describe", name)
         assert row[-1] == f"{topic}-0"
-        (active,) = told(servers, "transactions", "describe-producers", topic)
+        (active,) = json_output(servers, "transactions", "describe-producers", topic)
         assert (active["producer_id"], active["start_offset"]) == (identity.producer_id, 0)
         assert rows(servers, "transactions", "describe-producers", f"{topic}:0")[0][-1] == "0"
         everything = ("--max-transaction-timeout", "0")
-        assert told(servers, "transactions", "find-hanging", topic, *everything) == []
+        assert json_output(servers, "transactions", "find-hanging", topic, *everything) == []
         aborted = klog(servers, "transactions", "abort", name)
         assert aborted.output == f"aborted {name}\n"
-        (active,) = told(servers, "transactions", "describe-producers", topic)
+        (active,) = json_output(servers, "transactions", "describe-producers", topic)
         assert active["start_offset"] == -1
     refused = klog(servers, "transactions", "abort", "nobodys")
     assert refused.exit_code == 1
@@ -273,14 +273,14 @@ def transactions_are_told_and_aborted(servers: str) -> None:
 def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset: int) -> None:
     """A transaction that no coordinator knows is open in partition 0 since ``offset``."""
     everything = ("transactions", "find-hanging", "--max-transaction-timeout", "0")
-    (found,) = told(servers, *everything)
+    (found,) = json_output(servers, *everything)
     assert (found["topic"], found["partition"], found["start_offset"]) == (topic, 0, offset)
-    assert told(servers, *everything, topic, "--broker", "0") == [found]
-    assert told(servers, *everything, "--broker", "77") == []
+    assert json_output(servers, *everything, topic, "--broker", "0") == [found]
+    assert json_output(servers, *everything, "--broker", "77") == []
     assert rows(servers, *everything)[0][:3] == [topic, "0", str(offset)]
     # The transaction has been open since 1970, but this maximum is even longer.
     older = ("--max-transaction-timeout", "99999999")
-    assert told(servers, "transactions", "find-hanging", *older) == []
+    assert json_output(servers, "transactions", "find-hanging", *older) == []
     at = ("transactions", "abort", "--topic", topic, "--partition", "0", "--start-offset")
     wrong = klog(servers, *at, str(offset + 1))
     assert (wrong.exit_code, wrong.stderr) == (
@@ -290,7 +290,7 @@ def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset:
     )
     done = klog(servers, *at, str(offset))
     assert done.output == f"aborted {topic}-0 of producer {found['producer_id']}\n"
-    assert told(servers, *everything) == []
+    assert json_output(servers, *everything) == []
 
 
 CASES: tuple[Callable[[str], None], ...] = (
@@ -301,5 +301,5 @@ CASES: tuple[Callable[[str], None], ...] = (
     quotas_are_changed,
     records_are_deleted,
     log_directories_are_shown,
-    transactions_are_told_and_aborted,
+    transactions_are_described_and_aborted,
 )

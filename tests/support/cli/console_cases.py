@@ -142,7 +142,7 @@ def a_bad_line_ends_it(servers: str) -> None:
     assert len(consumed(servers, topic)) == 2 + MANY + 2 * (2 + MANY) + 1
 
 
-def reading_begins_where_it_is_told(servers: str) -> None:
+def reading_begins_at_the_given_offset_or_time(servers: str) -> None:
     """Reading begins at an offset or a time; it ends at the log's end or after --max-messages."""
     topic = new_topic(servers, 2)
     lines = [f'{{"value": "{n}", "timestamp": {n * 1000}, "partition": 0}}' for n in range(10)]
@@ -217,7 +217,7 @@ def only_committed_records(servers: str) -> None:
     assert len(consumed(servers, topic, count=60)) == 60
 
 
-def performance_is_told(servers: str) -> None:
+def performance_is_reported(servers: str) -> None:
     """All records are written and read, in figures for people and for scripts."""
     topic = new_topic(servers, 2)
     write = ("perf", "produce", "--topic", topic, "--num-records")
@@ -250,8 +250,8 @@ CASES: list[Callable[[str], None]] = [
     keys_headers_and_nulls,
     json_goes_both_ways,
     a_bad_line_ends_it,
-    reading_begins_where_it_is_told,
+    reading_begins_at_the_given_offset_or_time,
     a_group_goes_on_where_it_was,
     only_committed_records,
-    performance_is_told,
+    performance_is_reported,
 ]

@@ -137,7 +137,7 @@ def offsets_are_found(servers: str) -> None:
         assert list_offsets(client, {first: 9_000})[first].offset == NOT_FOUND
 
 
-def a_leader_tells_what_it_has_itself(servers: str) -> None:
+def a_leader_reports_its_own_records(servers: str) -> None:
     """All of a log that is in no remote tier, if asked as the leader of its epoch."""
     topic = new_topic(servers, 1)
     partition = TopicPartition(topic, 0)
@@ -259,7 +259,7 @@ def retried_batches_are_written_once(servers: str) -> None:
     assert [r.key for r in found] == wanted
 
 
-def a_groups_offsets_are_kept(servers: str) -> None:
+def a_groups_offsets_are_stored(servers: str) -> None:
     """Committed from outside, read back, listed."""
     topic = new_topic(servers, 2)
     group = f"group-of-{topic}"
@@ -298,7 +298,7 @@ def groups_are_deleted(servers: str) -> None:
             assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def a_topic_made_again_is_another_one(servers: str) -> None:
+def a_recreated_topic_is_another_one(servers: str) -> None:
     """With topic ids, the old topic's offsets are not read from the new topic; commits are gone."""
     topic = new_topic(servers, 1)
     partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
@@ -321,10 +321,10 @@ def a_topic_made_again_is_another_one(servers: str) -> None:
 
 
 CASES: tuple[Callable[[str], None], ...] = (
-    a_topic_made_again_is_another_one,
-    a_groups_offsets_are_kept,
+    a_recreated_topic_is_another_one,
+    a_groups_offsets_are_stored,
     groups_are_deleted,
-    a_leader_tells_what_it_has_itself,
+    a_leader_reports_its_own_records,
     offsets_are_found,
     small_fetches_read_everything,
     offsets_out_of_range_are_reported,

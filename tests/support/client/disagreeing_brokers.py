@@ -73,7 +73,7 @@ _NEWEST = {
 
 
 @dataclass
-class Opinion:
+class BrokerView:
     """One broker's view of partition 0 of topic t and of the other brokers."""
 
     leader: int
@@ -88,10 +88,10 @@ class Opinion:
     produced: int = 0
 
 
-class OpinionatedBroker(RefusingBroker):
+class DisagreeingBroker(RefusingBroker):
     """A broker that acts as controller and coordinator according to its own opinion."""
 
-    def __init__(self, number: int, opinion: Opinion) -> None:
+    def __init__(self, number: int, opinion: BrokerView) -> None:
         self.number = number
         self.opinion = opinion
         self.is_right = False
@@ -190,10 +190,10 @@ class OpinionatedBroker(RefusingBroker):
 
 
 @contextmanager
-def cut_off_and_whole() -> Iterator[tuple[OpinionatedBroker, OpinionatedBroker]]:
+def cut_off_and_whole() -> Iterator[tuple[DisagreeingBroker, DisagreeingBroker]]:
     """Broker 1, which led and has not heard that it does not any more, and broker 2, which does."""
-    old = OpinionatedBroker(1, Opinion(leader=1, leader_epoch=3, end=5))
-    new = OpinionatedBroker(2, Opinion(leader=2, leader_epoch=4, end=10))
+    old = DisagreeingBroker(1, BrokerView(leader=1, leader_epoch=3, end=5))
+    new = DisagreeingBroker(2, BrokerView(leader=2, leader_epoch=4, end=10))
     new.is_right = True
     for each in (old, new):
         each.opinion.brokers = {1: old.port, 2: new.port}

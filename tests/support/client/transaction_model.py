@@ -133,11 +133,11 @@ class TransactionModel:
             return self._end(request)
         if isinstance(request, ProduceRequest):
             code = self._begin_produce(request)
-            return answer_with(request, code) if code else self._produce(request)
+            return response_with_error(request, code) if code else self._produce(request)
         if isinstance(request, AddPartitionsToTxnRequest | AddOffsetsToTxnRequest):
-            return answer_with(request, self._add(*_joined(request)))
+            return response_with_error(request, self._add(*_joined(request)))
         if isinstance(request, TxnOffsetCommitRequest):
-            return answer_with(request, self._commit_offsets(request))
+            return response_with_error(request, self._commit_offsets(request))
         if isinstance(request, FindCoordinatorRequest):
             return FindCoordinatorResponse(node_id=0, host="coordinator", port=1)
         rows = [
@@ -279,7 +279,7 @@ def _rows(request: ProduceRequest) -> list[Any]:
     return [data for topic in request.topic_data for data in topic.partition_data]
 
 
-def answer_with(request: Request, code: ErrorCode) -> Response:
+def response_with_error(request: Request, code: ErrorCode) -> Response:
     """A response with the same error code for each requested item."""
     number = code.value
     if isinstance(request, ProduceRequest):

@@ -24,7 +24,7 @@ from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 from pyspark_klog.records.batch import BatchView
-from tests.support.client.transaction_model import TransactionModel, answer_with
+from tests.support.client.transaction_model import TransactionModel, response_with_error
 
 _HOP_MS = 1
 _PRODUCE_MS = 5
@@ -181,7 +181,7 @@ class _Connection:
             self.end(ConnectionFailed("lost before"))
             return
         if isinstance(fate, ErrorCode):
-            reply = answer_with(request, fate)
+            reply = response_with_error(request, fate)
         else:
             reply = world.carry_out(request)
         if fate is Fate.LOST_AFTER:

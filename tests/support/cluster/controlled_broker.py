@@ -58,7 +58,7 @@ class NotedReply:
         self.closed = reason
 
 
-class OrderWorld(ReplicaWorld):
+class ControlledBroker(ReplicaWorld):
     """Broker 1, registered in epoch 50."""
 
     logs: FakeLogs  # type: ignore[assignment]
@@ -93,7 +93,7 @@ class OrderWorld(ReplicaWorld):
     def open_logs(self, directories: tuple[Path, ...]) -> Any:
         return FakeLogs(self.loop)
 
-    def give(self, order: ControllerRequest, *, listener: str = "INSIDE") -> NotedReply:
+    def receive(self, order: ControllerRequest, *, listener: str = "INSIDE") -> NotedReply:
         """Receive a controller's request; `turns` runs the turns that follow."""
         reply = NotedReply()
         context = SimpleNamespace(
@@ -104,9 +104,9 @@ class OrderWorld(ReplicaWorld):
         _HANDLERS[type(order)](self.services, order, context)
         return reply
 
-    def answer(self, order: ControllerRequest) -> Any:
+    def response_to(self, order: ControllerRequest) -> Any:
         """Receive a controller's request, and run turns until it has a response."""
-        reply = self.give(order)
+        reply = self.receive(order)
         for _ in range(400):
             self.turns(1)
             if reply.answer is not None:
@@ -160,7 +160,7 @@ def stop(
     )
 
 
-def tell(
+def update_metadata_request(
     *partitions: int, leader: int = 1, topic: str = "orders", topic_id: TopicId = TOPIC_ID,
     zk_version: int = 0, kind: int = 0, controller_epoch: int = 3,
 ) -> UpdateMetadataRequest:  # fmt: skip

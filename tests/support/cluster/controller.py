@@ -62,14 +62,14 @@ class Controlled(ClusterWorld):
 
     def __init__(self, *, deletes_topics: bool = True) -> None:
         super().__init__()
-        self.orders: list[tuple[BrokerId, ControllerRequest]] = []
+        self.requests: list[tuple[BrokerId, ControllerRequest]] = []
         self.fails_to_delete = 0
         self.broken: set[int] = set()
         """The brokers that cannot use their logs."""
         self.has_roles: set[int] = set()
         """Brokers that have carried out each request before: their first responses were lost."""
         self.silent: set[int] = set()
-        """Brokers that carry requests out but do not respond until `speak` is called."""
+        """Brokers that carry requests out but respond only to `release_responses`."""
         self._held: list[Callable[[], None]] = []
         self.unclean: set[str] = set()
         for path in PERSISTENT:
@@ -150,7 +150,7 @@ class Controlled(ClusterWorld):
         data = self.data(partition_state_path(partition))
         return None if data is None else decode_partition_state(partition, data)
 
-    def speak(self) -> None:
+    def release_responses(self) -> None:
         """Let all silent brokers respond."""
         self.silent.clear()
         held, self._held = self._held, []
@@ -158,10 +158,10 @@ class Controlled(ClusterWorld):
             self.loop.post(each)
         self.advance(500)
 
-    def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
+    def take_requests(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
         """Return the requests of a kind that were sent since the last call."""
-        found = [each for each in self.orders if isinstance(each[1], kind)]
-        self.orders.clear()
+        found = [each for each in self.requests if isinstance(each[1], kind)]
+        self.requests.clear()
         return found
 
     def _send(
@@ -170,7 +170,7 @@ class Controlled(ClusterWorld):
         order: ControllerRequest,
         done: Callable[[BrokerResponse | None], None],
     ) -> None:
-        self.orders.append((to.broker_id, order))
+        self.requests.append((to.broker_id, order))
         # Encode the request, because the controller would retry an unencodable request for ever.
         api_key = ApiKey(type(order).api_key)
         encode_request(RequestHeader(api_key, _VERSIONS[type(order)], 0, "controller"), order)

@@ -33,10 +33,17 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.protocol.message import Request, Response
 from tests.support.cluster.connections import Asked, OnDone, ScriptedConnection
 from tests.support.cluster.helpers import Helpers
-from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, loaded_logs, order
+from tests.support.cluster.replicas import (
+    ME,
+    OTHER,
+    THIRD,
+    ReplicaWorld,
+    loaded_logs,
+    role_assignment,
+)
 from tests.support.log.harness import (
     SMALL,
-    Alone,
+    StandaloneListener,
     append_in,
     batch,
     read_all,
@@ -83,7 +90,7 @@ class ModelLeader:
 
     def __init__(self) -> None:
         self.logs = loaded_logs(MemoryFiles(), Helpers(), broker_id=OTHER)
-        self.logs.listener = Alone()
+        self.logs.listener = StandaloneListener()
         self.epochs: dict[Key, int] = {}
         self.session_id = 77
         self.session_epoch = 0
@@ -256,7 +263,7 @@ class FetcherWorld(ReplicaWorld):
 
     # --- what happens ----------------------------------------------------------------------------
     def follow(self, epoch: int = 0, number: int = 0, leader: BrokerId = OTHER) -> None:
-        given = order(
+        given = role_assignment(
             epoch,
             partition=TopicPartition(TOPIC, number),
             topic_id=topic_id(),

@@ -47,7 +47,7 @@ class FakeController:
         self.done.append(done)
 
 
-class LeaderOfMany:
+class LeadingBroker:
     """Leads ``plain-0`` and its like, with `OTHER` and `THIRD`, which are alive."""
 
     def __init__(self, *, with_kernel: bool = False, **settings: object) -> None:
@@ -66,13 +66,13 @@ class LeaderOfMany:
 
     def lead(self, topic: str = "plain", in_sync: tuple[BrokerId, ...] = ALL) -> None:
         epoch = self.leader(topic).leader_epoch + 1
-        self.order(topic, in_sync, leader_epoch=epoch)
+        self.assign_role(topic, in_sync, leader_epoch=epoch)
 
-    def order(self, topic: str, in_sync: tuple[BrokerId, ...] = ALL, **fields: Any) -> None:
+    def assign_role(self, topic: str, in_sync: tuple[BrokerId, ...] = ALL, **fields: Any) -> None:
         fields = {"replicas": ALL, "in_sync": in_sync, **fields}
         self.memory.assign(topic, **fields)
 
-    def tell(self, topic: str, **fields: Any) -> None:
+    def publish_state(self, topic: str, **fields: Any) -> None:
         """Publish another state of partition 0 in the metadata image (as UpdateMetadata does)."""
         metadata: Any = self.services.metadata
         known = metadata.image.topic(topic)
@@ -81,7 +81,7 @@ class LeaderOfMany:
         draft.put(replace(known, partitions=(told, *known.partitions[1:])))
         metadata._state = replace(metadata._state, image=draft.image())
 
-    def is_gone(self, number: BrokerId) -> None:
+    def remove_broker(self, number: BrokerId) -> None:
         """Remove a broker from the metadata image's live brokers."""
         metadata: Any = self.services.metadata
         image = metadata.image
@@ -93,7 +93,7 @@ class LeaderOfMany:
 
     def resign(self, topic: str = "plain") -> None:
         epoch = self.leader(topic).leader_epoch + 1
-        self.order(topic, leader=OTHER, leader_epoch=epoch)
+        self.assign_role(topic, leader=OTHER, leader_epoch=epoch)
 
     def leader(self, topic: str = "plain", partition: int = 0) -> Any:
         return self.services.replicas.led[(topic, partition)]
@@ -158,7 +158,7 @@ class FakeFollower:
 
     version: int = 16
 
-    def __init__(self, leader: LeaderOfMany, number: BrokerId, epoch: int | None = None) -> None:
+    def __init__(self, leader: LeadingBroker, number: BrokerId, epoch: int | None = None) -> None:
         self.leader = leader
         self.number = number
         self.epoch = EPOCHS[number] if epoch is None else epoch

@@ -56,7 +56,7 @@ class SteppedLoop:
             action()
 
 
-class ScriptedOrders:
+class ScriptedRoleChanges:
     """Records role changes; responds with `failures`, at once or when they are released."""
 
     def __init__(self) -> None:
@@ -95,20 +95,20 @@ class BlockingStore:
         directory: Path,
         broker_id: int = 1,
         *,
-        orders: ScriptedOrders | None = None,
+        orders: ScriptedRoleChanges | None = None,
         found: Mapping[TopicPartition, FoundLog] | None = None,
     ) -> None:
         """Opened and elected, but `begin` has not been called: nothing need have been written."""
         self.broker_id = BrokerId(broker_id)
         self.loop: Any = SteppedLoop()
-        self.orders = orders or ScriptedOrders()
+        self.role_changes = orders or ScriptedRoleChanges()
         self.images: list[tuple[MetadataImage, list[str]]] = []
         self.store = LocalStore.open(files, directory, self.broker_id, chance=Chance())
         self.store.start(
             self.loop,
             Helpers(),
             on_image=lambda image, names: self.images.append((image, list(names))),
-            apply=self.orders.apply,
+            apply=self.role_changes.apply,
         )
         self.store.elect(found or {})
 
@@ -151,7 +151,7 @@ class BlockingStore:
 
     def begin_topic_deletion(self, topic_id: TopicId) -> None:
         """Begin a deletion; its role changes get no response before `finish_deletions`."""
-        self.orders.holds_deletions = True
+        self.role_changes.holds_deletions = True
         outcomes: list[Topic | Exception] = []
         self.store.delete_topic(topic_id, outcomes.append)
         for outcome in outcomes:
@@ -160,7 +160,7 @@ class BlockingStore:
 
     def finish_deletions(self) -> None:
         """Finish the deletions that have begun."""
-        self.orders.release()
+        self.role_changes.release()
 
     def allocate_producer_ids(self) -> ProducerIdBlock:
         return outcome_of(self.store.allocate_producer_ids)

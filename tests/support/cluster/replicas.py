@@ -26,7 +26,7 @@ ME, OTHER, THIRD = BrokerId(0), BrokerId(7), BrokerId(8)
 Results = dict[TopicPartition, KlogError]
 
 
-def order(
+def role_assignment(
     leader_epoch: int = 0,
     partition_epoch: int = 0,
     *,
@@ -50,7 +50,7 @@ def order(
     )
 
 
-def stop(
+def role_removal(
     leader_epoch: int = 0,
     *,
     partition: TopicPartition = PARTITION,
@@ -81,7 +81,7 @@ def loaded_logs(
 
 
 class ReplicaWorld(VirtualTime):
-    """A replica manager. `woken` lists the woken partitions, `told` the calls to coordinators."""
+    """A replica manager. `woken` lists the woken partitions."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ReplicaWorld(VirtualTime):
         self.settings = TopicSettings(SMALL, 1)
         self.logs = self.open_logs(directories)
         self.woken: list[TopicPartition] = []
-        self.told: list[tuple[str, TopicPartition]] = []
+        self.coordinator_calls: list[tuple[str, TopicPartition]] = []
         self.replicas = ReplicaManager(
             broker_id,
             self.logs,
@@ -106,9 +106,13 @@ class ReplicaWorld(VirtualTime):
             call_soon=self.loop.call_soon,
         )
         self.replicas.on_lead.append(
-            lambda leader: self.told.append((f"lead {leader.leader_epoch}", leader.topic_partition))
+            lambda leader: self.coordinator_calls.append(
+                (f"lead {leader.leader_epoch}", leader.topic_partition)
+            )
         )
-        self.replicas.on_resign.append(lambda partition: self.told.append(("resign", partition)))
+        self.replicas.on_resign.append(
+            lambda partition: self.coordinator_calls.append(("resign", partition))
+        )
 
     def open_logs(self, directories: tuple[Path, ...]) -> LogManager:
         """Load the logs, of which the disk may have some."""
@@ -133,7 +137,7 @@ class ReplicaWorld(VirtualTime):
 
     def lead(self, *args: int, **fields: object) -> Leader:
         """Apply a role change that makes this broker the leader; return the leadership."""
-        given = order(*args, **fields)
+        given = role_assignment(*args, **fields)
         assert self.apply(given) == {}
         return self.leader(given.topic_partition)
 

@@ -57,13 +57,13 @@ for _magic in (0, 1):
     STRICTER[f"v{_magic} lz4: a wrong content checksum"] = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def golden_answers() -> dict[str, int]:
+def golden_error_codes() -> dict[str, int]:
     """Kafka's error code for each case."""
     answers: dict[str, int] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))["answers"]
     return answers
 
 
-def check_answer(case: CodecCase, code: int, kafkas: int) -> None:
+def check_error_code(case: CodecCase, code: int, kafkas: int) -> None:
     """AssertionError unless klog may answer ``code`` where Kafka answers ``kafkas``."""
     if case.name in STRICTER:
         assert (kafkas, code) == (0, STRICTER[case.name]), case.name
@@ -73,7 +73,7 @@ def check_answer(case: CodecCase, code: int, kafkas: int) -> None:
         assert code == kafkas, case.name
 
 
-def answers_of(
+def error_codes_of(
     client: RawClient, *, with_old_formats: bool = True
 ) -> dict[str, PartitionProduceResponse]:
     """A broker's answer for each case, in a new topic. Afterwards the topic has the accepted
@@ -87,21 +87,21 @@ def answers_of(
     }
 
 
-def kafkas_answers(
+def kafkas_error_codes(
     release: str, also: Callable[[RawClient], None] = lambda _: None
 ) -> dict[str, int]:
     """Kafka's error code for each case that the release takes; ``also`` gets a client of it."""
     with KafkaServer(release) as server:
         host, port = server.bootstrap_servers.split(":")
         with RawClient((host, int(port))) as client:
-            answers = answers_of(client, with_old_formats=release == OLDEST_KAFKA)
+            answers = error_codes_of(client, with_old_formats=release == OLDEST_KAFKA)
             also(client)
     return {name: int(answer.error_code) for name, answer in answers.items()}
 
 
 def main() -> None:
     """Write the golden file."""
-    oldest, newest = kafkas_answers(OLDEST_KAFKA), kafkas_answers(NEWEST_KAFKA)
+    oldest, newest = kafkas_error_codes(OLDEST_KAFKA), kafkas_error_codes(NEWEST_KAFKA)
     assert newest == {name: oldest[name] for name in newest}
     writers = [f"Apache Kafka {OLDEST_KAFKA}", f"Apache Kafka {NEWEST_KAFKA} (format 2)"]
     text = json.dumps({"written_by": writers, "answers": oldest}, indent=0)

@@ -77,7 +77,7 @@ def scenario(random: Random) -> Scenario:
     return lines
 
 
-def kafkas_orders(scenarios: Sequence[Scenario]) -> list[list[str]]:
+def kafkas_requests(scenarios: Sequence[Scenario]) -> list[list[str]]:
     """Return Kafka's controller's requests by scenario, each as "BROKER API_KEY VERSION HEX"."""
     text = "\n".join(line for lines in scenarios for line in lines)
     found: list[list[str]] = [[]]
@@ -89,7 +89,7 @@ def kafkas_orders(scenarios: Sequence[Scenario]) -> list[list[str]]:
     return found[:-1]
 
 
-def klogs_orders(lines: Scenario) -> list[BrokerRequest]:
+def klogs_requests(lines: Scenario) -> list[BrokerRequest]:
     """The requests of klog's controller."""
     context = ControllerContext()
     batch: RequestBatch | None = None
@@ -158,7 +158,7 @@ def decoded(line: str) -> tuple[int, ControllerRequest]:
     return int(broker), message  # type: ignore[return-value]
 
 
-def sorted_order(request: ControllerRequest) -> ControllerRequest:
+def sorted_request(request: ControllerRequest) -> ControllerRequest:
     """The same request with its lists sorted: Kafka has them in the order of its hash tables."""
     request.topic_states.sort(key=lambda topic: topic.topic_name)
     for topic in request.topic_states:
@@ -176,7 +176,7 @@ def by_broker(
     """Return each broker's requests, in order."""
     found: dict[int, list[ControllerRequest]] = {}
     for broker, request in orders:
-        found.setdefault(broker, []).append(sorted_order(request))
+        found.setdefault(broker, []).append(sorted_request(request))
     return found
 
 
@@ -193,7 +193,7 @@ if __name__ == "__main__":
     asked = [scenario(chance) for _ in range(25)]
     rows = [
         json.dumps({"batch": lines, "requests": requests})
-        for lines, requests in zip(asked, kafkas_orders(asked), strict=True)
+        for lines, requests in zip(asked, kafkas_requests(asked), strict=True)
     ]
     head = f'{{"written_by": "Apache Kafka {OLDEST_KAFKA}", "cases": [\n'
     GOLDEN_FILE.write_text(head + ",\n".join(rows) + "\n]}\n", encoding="utf-8")

@@ -28,7 +28,7 @@ SMALL = LogConfig(segment_bytes=16_384, segment_index_bytes=4_096, index_interva
 EPOCH = LeaderEpoch(0)
 
 
-class Alone:
+class StandaloneListener:
     """Hosts logs as a standalone broker does: acknowledged records are visible. ``on_change`` is
     called with a log for which a fetch may be waiting."""
 
@@ -105,7 +105,7 @@ def open_manager(
     )
     if checks is not None:
         manager.checks = checks
-    manager.listener = Alone()
+    manager.listener = StandaloneListener()
     manager.load()
     for log in manager.logs():
         log.set_high_watermark(log.log_end_offset)

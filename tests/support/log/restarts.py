@@ -12,7 +12,7 @@ from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 
 @dataclass
-class LogLives:
+class LogRestarts:
     """The disk and the clock that all processes of the log share."""
 
     random: Random
@@ -23,7 +23,7 @@ class LogLives:
     keeps_order: bool = True
     """Whether a crash keeps the order of name changes (see MemoryFiles.crash)."""
 
-    def live(self, steps: int | None, act: Callable[[HostedLog], None]) -> bool:
+    def run(self, steps: int | None, act: Callable[[HostedLog], None]) -> bool:
         """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
         files = self.files
         files.crash_at_step = None if steps is None else files.steps + steps
@@ -33,7 +33,7 @@ class LogLives:
             return False
         return True
 
-    def die(self, killed: float) -> None:
+    def end_process(self, killed: float) -> None:
         """End the process: with the probability ``killed`` only the process dies, and unsynced data
         may still be lost later; otherwise the power is cut."""
         is_killed = self.random.random() < killed

@@ -130,7 +130,7 @@ def _texts(node: ast.expr, names: dict[str, ast.expr], file: str) -> tuple[str, 
 
 
 # --- what runs found ---------------------------------------------------------------------------
-def kept_results(path: Path = KEPT) -> Kept:
+def committed_results(path: Path = KEPT) -> Kept:
     """Return the committed results of earlier runs."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return kept.get("outcomes", {}), kept.get("runs", {})
@@ -257,7 +257,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     wrong = problems(tests)
-    kept, kept_runs = kept_results()
+    kept, kept_runs = committed_results()
     new, new_runs = ({}, {}) if check else new_results()
     results = merged(kept, new, tests)
     runs = merged_runs(kept_runs, new_runs, tests)

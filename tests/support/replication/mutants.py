@@ -57,7 +57,7 @@ def _takes_zombies_sets(original: Any) -> Any:
     return alter
 
 
-def _takes_members_of_any_life(original: Any) -> Any:
+def _takes_members_of_any_broker_epoch(original: Any) -> Any:
     def alter(self: ModelController, broker: BrokerId, epoch: int, change: IsrChange) -> IsrResult:
         members = tuple(
             each._replace(broker_epoch=self.registered.get(each.broker_id, each.broker_epoch))
@@ -131,7 +131,9 @@ MUTANTS = (
     Mutant("truncation to watermark", ModelBroker, "begin_to_follow", _truncates_to_watermark),
     Mutant("newer epoch appended", ModelLog, "check_epochs", _appends_all_epochs),
     Mutant("zombie's ISR taken", ModelController, "alter", _takes_zombies_sets),
-    Mutant("member of any life taken", ModelController, "alter", _takes_members_of_any_life),
+    Mutant(
+        "member of any life taken", ModelController, "alter", _takes_members_of_any_broker_epoch
+    ),
     Mutant("acks=all at append", LeaderReplicas, "acks_all", _safe_at_append),
     Mutant("min ISR ignored", LeaderReplicas, "min_in_sync_replicas", _ignores_min_in_sync),
     Mutant("any error takes back", leader_replicas, "after_error", _any_error_takes_back),

@@ -43,7 +43,7 @@ _LONGEST_ADDRESS = 100
 
 
 @contextmanager
-def asked_by_spark() -> Iterator[None]:
+def forked_stream_sources() -> Iterator[None]:
     """JVMs that start within the with block get forked sources, until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="klog-python-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -90,7 +90,7 @@ def a_copy_takes_the_id_of_one_that_died_at_its_end(servers: str) -> None:
     assert world.committed == ["0"]
 
 
-def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
+def an_attempt_whose_id_is_taken_before_its_next_check_takes_over_the_result(
     servers: str,
 ) -> None:
     """A copy has left its transaction open for the driver, so the copy's row is not visible yet.
@@ -138,7 +138,7 @@ def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
     assert world.committed == ["0", "a", "b"]
 
 
-def an_attempt_that_is_fenced_and_left_alone_gives_up_soon(servers: str) -> None:
+def a_fenced_attempt_without_a_successor_gives_up_soon(servers: str) -> None:
     """If no attempt writes under the id, the time-out of its transaction is not waited for."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
@@ -268,9 +268,9 @@ ATTEMPTS: tuple[Callable[[str], None], ...] = (
     a_copy_lets_the_other_attempt_finish,
     a_copy_waits_longer_for_one_that_has_handed_over,
     a_copy_takes_the_id_of_one_that_died_at_its_end,
-    an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result,
+    an_attempt_whose_id_is_taken_before_its_next_check_takes_over_the_result,
     an_attempt_that_is_fenced_by_one_that_dies_gives_up,
-    an_attempt_that_is_fenced_and_left_alone_gives_up_soon,
+    a_fenced_attempt_without_a_successor_gives_up_soon,
     an_attempt_of_an_older_run_stops,
     a_copy_that_wakes_after_the_commit_writes_nothing,
     a_copy_that_wakes_between_two_looks_writes_nothing,

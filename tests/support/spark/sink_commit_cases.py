@@ -156,7 +156,7 @@ def groups_are_listed_by_their_ids(servers: str) -> None:
         assert f"g-{topic}" in list_group_ids(client)
 
 
-def a_position_is_kept_for_as_long_as_is_said(servers: str) -> None:
+def a_position_is_retained_for_the_given_time(servers: str) -> None:
     """A retention comes with versions 2 to 4 of OffsetCommit, which every broker still has."""
     topic = new_topic(servers, 1)
     at = {TopicPartition(topic, 0): CommittedOffset(4, metadata="kept")}
@@ -212,7 +212,7 @@ def more_tasks_than_before_are_a_matter_for_the_driver(servers: str) -> None:
     assert world.committed == ["a", "b", "c", "d", "e", "f"]
 
 
-def a_batch_of_which_nothing_was_ended_may_be_split_anew(servers: str) -> None:
+def a_batch_without_ended_transactions_may_be_split_differently(servers: str) -> None:
     """The driver died before commit(): the next run has other tasks, and fences the last ones."""
     world = World(servers)
     lost = world.tasks(0, ["a"], ["b"], ["c"], ["d"])
@@ -448,11 +448,11 @@ def a_batch_write_leaves_no_group(servers: str) -> None:
 CASES: tuple[Callable[[str], None], ...] = (
     transactional_ids_are_listed_with_their_states,
     groups_are_listed_by_their_ids,
-    a_position_is_kept_for_as_long_as_is_said,
+    a_position_is_retained_for_the_given_time,
     the_next_epoch_is_known,
     the_first_batch_of_a_run_is_visible_after_its_commit,
     more_tasks_than_before_are_a_matter_for_the_driver,
-    a_batch_of_which_nothing_was_ended_may_be_split_anew,
+    a_batch_without_ended_transactions_may_be_split_differently,
     a_batch_that_was_ended_in_part_is_completed,
     an_older_run_that_goes_on_ends_nothing,
     a_task_of_an_older_run_that_wakes_late_ends_nothing,

@@ -12,7 +12,7 @@ from klog_broker.metadata import changes
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_client_quotas as altering
 from pyspark_klog.protocol.apis import describe_client_quotas as describing
-from tests.support.api.settings_requests import ask
+from tests.support.api.settings_requests import call_handler
 from tests.support.cluster.server import start
 from tests.support.log.harness import DATA
 from tests.support.runtime.memory_files import MemoryFiles
@@ -51,7 +51,7 @@ def entry(names: Names, quotas: Quotas) -> altering.EntryData:
 
 def alter(broker: BrokerServer, *entries: altering.EntryData, **more: Any) -> dict[Who, str]:
     request = altering.AlterClientQuotasRequest(entries=list(entries), **more)
-    rows = ask(broker, alter_client_quotas, request).entries
+    rows = call_handler(broker, alter_client_quotas, request).entries
     assert all((row.error_code == 0) == (row.error_message is None) for row in rows)
     found = {
         frozenset((each.entity_type, each.entity_name) for each in row.entity): ErrorCode(
@@ -77,7 +77,7 @@ def ask_for(
         for kind, match_type, name in components
     ]
     request = describing.DescribeClientQuotasRequest(components=rows, strict=strict)
-    answer = ask(broker, describe_client_quotas, request)
+    answer = call_handler(broker, describe_client_quotas, request)
     if answer.error_code:
         assert answer.entries is None
         return ErrorCode(answer.error_code).name

@@ -78,7 +78,7 @@ def state(leader: BrokerId, *replicas: BrokerId) -> PartitionRegistration:
     return PartitionRegistration(replicas or (leader,), replicas or (leader,), leader)
 
 
-class Told:
+class ClusterBroker:
     """Broker 1 in a cluster of three, of which 3 has no listener for clients."""
 
     def __init__(self, *, controller: BrokerId = TWO, listener: str = "CLIENTS", **settings: Any):
@@ -137,7 +137,7 @@ class Told:
         return self.answers.pop() if self.answers else None
 
 
-def codes(told: Told, *, hides: bool = False, names: bool = True) -> list[Any]:
+def codes(told: ClusterBroker, *, hides: bool = False, names: bool = True) -> list[Any]:
     seen = SeenPartitions(told.broker, told.context, names_listeners=names, hides_replicas=hides)
     rows = [
         seen.partition("t", 0, state(TWO, TWO, ONE)),
@@ -151,7 +151,7 @@ def codes(told: Told, *, hides: bool = False, names: bool = True) -> list[Any]:
 
 
 def test_leaders_are_those_that_the_client_can_reach() -> None:
-    told = Told()
+    told = ClusterBroker()
     assert codes(told) == [
         (TWO, ErrorCode.NONE, [TWO, ONE]),
         (TWO, ErrorCode.NONE, [TWO, GONE]),
@@ -161,11 +161,11 @@ def test_leaders_are_those_that_the_client_can_reach() -> None:
         (NO_BROKER, ErrorCode.LEADER_NOT_AVAILABLE, [TWO, ONE]),
     ]
     assert codes(told, names=False)[3][1] == ErrorCode.LEADER_NOT_AVAILABLE
-    assert codes(Told(listener="BROKERS"))[3][:2] == (THREE, ErrorCode.NONE)
+    assert codes(ClusterBroker(listener="BROKERS"))[3][:2] == (THREE, ErrorCode.NONE)
 
 
 def test_replicas_without_an_address_can_be_hidden() -> None:
-    assert codes(Told(), hides=True)[:4] == [
+    assert codes(ClusterBroker(), hides=True)[:4] == [
         (TWO, ErrorCode.NONE, [TWO, ONE]),
         (TWO, ErrorCode.REPLICA_NOT_AVAILABLE, [TWO]),
         (TWO, ErrorCode.REPLICA_NOT_AVAILABLE, [TWO]),
@@ -174,14 +174,14 @@ def test_replicas_without_an_address_can_be_hidden() -> None:
 
 
 def test_replicas_on_brokers_that_are_not_registered_are_offline() -> None:
-    told = Told()
+    told = ClusterBroker()
     partitions = SeenPartitions(told.broker, told.context)
     seen = partitions.partition("t", 0, state(TWO, TWO, GONE, THREE))
     assert seen.offline_replicas == [GONE]
 
 
 def test_replicas_that_the_controller_says_are_offline_are() -> None:
-    told = Told()
+    told = ClusterBroker()
     shown = replace(state(TWO, TWO, GONE, ONE, THREE), offline=(ONE, GONE))
     seen = SeenPartitions(told.broker, told.context).partition("t", 0, shown)
     assert (seen.leader_id, seen.offline_replicas) == (TWO, [GONE, ONE])
@@ -205,7 +205,7 @@ def test_replicas_that_the_controller_says_are_offline_are() -> None:
     ],
 )
 def test_only_the_controller_changes_topics(handler: Any, request_: Any, rows: str) -> None:
-    [row] = getattr(Told().answer(handler, request_), rows)
+    [row] = getattr(ClusterBroker().answer(handler, request_), rows)
     assert row.error_code == ErrorCode.NOT_CONTROLLER
 
 
@@ -220,7 +220,7 @@ def made(done: Any, **results: ErrorCode) -> None:
 
 
 def test_a_missing_topic_is_made_by_the_controller() -> None:
-    told = Told(**{"num.partitions": "4", "default.replication.factor": "2"})
+    told = ClusterBroker(**{"num.partitions": "4", "default.replication.factor": "2"})
     assert told.answer(metadata, named("t", "not/legal")) is None
     [(request, done)] = told.asked
     [topic] = request.topics
@@ -249,7 +249,7 @@ def test_a_missing_topic_is_made_by_the_controller() -> None:
     ],
 )
 def test_the_error_for_a_topic_that_is_not_in_the_image(outcome: Any, code: ErrorCode) -> None:
-    told = Told()
+    told = ClusterBroker()
     told.answer(metadata, named("t"))
     [(_, done)] = told.asked
     if outcome is None:
@@ -260,7 +260,7 @@ def test_the_error_for_a_topic_that_is_not_in_the_image(outcome: Any, code: Erro
 
 
 def test_a_topic_is_asked_for_once_at_a_time() -> None:
-    told = Told()
+    told = ClusterBroker()
     found: list[Any] = []
     for _ in range(2):
         told.requests.create(["t"], found.append)
@@ -274,14 +274,14 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
 
 
 # --- coordinators -----------------------------------------------------------------------------
-def finder(told: Told, code: ErrorCode = ErrorCode.NONE) -> Any:
+def finder(told: ClusterBroker, code: ErrorCode = ErrorCode.NONE) -> Any:
     made = CoordinatorFinder(told.broker, CONSUMER_OFFSETS, lambda _: code)
     told.broker.group_finder = made
     return made
 
 
 def test_the_leader_of_the_keys_partition_is_the_coordinator() -> None:
-    told = Told()
+    told = ClusterBroker()
     finds = finder(told)
     states = [state(TWO), state(ONE), state(THREE), state(GONE), state(NO_BROKER)]
     told.shows(CONSUMER_OFFSETS, *states)
@@ -296,14 +296,14 @@ def test_the_leader_of_the_keys_partition_is_the_coordinator() -> None:
 
 
 def test_a_leader_that_does_not_serve_its_partition_is_no_coordinator() -> None:
-    told = Told()
+    told = ClusterBroker()
     told.shows(CONSUMER_OFFSETS, state(ONE))
     found = finder(told, ErrorCode.NOT_COORDINATOR).find("group", told.context)
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_the_controller_makes_the_coordinators_topic_with_all_its_replicas() -> None:
-    told = Told(**{"offsets.topic.num.partitions": "7"})
+    told = ClusterBroker(**{"offsets.topic.num.partitions": "7"})
     finds = finder(told)
     for _ in range(2):
         found = finds.find("group", told.context)
@@ -318,7 +318,7 @@ def test_the_controller_makes_the_coordinators_topic_with_all_its_replicas() -> 
 
 
 def test_there_is_no_coordinator_before_there_are_brokers_enough() -> None:
-    told = Told(**{"offsets.topic.replication.factor": "4"})
+    told = ClusterBroker(**{"offsets.topic.replication.factor": "4"})
     found = finder(told).find("group", told.context)
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "4 replicas are asked for" in found.message
@@ -342,7 +342,7 @@ class Elections:
 
 
 def elected(outcome: Any, request: ElectLeadersRequest) -> tuple[Elections, dict[Any, Any]]:
-    told = Told()
+    told = ClusterBroker()
     told.shows("t", state(TWO), state(TWO))
     elections: Any = Elections(outcome)
     services = ElectionServices(told.broker.metadata, elections)
@@ -377,7 +377,7 @@ def test_each_partition_says_that_another_is_the_controller(is_all: bool) -> Non
 @pytest.mark.parametrize("version", range(3))
 def test_all_partitions_of_nothing_are_no_success(version: int) -> None:
     """A broker without UpdateMetadata knows no partition that could carry the error."""
-    told = Told()
+    told = ClusterBroker()
     told.context.api_version = version
     elections: Any = Elections(ErrorCode.NOT_CONTROLLER)
     services = ElectionServices(told.broker.metadata, elections)
@@ -487,7 +487,7 @@ def test_one_block_is_prefetched() -> None:
 
 
 def test_a_request_for_an_id_waits_for_a_block_and_fails_without_one() -> None:
-    told = Told()
+    told = ClusterBroker()
     blocks: Any = Blocks()
     told.broker.producer_ids = ProducerIds(blocks, prefetches=True)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
@@ -526,7 +526,7 @@ def test_version_0_denies_no_offset_before_the_full_update_metadata(
     has_full_metadata: bool, error: ErrorCode
 ) -> None:
     """A consumer without a committed offset starts from its reset policy."""
-    told = Told()
+    told = ClusterBroker()
     told.context.api_version = 0
     told.broker.known_topics = SimpleNamespace(is_complete=has_full_metadata)
     offsets: Any = SimpleNamespace(

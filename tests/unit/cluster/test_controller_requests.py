@@ -12,7 +12,14 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataTopicState
-from tests.support.cluster.controlled_broker import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
+from tests.support.cluster.controlled_broker import (
+    OTHER_ID,
+    TOPIC_ID,
+    ControlledBroker,
+    lead,
+    stop,
+    update_metadata_request,
+)
 
 
 def errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
@@ -21,32 +28,32 @@ def errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
 
 
 @pytest.fixture
-def world() -> OrderWorld:
-    return OrderWorld()
+def world() -> ControlledBroker:
+    return ControlledBroker()
 
 
 # --- LeaderAndIsr -------------------------------------------------------------------------------
-def test_replicas_get_logs_and_roles(world: OrderWorld) -> None:
-    assert errors(world.answer(lead(0, 1))) == [ErrorCode.NONE] * 2
-    assert errors(world.answer(lead(2, leader=2))) == [ErrorCode.NONE]
+def test_replicas_get_logs_and_roles(world: ControlledBroker) -> None:
+    assert errors(world.response_to(lead(0, 1))) == [ErrorCode.NONE] * 2
+    assert errors(world.response_to(lead(2, leader=2))) == [ErrorCode.NONE]
     assert [world.role_of(each) for each in range(4)] == ["Leader", "Leader", "Follower", "none"]
-    assert world.answer(lead(0)).topics[0].topic_id == TOPIC_ID
+    assert world.response_to(lead(0)).topics[0].topic_id == TOPIC_ID
 
 
-def test_a_known_leader_epoch_changes_nothing(world: OrderWorld) -> None:
-    world.answer(lead(leader_epoch=4))
+def test_a_known_leader_epoch_changes_nothing(world: ControlledBroker) -> None:
+    world.response_to(lead(leader_epoch=4))
     leader = world.replicas.led["orders", 0]
     for epoch in (4, 3):
-        found = errors(world.answer(lead(leader=2, leader_epoch=epoch)))
+        found = errors(world.response_to(lead(leader=2, leader_epoch=epoch)))
         assert found == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert world.replicas.led["orders", 0] is leader
-    assert errors(world.answer(lead(leader=2, leader_epoch=5))) == [ErrorCode.NONE]
+    assert errors(world.response_to(lead(leader=2, leader_epoch=5))) == [ErrorCode.NONE]
     assert world.role_of() == "Follower"
     assert leader.ended is not None
 
 
-def test_each_partition_is_answered_for_itself(world: OrderWorld) -> None:
-    world.answer(lead())
+def test_each_partition_is_answered_for_itself(world: ControlledBroker) -> None:
+    world.response_to(lead())
     order = lead(0, leader_epoch=1, topic_id=OTHER_ID)
     order.topic_states += [
         *lead(1, replicas=(2, 3)).topic_states,
@@ -56,7 +63,7 @@ def test_each_partition_is_answered_for_itself(world: OrderWorld) -> None:
         *lead(0, topic="old", topic_id=NO_TOPIC_ID).topic_states,
         *lead(5).topic_states,
     ]
-    assert errors(world.answer(order)) == [
+    assert errors(world.response_to(order)) == [
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_REQUEST,
@@ -70,40 +77,40 @@ def test_each_partition_is_answered_for_itself(world: OrderWorld) -> None:
     assert sorted(each.partition for each in world.logs.by_partition) == [0, 5]
 
 
-def test_a_disk_that_refuses_is_named(world: OrderWorld) -> None:
+def test_a_disk_that_refuses_is_named(world: ControlledBroker) -> None:
     world.logs.is_full = True
-    assert errors(world.answer(lead())) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert errors(world.response_to(lead())) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert world.role_of() == "Offline"
 
 
 def test_without_descriptors_the_controller_asks_again(
-    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OutOfDescriptors("too many open files")
     with monkeypatch.context() as patch:
         patch.setattr(world.logs, "create_async", lambda *args: args[3](None, full))
-        reply = world.give(lead())
+        reply = world.receive(lead())
         world.turns()
     assert "no file descriptor" in reply.closed
-    assert errors(world.answer(lead())) == [ErrorCode.NONE]
+    assert errors(world.response_to(lead())) == [ErrorCode.NONE]
     assert world.role_of() == "Leader"
 
 
 def test_without_descriptors_the_controller_asks_again_to_stop(
-    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.answer(lead())
+    world.response_to(lead())
     full = OutOfDescriptors("too many open files")
     with monkeypatch.context() as patch:
         patch.setattr(world.logs, "delete_async", lambda *args: args[2](full))
-        reply = world.give(stop(0))
+        reply = world.receive(stop(0))
         world.turns()
     assert "no file descriptor" in reply.closed
 
 
-def test_many_role_changes_take_many_turns(world: OrderWorld) -> None:
-    world.answer(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader=2))
-    reply = world.give(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader_epoch=1))
+def test_many_role_changes_take_many_turns(world: ControlledBroker) -> None:
+    world.response_to(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader=2))
+    reply = world.receive(lead(*range(3 * ROLE_CHANGES_PER_TURN), leader_epoch=1))
     led = []
     while reply.answer is None:
         led.append(len(world.replicas.led))
@@ -112,19 +119,22 @@ def test_many_role_changes_take_many_turns(world: OrderWorld) -> None:
 
 
 def test_the_settings_of_a_topic_are_read_before_its_log_is_created(
-    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = []
     monkeypatch.setattr(
         world.store.settings, "learn_topics", lambda names, done: waiting.append((names, done))
     )
-    reply = world.give(lead())
+    reply = world.receive(lead())
     world.turns()
     assert (reply.answer, world.has_log()) == (None, False)
     [(names, learned)] = waiting
     assert names == ["orders"]
     # Another controller is elected before the configurations are read.
-    assert world.answer(tell(0, controller_epoch=4)).error_code == ErrorCode.NONE
+    assert (
+        world.response_to(update_metadata_request(0, controller_epoch=4)).error_code
+        == ErrorCode.NONE
+    )
     learned()
     world.turns()
     assert reply.answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -132,25 +142,25 @@ def test_the_settings_of_a_topic_are_read_before_its_log_is_created(
 
 
 def test_roles_of_a_new_topic_wait_for_its_settings(
-    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that lags behind receives UpdateMetadata for topics before its roles."""
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(world.store.settings, "learn_topics", lambda _, done: waiting.append(done))
-    world.answer(tell(0))
-    reply = world.give(lead())
+    world.response_to(update_metadata_request(0))
+    reply = world.receive(lead())
     world.turns()
     assert (reply.answer, world.has_log(), len(waiting)) == (None, False, 2)
     for learned in waiting:
         learned()
     world.turns()
     assert (reply.answer.error_code, world.has_log()) == (ErrorCode.NONE, True)
-    world.answer(lead(leader_epoch=9))
+    world.response_to(lead(leader_epoch=9))
     assert len(waiting) == 2
 
 
 def test_no_settings_are_read_for_a_refused_request(
-    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there were no such check, any client of the listener could make this broker read and keep
     any names."""
@@ -161,78 +171,80 @@ def test_no_settings_are_read_for_a_refused_request(
         done()
 
     monkeypatch.setattr(world.store, "learn_topics", learn)
-    world.answer(lead())
+    world.response_to(lead())
     assert learned == ["orders"]
-    stale = world.answer(lead(topic="a", controller_epoch=2))
+    stale = world.response_to(lead(topic="a", controller_epoch=2))
     assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    stale = world.answer(lead(topic="b", broker_epoch=49))
+    stale = world.response_to(lead(topic="b", broker_epoch=49))
     assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
-    assert "does not know its own epoch" in world.give(lead(topic="c", broker_epoch=51)).closed
+    assert "does not know its own epoch" in world.receive(lead(topic="c", broker_epoch=51)).closed
     assert learned == ["orders"]
 
 
 # --- StopReplica --------------------------------------------------------------------------------
-def test_a_stopped_replica_keeps_its_log_and_a_deleted_one_does_not(world: OrderWorld) -> None:
-    world.answer(lead(0, 1, leader_epoch=4))
-    answer = world.answer(stop(0, deletes=False, leader_epoch=4))
+def test_a_stopped_replica_keeps_its_log_and_a_deleted_one_does_not(
+    world: ControlledBroker,
+) -> None:
+    world.response_to(lead(0, 1, leader_epoch=4))
+    answer = world.response_to(stop(0, deletes=False, leader_epoch=4))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE]
     assert (world.role_of(0), world.has_log(0)) == ("Unassigned", True)
-    answer = world.answer(stop(0, 1))
+    answer = world.response_to(stop(0, 1))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE] * 2
     assert (world.role_of(0), world.role_of(1)) == ("none", "none")
     assert not world.logs.by_partition
 
 
-def test_an_older_epoch_stops_nothing(world: OrderWorld) -> None:
-    world.answer(lead(leader_epoch=4))
-    answer = world.answer(stop(leader_epoch=3))
+def test_an_older_epoch_stops_nothing(world: ControlledBroker) -> None:
+    world.response_to(lead(leader_epoch=4))
+    answer = world.response_to(stop(leader_epoch=3))
     assert [each.error_code for each in answer.partition_errors] == [ErrorCode.FENCED_LEADER_EPOCH]
     assert world.role_of() == "Leader"
 
 
-def test_what_is_not_here_is_stopped_already(world: OrderWorld) -> None:
-    answer = world.answer(stop(0, topic="absent"))
+def test_what_is_not_here_is_stopped_already(world: ControlledBroker) -> None:
+    answer = world.response_to(stop(0, topic="absent"))
     [error] = answer.partition_errors
     assert (error.topic_name, error.partition_index, error.error_code) == ("absent", 0, 0)
 
 
-def test_an_offline_replica_is_not_deleted(world: OrderWorld) -> None:
-    world.answer(lead())
+def test_an_offline_replica_is_not_deleted(world: ControlledBroker) -> None:
+    world.response_to(lead())
     hosted = world.replicas.partition("orders", 0)
     assert hosted is not None
     hosted.go_offline()
-    [error] = world.answer(stop()).partition_errors
+    [error] = world.response_to(stop()).partition_errors
     assert error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_log_that_cannot_be_deleted_is_named(world: OrderWorld) -> None:
-    world.answer(lead())
+def test_a_log_that_cannot_be_deleted_is_named(world: ControlledBroker) -> None:
+    world.response_to(lead())
     world.logs.is_full = True
-    [error] = world.answer(stop()).partition_errors
+    [error] = world.response_to(stop()).partition_errors
     assert error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # --- UpdateMetadata -----------------------------------------------------------------------------
-def test_the_image_shows_update_metadata(world: OrderWorld) -> None:
-    assert world.answer(tell(1, leader=2)).error_code == ErrorCode.NONE
+def test_the_image_shows_update_metadata(world: ControlledBroker) -> None:
+    assert world.response_to(update_metadata_request(1, leader=2)).error_code == ErrorCode.NONE
     image = world.store.image
     topic = image.topic("orders")
     assert topic is not None and image.topic_by_id(TOPIC_ID) is topic
     untold, told = topic.partitions
     assert (untold.leader, untold.replicas) == (-1, ())
     assert (told.leader, told.replicas, told.in_sync) == (2, (1, 2), (1,))
-    world.answer(tell(0, leader=1))
+    world.response_to(update_metadata_request(0, leader=1))
     assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1, 2]
     assert world.images == [("orders",), ()]
 
 
-def test_a_large_topic_is_read_in_slices_and_shown_as_a_whole(world: OrderWorld) -> None:
+def test_a_large_topic_is_read_in_slices_and_shown_as_a_whole(world: ControlledBroker) -> None:
     def shown() -> int:
         topic = world.store.image.topic("orders")
         return 0 if topic is None else len(topic.partitions)
 
     for leader, before, after in ((1, 0, 10_000), (LEADER_DURING_DELETE, 10_000, 0)):
-        reply = world.give(tell(*range(10_000), leader=leader))
+        reply = world.receive(update_metadata_request(*range(10_000), leader=leader))
         counts = []
         while reply.answer is None:
             counts.append(shown())
@@ -242,119 +254,124 @@ def test_a_large_topic_is_read_in_slices_and_shown_as_a_whole(world: OrderWorld)
         assert shown() == after
 
 
-def test_the_image_shows_which_replicas_are_offline(world: OrderWorld) -> None:
-    order = tell(0, leader=1)
+def test_the_image_shows_which_replicas_are_offline(world: ControlledBroker) -> None:
+    order = update_metadata_request(0, leader=1)
     order.topic_states[0].partition_states[0].offline_replicas = [2]
-    world.answer(order)
+    world.response_to(order)
     assert world.store.image.topics["orders"].partitions[0].offline == (2,)
-    world.answer(tell(0, leader=1))
+    world.response_to(update_metadata_request(0, leader=1))
     assert world.store.image.topics["orders"].partitions[0].offline == ()
 
 
-def test_an_invalid_partition_number_changes_nothing(world: OrderWorld) -> None:
-    world.answer(tell(0, leader=1))
-    world.answer(tell(-1, MAX_PARTITIONS, leader=2))
+def test_an_invalid_partition_number_changes_nothing(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, leader=1))
+    world.response_to(update_metadata_request(-1, MAX_PARTITIONS, leader=2))
     assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1]
 
 
 @pytest.mark.parametrize("kind", [0, FULL])
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a" * 250])
-def test_an_invalid_topic_name_changes_nothing(world: OrderWorld, name: str, kind: int) -> None:
-    assert world.answer(tell(0, topic=name, kind=kind)).error_code == ErrorCode.NONE
+def test_an_invalid_topic_name_changes_nothing(
+    world: ControlledBroker, name: str, kind: int
+) -> None:
+    assert (
+        world.response_to(update_metadata_request(0, topic=name, kind=kind)).error_code
+        == ErrorCode.NONE
+    )
     assert world.store.image.topics == {}
 
 
-def test_an_older_partition_epoch_changes_nothing(world: OrderWorld) -> None:
-    world.answer(tell(0, leader=2, zk_version=5))
-    world.answer(tell(0, leader=1, zk_version=4))
+def test_an_older_partition_epoch_changes_nothing(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, leader=2, zk_version=5))
+    world.response_to(update_metadata_request(0, leader=1, zk_version=4))
     assert world.store.image.topics["orders"].partitions[0].leader == 2
 
 
-def test_a_topic_that_is_deleted_is_gone_for_clients(world: OrderWorld) -> None:
-    world.answer(tell(0, 1))
-    world.answer(tell(0, leader=LEADER_DURING_DELETE, topic_id=OTHER_ID))
+def test_a_topic_that_is_deleted_is_gone_for_clients(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, 1))
+    world.response_to(update_metadata_request(0, leader=LEADER_DURING_DELETE, topic_id=OTHER_ID))
     assert world.store.image.topic("orders") is not None
-    world.answer(tell(0, leader=LEADER_DURING_DELETE))
+    world.response_to(update_metadata_request(0, leader=LEADER_DURING_DELETE))
     assert world.store.image.topic("orders") is None
     assert not world.store.image.topics_by_id
     assert not world.store.image.deleting
 
 
-def test_a_topic_made_again_goes_before_it_comes(world: OrderWorld) -> None:
-    world.answer(tell(0, 1))
+def test_a_topic_made_again_goes_before_it_comes(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, 1))
     seen = []
     world.store.view.on_image = lambda image, names: seen.append((tuple(image.topics), names))
-    world.answer(tell(0, topic_id=OTHER_ID))
+    world.response_to(update_metadata_request(0, topic_id=OTHER_ID))
     assert seen == [((), ("orders",)), (("orders",), ("orders",))]
     assert set(world.store.image.topics_by_id) == {OTHER_ID}
     assert len(world.store.image.topics["orders"].partitions) == 1
 
 
-def test_a_full_update_is_all_there_is(world: OrderWorld) -> None:
-    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
-    world.answer(tell(0, 1, zk_version=5))
-    world.answer(tell(0, zk_version=4, kind=FULL))
+def test_a_full_update_is_all_there_is(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, topic="other", topic_id=OTHER_ID))
+    world.response_to(update_metadata_request(0, 1, zk_version=5))
+    world.response_to(update_metadata_request(0, zk_version=4, kind=FULL))
     assert list(world.store.image.topics) == ["orders"]
     [state] = world.store.image.topics["orders"].partitions
     assert state.partition_epoch == 4
 
 
-def test_what_the_controller_cannot_read_stays_as_it_was(world: OrderWorld) -> None:
-    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
-    world.answer(tell(0, 1, zk_version=5))
+def test_what_the_controller_cannot_read_stays_as_it_was(world: ControlledBroker) -> None:
+    world.response_to(update_metadata_request(0, topic="other", topic_id=OTHER_ID))
+    world.response_to(update_metadata_request(0, 1, zk_version=5))
     before = world.store.image.topics["orders"].partitions
-    order = tell(0, 1, zk_version=-1, kind=FULL)
+    order = update_metadata_request(0, 1, zk_version=-1, kind=FULL)
     order.topic_states.append(UpdateMetadataTopicState(topic_name="other"))
-    world.answer(order)
+    world.response_to(order)
     assert list(world.store.image.topics) == ["other", "orders"]
     assert world.store.image.topics["orders"].partitions == before
     assert world.orders.has_full_metadata
 
 
 def test_a_topic_that_the_controller_cannot_read_is_remembered_until_its_update(
-    world: OrderWorld,
+    world: ControlledBroker,
 ) -> None:
-    view, order = world.store.view, tell(0, kind=FULL)
+    view, order = world.store.view, update_metadata_request(0, kind=FULL)
     for name in ("other", "third"):
         order.topic_states.append(UpdateMetadataTopicState(topic_name=name))
-    world.answer(order)
+    world.response_to(order)
     assert view.unreadable == {"other", "third"}
-    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
+    world.response_to(update_metadata_request(0, topic="other", topic_id=OTHER_ID))
     assert view.unreadable == {"third"}
-    world.answer(tell(0, kind=FULL))
+    world.response_to(update_metadata_request(0, kind=FULL))
     assert not view.unreadable
 
 
 def test_all_topics_are_known_after_the_newest_controllers_full_update(
-    world: OrderWorld,
+    world: ControlledBroker,
 ) -> None:
     """Roles arrive before the full UpdateMetadata; until then no partition counts as deleted."""
     assert not world.orders.has_full_metadata
-    world.answer(lead())
-    world.answer(tell(0))
+    world.response_to(lead())
+    world.response_to(update_metadata_request(0))
     assert not world.orders.has_full_metadata
-    world.answer(tell(0, kind=FULL))
+    world.response_to(update_metadata_request(0, kind=FULL))
     assert world.orders.has_full_metadata
-    world.answer(tell(1))
+    world.response_to(update_metadata_request(1))
     assert world.orders.has_full_metadata
-    world.answer(lead(1, controller_epoch=4))
+    world.response_to(lead(1, controller_epoch=4))
     assert not world.orders.has_full_metadata
-    world.answer(tell(0, kind=FULL, controller_epoch=4))
+    world.response_to(update_metadata_request(0, kind=FULL, controller_epoch=4))
     assert world.orders.has_full_metadata
     world.epoch = 51
     assert not world.orders.has_full_metadata
 
 
-def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -> None:
-    order = tell(0, topic="a")
+def test_what_contradicts_itself_does_not_confuse_the_image(world: ControlledBroker) -> None:
+    order = update_metadata_request(0, topic="a")
     order.topic_states += [
-        *tell(0, topic="b").topic_states,
-        *tell(0, topic="b", topic_id=OTHER_ID).topic_states,
-        *tell(0, -1, MAX_PARTITIONS, topic="c", topic_id=TOPIC_ID).topic_states,
-        *tell(0, topic="old", topic_id=NO_TOPIC_ID).topic_states,
+        *update_metadata_request(0, topic="b").topic_states,
+        *update_metadata_request(0, topic="b", topic_id=OTHER_ID).topic_states,
+        *update_metadata_request(0, -1, MAX_PARTITIONS, topic="c", topic_id=TOPIC_ID).topic_states,
+        *update_metadata_request(0, topic="old", topic_id=NO_TOPIC_ID).topic_states,
     ]
-    world.answer(order)
-    world.answer(tell(0, topic="d"))
+    world.response_to(order)
+    world.response_to(update_metadata_request(0, topic="d"))
     image = world.store.image
     assert set(image.topics) == {"b", "d"}
     assert {each.name for each in image.topics_by_id.values()} == {"b", "d"}
@@ -362,55 +379,57 @@ def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -
 
 
 # --- whose orders -------------------------------------------------------------------------------
-@pytest.mark.parametrize("order", [lead, stop, tell])
-def test_a_broker_without_a_broker_epoch_refuses_requests(world: OrderWorld, order: object) -> None:
+@pytest.mark.parametrize("order", [lead, stop, update_metadata_request])
+def test_a_broker_without_a_broker_epoch_refuses_requests(
+    world: ControlledBroker, order: object
+) -> None:
     for epoch in (-1, 49):
         world.epoch = epoch
-        reply = world.give(order(0))  # type: ignore[operator]
+        reply = world.receive(order(0))  # type: ignore[operator]
         assert "does not know its own epoch" in reply.closed
 
 
-@pytest.mark.parametrize("order", [lead, stop, tell])
-def test_stale_epochs_are_refused(world: OrderWorld, order: object) -> None:
-    world.answer(tell(0))
-    stale = world.answer(order(0, controller_epoch=2))  # type: ignore[operator]
+@pytest.mark.parametrize("order", [lead, stop, update_metadata_request])
+def test_stale_epochs_are_refused(world: ControlledBroker, order: object) -> None:
+    world.response_to(update_metadata_request(0))
+    stale = world.response_to(order(0, controller_epoch=2))  # type: ignore[operator]
     assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     world.epoch = 51
-    assert world.answer(order(0)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[operator]
+    assert world.response_to(order(0)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[operator]
 
 
-def test_epochs_are_compared_when_the_request_begins(world: OrderWorld) -> None:
-    first = world.give(lead(0))
-    stale = world.give(lead(1))
-    newer = world.give(lead(2, controller_epoch=4))
-    again = world.give(lead(3))
+def test_epochs_are_compared_when_the_request_begins(world: ControlledBroker) -> None:
+    first = world.receive(lead(0))
+    stale = world.receive(lead(1))
+    newer = world.receive(lead(2, controller_epoch=4))
+    again = world.receive(lead(3))
     assert not any(each.answer for each in (first, stale, newer, again))
     world.turns(30)
     codes = [each.answer.error_code for each in (first, stale, newer, again)]
     assert codes == [0, 0, 0, ErrorCode.STALE_CONTROLLER_EPOCH]
-    world.give(lead(4, controller_epoch=4))
-    bounced = world.give(lead(5, controller_epoch=4))
+    world.receive(lead(4, controller_epoch=4))
+    bounced = world.receive(lead(5, controller_epoch=4))
     world.epoch = 51
     world.turns(30)
     assert bounced.answer.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert [world.has_log(each) for each in range(6)] == [True, True, True, False, True, False]
 
 
-def test_a_request_by_a_connection_that_was_given_up_is_stale(world: OrderWorld) -> None:
-    world.answer(lead())
+def test_a_request_by_a_connection_that_was_given_up_is_stale(world: ControlledBroker) -> None:
+    world.response_to(lead())
     world.connection = 8
-    world.answer(lead(leader_epoch=1))
+    world.response_to(lead(leader_epoch=1))
     world.connection = 7
-    assert "over a newer connection" in world.give(stop()).closed
+    assert "over a newer connection" in world.receive(stop()).closed
     assert world.has_log()
-    assert world.answer(stop(controller_epoch=4)).error_code == ErrorCode.NONE
+    assert world.response_to(stop(controller_epoch=4)).error_code == ErrorCode.NONE
 
 
-def test_requests_of_clients_and_of_krafts_controller_are_refused(world: OrderWorld) -> None:
+def test_requests_of_clients_and_of_krafts_controller_are_refused(world: ControlledBroker) -> None:
     with pytest.raises(BrokerError) as refused:
-        world.give(lead(), listener="OUTSIDE")
+        world.receive(lead(), listener="OUTSIDE")
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     order = lead()
     order.is_kraft_controller = True
-    assert "KRaft" in world.give(order).closed
+    assert "KRaft" in world.receive(order).closed
     assert TopicPartition("orders", 0) not in world.logs.by_partition

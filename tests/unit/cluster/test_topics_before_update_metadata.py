@@ -59,7 +59,7 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.cluster.broker import ME, MemoryBroker, answer_of, new_broker, topic_ids
-from tests.support.cluster.leading_broker import OTHER, THIRD, FakeFollower, LeaderOfMany
+from tests.support.cluster.leading_broker import OTHER, THIRD, FakeFollower, LeadingBroker
 from tests.support.coordinator.transaction_client import broker_with_coordinators
 from tests.support.log.harness import batch
 from tests.support.raw_requests import produce_request
@@ -68,7 +68,7 @@ from tests.support.runtime.fake_network import FakeStream
 LIFE = 70
 
 
-class Untold:
+class BrokerWithoutTopics:
     """A broker whose controller sends UpdateMetadata when the test says so."""
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -89,7 +89,7 @@ class Untold:
         loop = self.broker.broker.loop
         self.services.known_topics = TopicsFromController(orders, frozenset, loop)
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         self.services.metadata = self._whole
         self.broker.broker.loop.post(lambda: self.orders.note_full_metadata(0, LIFE))
         self.broker.turns()
@@ -102,8 +102,8 @@ class Untold:
 
 
 @pytest.fixture
-def untold() -> Untold:
-    return Untold(new_broker(with_kernel=False))
+def world() -> BrokerWithoutTopics:
+    return BrokerWithoutTopics(new_broker(with_kernel=False))
 
 
 def codes(
@@ -117,98 +117,104 @@ def codes(
 
 
 # --- clients that ask which topics there are ----------------------------------------------------
-def test_metadata_of_a_topic_waits_for_update_metadata(untold: Untold) -> None:
-    stream = untold.ask("plain")
-    untold.broker.pass_time(PATIENCE_MS // 2)
+def test_metadata_of_a_topic_waits_for_update_metadata(world: BrokerWithoutTopics) -> None:
+    stream = world.ask("plain")
+    world.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream) is None
-    untold.tell()
+    world.publish()
     assert codes(stream) == {"plain": ErrorCode.NONE}
-    untold.broker.pass_time(PATIENCE_MS)
-    assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
-    assert codes(untold.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert codes(untold.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
-    assert untold.orders.on_full_metadata == []
+    world.broker.pass_time(PATIENCE_MS)
+    assert codes(world.ask("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(world.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(world.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
+    assert world.orders.on_full_metadata == []
 
 
-def test_a_topic_without_update_metadata_may_exist_and_is_not_created(untold: Untold) -> None:
-    stream = untold.ask("plain", "none")
-    by_id = untold.broker.send(
+def test_a_topic_without_update_metadata_may_exist_and_is_not_created(
+    world: BrokerWithoutTopics,
+) -> None:
+    stream = world.ask("plain", "none")
+    by_id = world.broker.send(
         MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_ids()["plain"])]), 12
     )
-    untold.broker.pass_time(PATIENCE_MS)
+    world.broker.pass_time(PATIENCE_MS)
     unknown = ErrorCode.LEADER_NOT_AVAILABLE
     assert codes(stream) == {"plain": unknown, "none": unknown}
     assert list((codes(by_id) or {}).values()) == [unknown]
-    untold.tell()
-    assert "none" not in untold.services.metadata.image.topics
-    assert untold.orders.on_full_metadata == []
+    world.publish()
+    assert "none" not in world.services.metadata.image.topics
+    assert world.orders.on_full_metadata == []
 
 
 def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
-    untold: Untold, monkeypatch: pytest.MonkeyPatch
+    world: BrokerWithoutTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object, **__: object) -> None:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, "for the test")
 
     monkeypatch.setattr("klog_broker.api.metadata.create_topics", refuses)
-    late = untold.ask("none")
-    untold.tell()
+    late = world.ask("none")
+    world.publish()
     assert codes(late) == {"none": ErrorCode.POLICY_VIOLATION}
-    assert codes(untold.ask("none")) == {"none": ErrorCode.POLICY_VIOLATION}
+    assert codes(world.ask("none")) == {"none": ErrorCode.POLICY_VIOLATION}
     assert not late.is_closed
 
 
-def test_known_topics_are_not_waited_for(untold: Untold) -> None:
-    untold.tell()
+def test_known_topics_are_not_waited_for(world: BrokerWithoutTopics) -> None:
+    world.publish()
     newer = ControllerRequestQueue(lambda: LIFE + 1)
     newer.note_full_metadata(0, LIFE)
-    untold.knows_by(newer)
-    assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
-    assert codes(untold.ask()) == {}
-    assert "plain" in (codes(untold.ask(None)) or {})  # all topics that the image showed before
-    assert codes(untold.ask("plain", "none")) is None
+    world.knows_by(newer)
+    assert codes(world.ask("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(world.ask()) == {}
+    assert "plain" in (codes(world.ask(None)) or {})  # all topics that the image showed before
+    assert codes(world.ask("plain", "none")) is None
 
 
 @pytest.mark.parametrize("version", [0, 12])
-def test_metadata_of_all_topics_is_complete_or_delayed(untold: Untold, version: int) -> None:
+def test_metadata_of_all_topics_is_complete_or_delayed(
+    world: BrokerWithoutTopics, version: int
+) -> None:
     asks: list[Any] = [[] if version == 0 else [None]] * 2
-    stream = untold.ask(*asks[0], version=version)
-    untold.broker.pass_time(PATIENCE_MS)
+    stream = world.ask(*asks[0], version=version)
+    world.broker.pass_time(PATIENCE_MS)
     assert (codes(stream, version), stream.is_closed) == (None, True)
-    stream = untold.ask(*asks[1], version=version)
-    untold.tell()
+    stream = world.ask(*asks[1], version=version)
+    world.publish()
     assert "plain" in (codes(stream, version) or {})
 
 
-def test_a_described_topic_is_waited_for_and_never_denied(untold: Untold) -> None:
+def test_a_described_topic_is_waited_for_and_never_denied(world: BrokerWithoutTopics) -> None:
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="plain")])
-    stream = untold.broker.send(request, 0)
-    untold.broker.pass_time(PATIENCE_MS // 2)
+    stream = world.broker.send(request, 0)
+    world.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS) is None
-    untold.broker.pass_time(PATIENCE_MS)
+    world.broker.pass_time(PATIENCE_MS)
     answer = codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     assert answer == {"plain": ErrorCode.LEADER_NOT_AVAILABLE}
-    of_all = untold.broker.send(DescribeTopicPartitionsRequest(topics=[]), 0)
-    wrong = untold.broker.send(
+    of_all = world.broker.send(DescribeTopicPartitionsRequest(topics=[]), 0)
+    wrong = world.broker.send(
         DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name="plain")], cursor=Cursor(topic_name="z", partition_index=0)
         ),
         0,
     )
-    untold.broker.pass_time(PATIENCE_MS)
+    world.broker.pass_time(PATIENCE_MS)
     assert of_all.is_closed
     answer = codes(wrong, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     assert answer == {"plain": ErrorCode.INVALID_REQUEST}
-    stream = untold.broker.send(request, 0)
-    untold.tell()
+    stream = world.broker.send(request, 0)
+    world.publish()
     answer = codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
     assert answer == {"plain": ErrorCode.NONE}
 
 
-def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Untold) -> None:
+def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(
+    world: BrokerWithoutTopics,
+) -> None:
     def ask(resource_type: ResourceType, name: str) -> FakeStream:
         asked = DescribeConfigsResource(resource_type=resource_type, resource_name=name)
-        return untold.broker.send(DescribeConfigsRequest(resources=[asked]), 4)
+        return world.broker.send(DescribeConfigsRequest(resources=[asked]), 4)
 
     def code(stream: FakeStream) -> ErrorCode | None:
         if not stream.sent:
@@ -219,27 +225,27 @@ def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Unto
     assert code(ask(ResourceType.BROKER, "0")) is ErrorCode.NONE
     stream = ask(ResourceType.TOPIC, "plain")
     assert code(stream) is None
-    untold.broker.pass_time(PATIENCE_MS)
+    world.broker.pass_time(PATIENCE_MS)
     assert code(stream) is ErrorCode.LEADER_NOT_AVAILABLE
     stream = ask(ResourceType.TOPIC, "plain")
-    untold.tell()
+    world.publish()
     assert code(stream) is ErrorCode.NONE
 
 
-def test_alter_requests_deny_no_topic_that_may_exist(untold: Untold) -> None:
+def test_alter_requests_deny_no_topic_that_may_exist(world: BrokerWithoutTopics) -> None:
     context: Any = None
     with pytest.raises(BrokerError) as refused:
-        alterable_topic(untold.services, context, ResourceType.TOPIC, "plain", [])
+        alterable_topic(world.services, context, ResourceType.TOPIC, "plain", [])
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     partition = DeleteRecordsPartition(partition_index=0, offset=0)
     topic = DeleteRecordsTopic(name="plain", partitions=[partition])
-    stream = untold.broker.send(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
+    stream = world.broker.send(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
     answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.DELETE_RECORDS, 2)
     told = answer.topics[0].partitions[0].error_code
     assert told == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_controller_denies_no_topic_before_update_metadata(untold: Untold) -> None:
+def test_a_controller_denies_no_topic_before_update_metadata(world: BrokerWithoutTopics) -> None:
     """A client that deletes a topic takes such a response for success, and the topic would stay."""
     grown = CreatePartitionsTopic(name="plain", count=9, assignments=None)
     grows = CreatePartitionsRequest(topics=[grown], validate_only=True)
@@ -261,24 +267,26 @@ def test_a_controller_denies_no_topic_before_update_metadata(untold: Untold) -> 
             found.append(answer and ErrorCode(answer[0].error_code))
         return found
 
-    streams = [untold.broker.send(*each) for each in asked]
+    streams = [world.broker.send(*each) for each in asked]
     assert told() == [None] * 3
-    untold.broker.pass_time(PATIENCE_MS)
+    world.broker.pass_time(PATIENCE_MS)
     assert told() == [ErrorCode.NOT_CONTROLLER] * 3, "on which clients ask again"
-    streams = [untold.broker.send(*each) for each in asked]
-    untold.tell()
+    streams = [world.broker.send(*each) for each in asked]
+    world.publish()
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert told() == [ErrorCode.NONE, ErrorCode.NONE, unknown], "the second one has deleted it"
 
 
 # --- coordinators --------------------------------------------------------------------------------
-def test_topics_of_coordinators_are_not_created_before_the_full_update(untold: Untold) -> None:
+def test_topics_of_coordinators_are_not_created_before_the_full_update(
+    world: BrokerWithoutTopics,
+) -> None:
     request = FindCoordinatorRequest(key="g", key_type=0)
-    answer = untold.broker.call(request, 3)
+    answer = world.broker.call(request, 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "does not know yet" in answer.error_message
-    untold.tell()
-    assert CONSUMER_OFFSETS not in untold.services.metadata.image.topics
+    world.publish()
+    assert CONSUMER_OFFSETS not in world.services.metadata.image.topics
 
 
 def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
@@ -306,9 +314,9 @@ def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
         return [ErrorCode(each.topics[0].partitions[0].error_code) for each in found]
 
     assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-    untold = Untold(broker)
+    world = BrokerWithoutTopics(broker)
     assert answers() == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
-    untold.tell()
+    world.publish()
     assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
 
 
@@ -321,7 +329,7 @@ def test_offsets_of_a_recreated_topic_are_not_hidden_by_an_older_image(version: 
     committed = broker.call(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
     whole = services.metadata.image
-    untold = Untold(broker)
+    world = BrokerWithoutTopics(broker)
     # The image shows the earlier topic of this name, from the last controller.
     draft = ImageDraft(services.metadata.image)
     draft.put(replace(whole.topics["plain"], topic_id=TopicId(UUID(int=77))))
@@ -341,9 +349,9 @@ def test_offsets_of_a_recreated_topic_are_not_hidden_by_an_older_image(version: 
         return found.error_code, offsets
 
     assert fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-    untold.orders.note_full_metadata(0, LIFE)
+    world.orders.note_full_metadata(0, LIFE)
     assert fetch() == (ErrorCode.NONE, [])
-    untold.tell()
+    world.publish()
     assert fetch() == (ErrorCode.NONE, [5])
 
 
@@ -356,7 +364,7 @@ def test_offsets_of_topics_without_known_ids_get_a_retriable_error() -> None:
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
     whole = services.metadata.image
     topic_id = whole.topics["plain"].topic_id
-    untold = Untold(broker)
+    world = BrokerWithoutTopics(broker)
     draft = ImageDraft(services.metadata.image)
     draft.put(whole.topics[CONSUMER_OFFSETS])
     shown: Any = services.metadata
@@ -372,31 +380,33 @@ def test_offsets_of_topics_without_known_ids_get_a_retriable_error() -> None:
 
     by_id = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])]
     assert fetch(by_id) == fetch(None) == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)]
-    untold.orders.note_full_metadata(0, LIFE)
+    world.orders.note_full_metadata(0, LIFE)
     assert fetch(by_id) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
     assert fetch(None) == [], "it is deleted"
-    untold.tell()
+    world.publish()
     assert fetch(by_id) == fetch(None) == [(ErrorCode.NONE, 5)]
 
 
-def test_partitions_without_update_metadata_may_be_led_elsewhere(untold: Untold) -> None:
+def test_partitions_without_update_metadata_may_be_led_elsewhere(
+    world: BrokerWithoutTopics,
+) -> None:
     request = produce_request("none", batch(), acks=1)
 
     def answer() -> ErrorCode:
-        answer = untold.broker.call(request, 9)
+        answer = world.broker.call(request, 9)
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     assert answer() == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    untold.tell()
+    world.publish()
     assert answer() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # --- leaders -------------------------------------------------------------------------------------
-def leading(**options: Any) -> LeaderOfMany:
+def leading(**options: Any) -> LeadingBroker:
     """Roles have arrived, but the image shows no topic yet."""
-    leader = LeaderOfMany(**options)
+    leader = LeadingBroker(**options)
     leader.lead(in_sync=(ME, OTHER, THIRD))
-    Untold(leader.memory)
+    BrokerWithoutTopics(leader.memory)
     return leader
 
 
@@ -420,7 +430,7 @@ def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_a_recreated_topic_is_not_confused_with_the_deleted_one(with_kernel: bool) -> None:
     """Roles have arrived; the image shows the old topic with its id."""
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     before, epoch = leader.ids["plain"], leader.leader().leader_epoch
     newer = leader.memory.role_assignment("plain", leader_epoch=epoch, replicas=(ME, OTHER, THIRD))
     newer = replace(newer, topic_id=TopicId(UUID(int=7)), partition_epoch=0, is_new=True)

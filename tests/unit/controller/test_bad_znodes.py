@@ -126,7 +126,9 @@ def test_a_registration_that_no_request_can_carry_is_left_out(
     cluster.ask("create", path, data)
     works(cluster)
     assert f"znode={path[:300]}" in caplog.text
-    assert 8 not in [each.id for each in cluster.take(UpdateMetadataRequest)[-1][1].live_brokers]
+    assert 8 not in [
+        each.id for each in cluster.take_requests(UpdateMetadataRequest)[-1][1].live_brokers
+    ]
 
 
 def test_the_largest_epoch_is_not_changed(
@@ -162,12 +164,12 @@ def test_a_topic_with_unreadable_states_is_published_as_deleted(cluster: Control
     cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
     cluster.client.reset()
     cluster.advance(3_000)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert cluster.data(topic_path("t")) is None
     told = {
         (broker, each.leader)
-        for broker, request in cluster.take(UpdateMetadataRequest)
+        for broker, request in cluster.take_requests(UpdateMetadataRequest)
         for topic in request.topic_states
         for each in topic.partition_states
     }

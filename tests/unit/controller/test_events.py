@@ -64,7 +64,7 @@ def _topic_of(topic_id: TopicId) -> bytes:
 
 
 def test_a_new_controller_sends_all_brokers_everything(cluster: Controlled) -> None:
-    told = cluster.take(UpdateMetadataRequest)
+    told = cluster.take_requests(UpdateMetadataRequest)
     assert {number for number, _ in told} == {1, 2, 3}
     for number, order in told:
         assert (order.controller_id, order.controller_epoch) == (1, 3)
@@ -76,13 +76,13 @@ def test_a_new_controller_sends_all_brokers_everything(cluster: Controlled) -> N
 def test_a_new_topic_is_led_and_published(
     cluster: Controlled,
 ) -> None:
-    cluster.orders.clear()
+    cluster.requests.clear()
     assert cluster.create(2, 3, configs={"retention.ms": "5"}) is ErrorCode.NONE
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
-    kinds = [(number, type(order)) for number, order in cluster.orders]
+    kinds = [(number, type(order)) for number, order in cluster.requests]
     assert sorted(number for number, kind in kinds if kind is LeaderAndIsrRequest) == [2, 3]
     assert sorted(number for number, kind in kinds if kind is UpdateMetadataRequest) == [1, 2, 3]
-    (order,) = (each for number, each in cluster.take(LeaderAndIsrRequest) if number == 2)
+    (order,) = (each for number, each in cluster.take_requests(LeaderAndIsrRequest) if number == 2)
     (topic,) = order.topic_states
     assert (topic.topic_name, topic.topic_id) == ("t", TOPIC_ID)
     assert (topic.partition_states[0].is_new, topic.partition_states[0].leader) == (True, 2)
@@ -98,10 +98,10 @@ def test_many_partitions_are_published_in_parts(cluster: Controlled) -> None:
     topic = ValidatedTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
     cluster.advance(3_000)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.end(2)
     cluster.advance(3_000)
-    told = [order for number, order in cluster.take(LeaderAndIsrRequest) if number == 3]
+    told = [order for number, order in cluster.take_requests(LeaderAndIsrRequest) if number == 3]
     sizes = [len(order.topic_states[0].partition_states) for order in told]
     assert sum(sizes) == count
     assert max(sizes) <= PARTITIONS_A_TURN
@@ -111,7 +111,8 @@ def test_many_partitions_are_published_in_parts(cluster: Controlled) -> None:
     cluster.register(2)
     cluster.advance(3_000)
     stops = [
-        order.topic_states[0].partition_states for _, order in cluster.take(StopReplicaRequest)
+        order.topic_states[0].partition_states
+        for _, order in cluster.take_requests(StopReplicaRequest)
     ]
     assert sum(map(len, stops)) == 2 * count
     assert max(map(len, stops)) <= PARTITIONS_A_TURN
@@ -148,10 +149,10 @@ def test_a_follower_is_elected_when_the_leader_fails_and_a_returning_broker_is_i
     cluster.create(2, 3)
     cluster.end(2)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.register(2)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    told = [order for number, order in cluster.take(LeaderAndIsrRequest) if number == 2]
+    told = [order for number, order in cluster.take_requests(LeaderAndIsrRequest) if number == 2]
     assert [each.topic_states[0].partition_states[0].leader for each in told] == [3]
     assert told[0].broker_epoch == cluster.epoch(2)
 
@@ -182,13 +183,13 @@ def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) ->
     cluster.create(2, 3)
     cluster.end(3)
     cluster.fails_to_delete = 1
-    cluster.orders.clear()
+    cluster.requests.clear()
     assert cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID) is ErrorCode.NONE
-    stops = cluster.take(StopReplicaRequest)
+    stops = cluster.take_requests(StopReplicaRequest)
     assert [number for number, _ in stops] == [2]
     assert stops[0][1].topic_states[0].partition_states[0].delete_partition
     cluster.advance(15_000)
-    assert [number for number, _ in cluster.take(StopReplicaRequest)] == [2], "once more"
+    assert [number for number, _ in cluster.take_requests(StopReplicaRequest)] == [2], "once more"
     assert cluster.data(topic_path("t")) is not None
     cluster.register(3)
     assert cluster.data(topic_path("t")) is None
@@ -234,13 +235,15 @@ def test_a_topic_recreated_by_hand_between_two_reads_is_noticed(
             list_children(path, done, **options)
 
     monkeypatch.setattr(session, "children", children)
-    cluster.orders.clear()
+    cluster.requests.clear()
     partitions = f"{topic_path('t')}/partitions"
     for path in (partition_state_path(PARTITION), f"{partitions}/0", partitions, topic_path("t")):
         cluster.ask("delete", path, ANY_VERSION)
     cluster.advance(500)
     assert has_read
-    ids = [order.topic_states[0].topic_id for _, order in cluster.take(LeaderAndIsrRequest)]
+    ids = [
+        order.topic_states[0].topic_id for _, order in cluster.take_requests(LeaderAndIsrRequest)
+    ]
     assert ids == [GIVEN_ID, GIVEN_ID]
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
 
@@ -260,7 +263,7 @@ def test_nothing_is_deleted_where_that_is_switched_off() -> None:
     cluster.ask("create", delete_topic_path("t"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("t")) is None
-    assert cluster.take(StopReplicaRequest) == []
+    assert cluster.take_requests(StopReplicaRequest) == []
     assert cluster.state() is not None
 
 
@@ -272,10 +275,10 @@ def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Control
     nobody = ControlledShutdownRequest(broker_id=9, broker_epoch=1)
     assert cluster.call(stop, nobody).error_code == ErrorCode.BROKER_NOT_AVAILABLE
     two = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2))
-    cluster.orders.clear()
+    cluster.requests.clear()
     assert cluster.call(stop, two).remaining_partitions == []
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    assert [number for number, _ in cluster.take(StopReplicaRequest)] == [2]
+    assert [number for number, _ in cluster.take_requests(StopReplicaRequest)] == [2]
     three = ControlledShutdownRequest(broker_id=3, broker_epoch=cluster.epoch(3))
     (remaining,) = cluster.call(stop, three).remaining_partitions
     assert (remaining.topic_name, remaining.partition_index) == ("t", 0)
@@ -420,10 +423,12 @@ _PARENTS_OF_U = (partitions_path("u"), topic_path("u"))
 def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
     """Return the topics in the requests that brokers get when the controller reads all again."""
     cluster.advance(500)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.client.reset()
     cluster.advance(3_000)
-    told = [order for _, order in cluster.take(UpdateMetadataRequest) if order.type == FULL]
+    told = [
+        order for _, order in cluster.take_requests(UpdateMetadataRequest) if order.type == FULL
+    ]
     assert len(told) == 3
     return {each.topic_name: each for each in told[0].topic_states}
 

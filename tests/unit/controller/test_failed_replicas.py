@@ -39,10 +39,10 @@ def test_a_leader_that_cannot_use_its_log_is_offline_until_its_broker_is_back(
     cluster.broken = {2}
     cluster.create(2, 3)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    told = [order for number, order in cluster.orders if isinstance(order, UpdateMetadataRequest)]
+    told = [order for number, order in cluster.requests if isinstance(order, UpdateMetadataRequest)]
     states = [each.topic_states[0].partition_states[0] for each in told if each.topic_states]
     assert (states[-1].leader, states[-1].offline_replicas) == (3, [2])
-    stops = [number for number, order in cluster.orders if isinstance(order, StopReplicaRequest)]
+    stops = [number for number, order in cluster.requests if isinstance(order, StopReplicaRequest)]
     assert stops == [TWO]
     asked = AlterPartitionRequest(
         broker_id=3, broker_epoch=cluster.epoch(3), topics=[_wanted(THREE, TWO, cluster=cluster)]
@@ -72,7 +72,7 @@ def test_a_follower_that_cannot_use_its_log_is_not_in_sync(cluster: Controlled) 
     cluster.broken = {3}
     cluster.create(2, 3)
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.register(4)
     cluster.controller.elect_again()
     cluster.advance(500)
@@ -94,13 +94,13 @@ def test_a_replica_whose_log_works_again_may_be_in_sync_and_lead(cluster: Contro
     cluster.advance(FAILED_RETRY_MS)
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
     cluster.broken = set()
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.advance(FAILED_RETRY_MS)
-    told = [order for number, order in cluster.orders if isinstance(order, UpdateMetadataRequest)]
+    told = [order for number, order in cluster.requests if isinstance(order, UpdateMetadataRequest)]
     assert told[-1].topic_states[0].partition_states[0].offline_replicas == []
     # There are two requests, because the first success may respond to an older request than the
     # one that failed.
-    roles = [order for number, order in cluster.orders if isinstance(order, LeaderAndIsrRequest)]
+    roles = [order for number, order in cluster.requests if isinstance(order, LeaderAndIsrRequest)]
     assert len(roles) == 2
     asked = AlterPartitionRequest(
         broker_id=2, broker_epoch=cluster.epoch(2), topics=[_wanted(TWO, THREE, cluster=cluster)]
@@ -108,9 +108,9 @@ def test_a_replica_whose_log_works_again_may_be_in_sync_and_lead(cluster: Contro
     answer = cluster.call(cluster.controller.alter_partition, asked)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
     # No other broker gets a retry from now on.
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.advance(2 * FAILED_RETRY_MS)
-    assert cluster.orders == []
+    assert cluster.requests == []
 
 
 def test_a_replica_with_a_lost_response_counts_as_working(cluster: Controlled) -> None:
@@ -124,9 +124,9 @@ def test_a_replica_with_a_lost_response_counts_as_working(cluster: Controlled) -
     )
     answer = cluster.call(cluster.controller.alter_partition, asked)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.advance(2 * FAILED_RETRY_MS)
-    assert cluster.orders == []
+    assert cluster.requests == []
 
 
 def test_the_last_one_leads_again_when_it_can_use_its_log(cluster: Controlled) -> None:

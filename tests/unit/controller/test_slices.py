@@ -67,7 +67,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
         commit(partition_state_path(TopicPartition("t", number)), state)
     made.client.reset()
     made.advance(5_000)
-    made.orders.clear()
+    made.requests.clear()
     return made
 
 
@@ -98,7 +98,7 @@ def told(cluster: Controlled, kind: type[Any]) -> list[int]:
     """Return the number of partitions in each request of a kind to brokers 2 and 3."""
     return [
         sum(len(topic.partition_states) for topic in order.topic_states)
-        for to, order in cluster.orders
+        for to, order in cluster.requests
         if isinstance(order, kind) and to in (TWO, THREE)
     ]
 
@@ -107,13 +107,13 @@ def test_requests_to_a_registering_broker_are_collected_in_slices(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
     cluster.end(3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     collected = most_a_turn(RequestBatch, "_partition_state")
     came = most_a_turn(ControllerState, "mark_replica_online")
     cluster.register(3)
     full = [
         each
-        for to, each in cluster.orders
+        for to, each in cluster.requests
         if to == THREE and isinstance(each, UpdateMetadataRequest) and each.type == FULL
     ]
     assert [len(each.topic_states[0].partition_states) for each in full] == [COUNT]
@@ -149,7 +149,7 @@ def test_all_leaders_are_elected_in_slices(cluster: Controlled, most_a_turn: Mos
     cluster.register(2)
     for number in range(0, COUNT, 70):  # back in sync
         ask_for(cluster, [number], (3, 2))
-    cluster.orders.clear()
+    cluster.requests.clear()
     looked_at = most_a_turn(ControllerContext, "leadership")
     elected = cluster.call(cluster.controller.elect_leaders, None, unclean=False)
     codes = Counter(elected.values())
@@ -165,7 +165,7 @@ def test_elected_leaders_are_published_in_slices(cluster: Controlled) -> None:
     cluster.end(2)
     cluster.register(2)
     ask_for(cluster, list(range(COUNT)), (3, 2))
-    cluster.orders.clear()
+    cluster.requests.clear()
     elected = cluster.call(cluster.controller.elect_leaders, None, unclean=False)
     assert set(elected.values()) == {ErrorCode.NONE}
     led = told(cluster, LeaderAndIsrRequest)

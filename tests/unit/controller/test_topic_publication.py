@@ -47,13 +47,13 @@ def named(orders: Iterable[tuple[BrokerId, Any]], to: BrokerId) -> list[dict[int
 
 
 def test_a_new_topic_is_named_as_a_whole(cluster: Controlled) -> None:
-    cluster.orders.clear()
+    cluster.requests.clear()
     assert create(cluster, TWO, THREE) is ErrorCode.NONE
     for broker_id in (ONE, TWO, THREE):
-        assert named(cluster.orders, broker_id) == [dict.fromkeys(range(COUNT), TWO)]
+        assert named(cluster.requests, broker_id) == [dict.fromkeys(range(COUNT), TWO)]
     roles = [
         len(order.topic_states[0].partition_states)
-        for to, order in cluster.orders
+        for to, order in cluster.requests
         if to == TWO and isinstance(order, LeaderAndIsrRequest)
     ]
     assert (sum(roles), max(roles)) == (COUNT, 100), "replicas get their roles in slices"
@@ -61,22 +61,22 @@ def test_a_new_topic_is_named_as_a_whole(cluster: Controlled) -> None:
 
 def test_new_partitions_of_a_topic_are_named_together(cluster: Controlled) -> None:
     create(cluster, TWO, THREE, count=5)
-    cluster.orders.clear()
+    cluster.requests.clear()
     added = dict.fromkeys(range(5, COUNT), (THREE, TWO))
     assert cluster.call(cluster.controller.add_partitions, "t", added) is ErrorCode.NONE
     cluster.advance(5_000)
     for broker_id in (ONE, TWO, THREE):
-        assert named(cluster.orders, broker_id) == [dict.fromkeys(range(5, COUNT), THREE)]
+        assert named(cluster.requests, broker_id) == [dict.fromkeys(range(5, COUNT), THREE)]
 
 
 def test_the_partitions_of_a_deleted_topic_are_named_together(cluster: Controlled) -> None:
     create(cluster, TWO, THREE)
-    cluster.orders.clear()
+    cluster.requests.clear()
     code = cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert code is ErrorCode.NONE
     cluster.until(lambda: cluster.data(topic_path("t")) is None)
     for broker_id in (ONE, TWO, THREE):
-        assert named(cluster.orders, broker_id) == [
+        assert named(cluster.requests, broker_id) == [
             dict.fromkeys(range(COUNT), LEADER_DURING_DELETE)
         ]
 
@@ -84,24 +84,24 @@ def test_the_partitions_of_a_deleted_topic_are_named_together(cluster: Controlle
 def test_partitions_that_no_broker_can_lead_are_named(cluster: Controlled) -> None:
     """Clients that miss a partition would spread its keys over the others."""
     cluster.end(3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     topic = ValidatedTopic("t", TOPIC_ID, ((TWO,), (THREE,)), {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
-    assert named(cluster.orders, ONE) == [{0: TWO, 1: -1}]
-    cluster.orders.clear()
+    assert named(cluster.requests, ONE) == [{0: TWO, 1: -1}]
+    cluster.requests.clear()
     cluster.register(3)
     cluster.advance(5_000)
-    assert named(cluster.orders, ONE) == [{1: THREE}]
-    assert named(cluster.orders, THREE) == [{0: TWO, 1: THREE}]
+    assert named(cluster.requests, ONE) == [{1: THREE}]
+    assert named(cluster.requests, THREE) == [{0: TWO, 1: THREE}]
 
 
 def test_a_broker_that_comes_back_sees_whole_topics_from_the_start(cluster: Controlled) -> None:
     create(cluster, TWO, THREE)
     cluster.end(3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.register(3)
     cluster.advance(5_000)
-    seen = named(cluster.orders, THREE)
+    seen = named(cluster.requests, THREE)
     assert seen
     assert all(each.keys() == ALL for each in seen)
 
@@ -110,7 +110,7 @@ def test_a_broker_that_comes_while_a_topic_is_made_sees_it_as_a_whole(
     cluster: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.end(3)
-    cluster.orders.clear()
+    cluster.requests.clear()
     original: Callable[..., Any] = Writer._put_some
     calls = 0
 
@@ -128,7 +128,7 @@ def test_a_broker_that_comes_while_a_topic_is_made_sees_it_as_a_whole(
     cluster.advance(10_000)
     assert calls > 3
     for broker_id in (ONE, TWO, THREE):
-        first, *_ = named(cluster.orders, broker_id)
+        first, *_ = named(cluster.requests, broker_id)
         assert first.keys() == ALL
     assert cluster.state(TopicPartition("t", COUNT - 1))
 
@@ -138,15 +138,15 @@ def test_a_new_controller_names_whole_topics_before_it_has_named_everything(
 ) -> None:
     """Clients hear of new leaders, though everything takes long."""
     create(cluster, TWO, THREE)
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.client.reset()
     cluster.advance(5_000)
-    orders = [each for _, each in cluster.orders if isinstance(each, UpdateMetadataRequest)]
+    orders = [each for _, each in cluster.requests if isinstance(each, UpdateMetadataRequest)]
     kinds = [each.type for each in orders if each.topic_states]
     assert kinds[0] != FULL
     assert kinds[-1] == FULL
     for broker_id in (ONE, TWO, THREE):
-        assert all(each.keys() == ALL for each in named(cluster.orders, broker_id))
+        assert all(each.keys() == ALL for each in named(cluster.requests, broker_id))
 
 
 def test_a_turn_encodes_one_large_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_large_topic_is_collected_in_slices(
 
     monkeypatch.setattr(RequestBatch, "_partition_state", told_state)
     assert create(cluster, TWO, THREE, count=2_500) is ErrorCode.NONE
-    (seen,) = cluster.until(lambda: named(cluster.orders, ONE))
+    (seen,) = cluster.until(lambda: named(cluster.requests, ONE))
     assert len(seen) == 2_500
     # An answer of ZooKeeper begins one slice, and its callback the next slice in the same turn.
     assert max(turns.values()) <= 2 * znode_writer.LOOKED_AT_A_TURN

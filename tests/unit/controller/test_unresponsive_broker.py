@@ -39,7 +39,7 @@ def come_and_go(cluster: Controlled) -> None:
 
 
 def of(cluster: Controlled, broker_id: BrokerId) -> list[ControllerRequest]:
-    return [order for to, order in cluster.orders if to == broker_id]
+    return [order for to, order in cluster.requests if to == broker_id]
 
 
 def named(order: ControllerRequest) -> set[str]:
@@ -52,8 +52,8 @@ def test_a_broker_that_responds_late_gets_everything_instead_of_waiting_requests
     cluster.silent = {2}
     come_and_go(cluster)
     cluster.create(2, 3, name="new")
-    cluster.orders.clear()
-    cluster.speak()
+    cluster.requests.clear()
+    cluster.release_responses()
     told = of(cluster, TWO)
     full, led = told
     assert isinstance(led, LeaderAndIsrRequest)
@@ -63,7 +63,7 @@ def test_a_broker_that_responds_late_gets_everything_instead_of_waiting_requests
     assert of(cluster, THREE) == [], "the others knew all that"
     assert len([each for each in caplog.messages if "broker_id=2 does not answer" in each]) == 1
     # The broker is treated like all others again.
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.create(2, name="v")
     assert [named(each) for each in of(cluster, TWO)][:2] == [{"v"}, {"v"}]
 
@@ -75,8 +75,8 @@ def test_it_deletes_what_was_to_be_deleted_meanwhile(cluster: Controlled) -> Non
     come_and_go(cluster)
     delete(cluster, "t")
     assert cluster.data(delete_topic_path("t")) is not None
-    cluster.orders.clear()
-    cluster.speak()
+    cluster.requests.clear()
+    cluster.release_responses()
     stopped = [each for each in of(cluster, TWO) if isinstance(each, StopReplicaRequest)]
     assert set().union(*map(named, stopped)) == {"t", "kept"}
     for name in ("t", "kept"):
@@ -87,7 +87,7 @@ def test_it_deletes_what_was_to_be_deleted_meanwhile(cluster: Controlled) -> Non
 
 def test_other_brokers_get_their_requests_meanwhile(cluster: Controlled) -> None:
     cluster.silent = {2}
-    cluster.orders.clear()
+    cluster.requests.clear()
     come_and_go(cluster)
     assert {f"u{number}" for number in range(ROUNDS)} <= set().union(
         *(named(each) for each in of(cluster, THREE))
@@ -100,12 +100,12 @@ def test_a_new_broker_epoch_gets_everything_as_any_that_registers(cluster: Contr
     come_and_go(cluster)
     cluster.end(2)
     cluster.silent = set()
-    cluster.orders.clear()
+    cluster.requests.clear()
     cluster.register(2)
     told = of(cluster, TWO)
     assert any(isinstance(each, UpdateMetadataRequest) and each.type == FULL for each in told)
-    cluster.orders.clear()
-    cluster.speak()
+    cluster.requests.clear()
+    cluster.release_responses()
     assert of(cluster, TWO) == [], "the answer of its last life says nothing"
 
 
@@ -116,8 +116,8 @@ def test_topics_that_were_read_again_meanwhile_are_sent_once_it_responds(
     come_and_go(cluster)
     cluster.client.reset()
     cluster.advance(5_000)
-    cluster.orders.clear()
-    cluster.speak()
+    cluster.requests.clear()
+    cluster.release_responses()
     told = of(cluster, TWO)
     assert isinstance(told[0], UpdateMetadataRequest)
     assert (told[0].type, named(told[0])) == (FULL, {"t", "kept"})

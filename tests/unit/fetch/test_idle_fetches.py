@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.fetch.reader import FetchReader
-from tests.support.api.session_client import SessionClient, told
+from tests.support.api.session_client import SessionClient, partition_rows
 from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.raw_requests import batch, produce_request
 
@@ -35,7 +35,7 @@ def waiting_clients(broker: MemoryBroker, count: int, *, in_sessions: bool) -> l
         client = SessionClient(broker)
         place: Any = ("plain", number % 2)
         if in_sessions:
-            client.begin({place: 0})
+            client.begin_session({place: 0})
             client.send({}, 1, max_wait_ms=WAIT_MS)
         else:
             client.send({place: 0}, -1, max_wait_ms=WAIT_MS)
@@ -79,4 +79,4 @@ def test_a_write_wakes_only_fetches_of_its_partition(
     assert reads.count == 50
     answered = [client for client in clients if client.has_answer()]
     assert len(answered) == 50
-    assert {key for client in answered for key in told(client.answer())} == {("plain", 1)}
+    assert {key for client in answered for key in partition_rows(client.answer())} == {("plain", 1)}

@@ -8,7 +8,7 @@ import pytest
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
-from tests.support.api.session_client import SessionClient, told
+from tests.support.api.session_client import SessionClient, partition_rows
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
 from tests.support.log.transactional_log import end, write
 from tests.support.raw_requests import fetch_request
@@ -140,11 +140,11 @@ def test_a_session_gets_a_partition_once_a_transaction_has_ended(
     client = SessionClient(broker)
     client.isolation_level = COMMITTED
     write(log, 6, 0)
-    (first,) = client.begin({("plain", 0): 0}).values()
+    (first,) = client.begin_session({("plain", 0): 0}).values()
     assert (first.last_stable_offset, first.high_watermark, bool(first.records)) == (0, 1, False)
     client.send({}, epoch=1, max_wait_ms=LONG_MS)
     in_a_turn(broker, lambda: end(log, 6, commit=True))
-    (second,) = told(client.answer()).values()
+    (second,) = partition_rows(client.answer()).values()
     assert (second.last_stable_offset, bool(second.records)) == (2, True)
 
 

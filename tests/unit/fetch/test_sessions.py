@@ -15,7 +15,7 @@ from klog_broker.fetch.sessions import MIN_EVICTION_MS, next_epoch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
-from tests.support.api.session_client import SessionClient, told
+from tests.support.api.session_client import SessionClient, partition_rows
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 from tests.support.raw_requests import batch, produce_request
 
@@ -38,21 +38,21 @@ def write(broker: MemoryBroker, topic: str, partition: int = 0, *values: bytes) 
 def at_end(broker: MemoryBroker, **options: Any) -> SessionClient:
     """Return a client that waits at the ends of three partitions, and knows all of them."""
     client = SessionClient(broker, **options)
-    assert len(client.begin(PLAIN)) == 3
+    assert len(client.begin_session(PLAIN)) == 3
     assert client.session_id > 0
     return client
 
 
 def test_a_session_answers_only_changed_partitions(broker: MemoryBroker) -> None:
     client = at_end(broker)
-    assert told(client.fetch({}, 1)) == {}
+    assert partition_rows(client.fetch({}, 1)) == {}
     write(broker, "plain", 1)
-    found = told(client.fetch({}, 2))
+    found = partition_rows(client.fetch({}, 2))
     assert list(found) == [("plain", 1)]
     assert (found["plain", 1].high_watermark, len(found["plain", 1].records) > 0) == (1, True)
-    assert list(told(client.fetch({}, 3))) == [("plain", 1)], "not read on: told again"
-    assert told(client.fetch({("plain", 1): 1}, 4)) == {}
-    assert told(client.fetch({}, 5)) == {}
+    assert list(partition_rows(client.fetch({}, 3))) == [("plain", 1)], "not read on: told again"
+    assert partition_rows(client.fetch({("plain", 1): 1}, 4)) == {}
+    assert partition_rows(client.fetch({}, 5)) == {}
 
 
 def test_idle_partitions_are_not_looked_at(
@@ -81,12 +81,12 @@ def test_a_session_waits_for_any_of_its_partitions(broker: MemoryBroker) -> None
     write(broker, "small-messages")
     assert not client.has_answer()
     write(broker, "plain", 2)
-    assert list(told(client.answer())) == [("plain", 2)]
+    assert list(partition_rows(client.answer())) == [("plain", 2)]
     client.send({("plain", 2): 1}, 2, max_wait_ms=600_000, min_bytes=100)
     write(broker, "plain", 0)
     assert not client.has_answer(), "fewer than min_bytes"
     write(broker, "plain", 1)
-    assert set(told(client.answer())) == {("plain", 0), ("plain", 1)}
+    assert set(partition_rows(client.answer())) == {("plain", 0), ("plain", 1)}
 
 
 def test_what_did_not_come_within_the_bytes_comes_first_in_the_next_fetch(
@@ -100,7 +100,7 @@ def test_what_did_not_come_within_the_bytes_comes_first_in_the_next_fetch(
     order = []
     changed: dict[Any, int] = {}
     for epoch in range(1, 10):
-        found = told(client.fetch(changed, epoch, max_bytes=1))
+        found = partition_rows(client.fetch(changed, epoch, max_bytes=1))
         (place,) = [key for key, each in found.items() if len(each.records)]
         order.append(place[1])
         offsets[place] += 1
@@ -111,21 +111,21 @@ def test_what_did_not_come_within_the_bytes_comes_first_in_the_next_fetch(
 def test_a_rise_of_the_log_start_is_answered(broker: MemoryBroker) -> None:
     write(broker, "plain")
     client = SessionClient(broker)
-    client.begin({("plain", 0): 1})
-    assert told(client.fetch({}, 1)) == {}
+    client.begin_session({("plain", 0): 1})
+    assert partition_rows(client.fetch({}, 1)) == {}
     broker.log("plain").delete_records_before(1)
     broker.broker.loop.run_turn(0)
-    found = told(client.fetch({}, 2))
+    found = partition_rows(client.fetch({}, 2))
     assert found["plain", 0].log_start_offset == 1
-    assert told(client.fetch({}, 3)) == {}
+    assert partition_rows(client.fetch({}, 3)) == {}
 
 
 def test_forgotten_partitions_are_not_answered_any_more(broker: MemoryBroker) -> None:
     client = at_end(broker)
     client.fetch({}, 1, forget=[("plain", 1)])
     write(broker, "plain", 1)
-    assert told(client.fetch({}, 2)) == {}
-    assert list(told(client.fetch({("plain", 1): 0}, 3))) == [("plain", 1)], "named anew"
+    assert partition_rows(client.fetch({}, 2)) == {}
+    assert list(partition_rows(client.fetch({("plain", 1): 0}, 3))) == [("plain", 1)], "named anew"
 
 
 def test_a_session_without_partitions_ends(broker: MemoryBroker) -> None:
@@ -144,7 +144,7 @@ def test_the_epochs_of_a_session(broker: MemoryBroker, epoch: int, code: int) ->
         assert (answer.session_id, answer.responses) == (0, [])
         assert client.fetch({}, 1).error_code == 0, "a wrong epoch does no harm to the session"
     else:
-        assert len(told(answer)) == 3, "a whole fetch"
+        assert len(partition_rows(answer)) == 3, "a whole fetch"
         assert client.fetch({}, 1).error_code == SESSION_ID_NOT_FOUND, "it ends the session"
 
 
@@ -164,26 +164,26 @@ def test_an_error_is_answered_until_it_is_over(broker: MemoryBroker) -> None:
     client = SessionClient(broker)
     place = ("later", 0)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert client.begin({place: 0})[place].error_code == unknown
+    assert client.begin_session({place: 0})[place].error_code == unknown
     for epoch in (1, 2):
-        assert told(client.fetch({}, epoch))[place].error_code == unknown
+        assert partition_rows(client.fetch({}, epoch))[place].error_code == unknown
     topic = CreatableTopic(name="later", num_partitions=1, replication_factor=1)
     broker.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-    assert told(client.fetch({}, 3))[place].high_watermark == 0
-    assert told(client.fetch({}, 4)) == {}
+    assert partition_rows(client.fetch({}, 3))[place].high_watermark == 0
+    assert partition_rows(client.fetch({}, 4)) == {}
     client.send({}, 5, max_wait_ms=600_000)
     broker.call(DeleteTopicsRequest(topic_names=["later"], timeout_ms=1000), 5)
-    assert told(client.answer())[place].error_code == unknown
+    assert partition_rows(client.answer())[place].error_code == unknown
 
 
 def test_topic_ids_are_resolved_with_each_read(broker: MemoryBroker) -> None:
     known, unknown = topic_ids()["plain"], UUID(int=7)
     client = SessionClient(broker, version=18)
-    found = client.begin({(known, 0): 0, (unknown, 0): 0})
+    found = client.begin_session({(known, 0): 0, (unknown, 0): 0})
     assert found[str(unknown), 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert list(told(client.fetch({}, 1))) == [(str(unknown), 0)]
+    assert list(partition_rows(client.fetch({}, 1))) == [(str(unknown), 0)]
     write(broker, "plain")
-    assert set(told(client.fetch({}, 2))) == {(str(unknown), 0), (str(known), 0)}
+    assert set(partition_rows(client.fetch({}, 2))) == {(str(unknown), 0), (str(known), 0)}
 
 
 def test_a_second_connection_takes_the_session_over(broker: MemoryBroker) -> None:
@@ -195,7 +195,7 @@ def test_a_second_connection_takes_the_session_over(broker: MemoryBroker) -> Non
     write(broker, "plain", 0)
     answer = first.answer()
     assert (answer.error_code, answer.session_id) == (INVALID_EPOCH, first.session_id)
-    assert list(told(second.answer())) == [("plain", 0)]
+    assert list(partition_rows(second.answer())) == [("plain", 0)]
 
 
 def test_the_end_of_a_session_ends_its_wait(broker: MemoryBroker) -> None:
@@ -218,14 +218,14 @@ def settled(slots: int) -> MemoryBroker:
 def test_with_a_full_cache_a_client_fetches_without_a_session() -> None:
     broker = settled(1)
     first, second = at_end(broker), SessionClient(broker)
-    assert len(second.begin(PLAIN)) == 3
+    assert len(second.begin_session(PLAIN)) == 3
     assert second.session_id == 0
-    assert told(first.fetch({}, 1)) == {}
+    assert partition_rows(first.fetch({}, 1)) == {}
 
 
 def test_no_slots_no_sessions() -> None:
     client = SessionClient(settled(0))
-    client.begin(PLAIN)
+    client.begin_session(PLAIN)
     assert client.session_id == 0
 
 
@@ -234,10 +234,10 @@ def test_an_idle_session_is_evicted() -> None:
     first = at_end(broker)
     broker.clock.advance(MIN_EVICTION_MS)
     second = SessionClient(broker)
-    second.begin({("plain", 0): 0})
+    second.begin_session({("plain", 0): 0})
     assert second.session_id == 0, "not yet"
     broker.clock.advance(1)
-    second.begin({("plain", 0): 0})
+    second.begin_session({("plain", 0): 0})
     assert second.session_id > 0
     assert first.fetch({}, 1).error_code == SESSION_ID_NOT_FOUND
 
@@ -245,15 +245,17 @@ def test_an_idle_session_is_evicted() -> None:
 def test_an_old_session_is_evicted_for_a_larger_one() -> None:
     broker = settled(2)
     small, same = SessionClient(broker), at_end(broker)
-    small.begin({("plain", 0): 0})
+    small.begin_session({("plain", 0): 0})
     broker.clock.advance(MIN_EVICTION_MS + 1)
-    assert told(small.fetch({}, 1)) == told(same.fetch({}, 1)) == {}, "both are in use"
+    assert partition_rows(small.fetch({}, 1)) == partition_rows(same.fetch({}, 1)) == {}, (
+        "both are in use"
+    )
     as_small = SessionClient(broker)
-    as_small.begin({("plain", 1): 0})
+    as_small.begin_session({("plain", 1): 0})
     assert as_small.session_id == 0
     broker.clock.advance(1000)
     larger = SessionClient(broker)
-    larger.begin({("plain", 1): 0, ("plain", 2): 0})
+    larger.begin_session({("plain", 1): 0, ("plain", 2): 0})
     assert larger.session_id > 0
     assert small.fetch({}, 2).error_code == SESSION_ID_NOT_FOUND
     assert same.fetch({}, 2).error_code == 0
@@ -268,13 +270,13 @@ def small_room(monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
 
 def test_partitions_of_all_sessions_are_bounded(small_room: MemoryBroker) -> None:
     first, second, third = at_end(small_room), SessionClient(small_room), SessionClient(small_room)
-    second.begin({("flushed", 0): 0})
+    second.begin_session({("flushed", 0): 0})
     assert second.session_id > 0
-    third.begin({("compacted", 0): 0})
+    third.begin_session({("compacted", 0): 0})
     assert third.session_id == 0, "a fifth partition"
-    assert told(first.fetch({}, 1)) == told(second.fetch({}, 1)) == {}
+    assert partition_rows(first.fetch({}, 1)) == partition_rows(second.fetch({}, 1)) == {}
     first.fetch({}, 2, forget=[("plain", 2)])
-    third.begin({("compacted", 0): 0})
+    third.begin_session({("compacted", 0): 0})
     assert third.session_id > 0
 
 
@@ -282,12 +284,12 @@ def test_a_session_larger_than_the_cache_evicts_no_other(small_room: MemoryBroke
     first = at_end(small_room)
     small_room.clock.advance(MIN_EVICTION_MS + 1)
     larger = SessionClient(small_room)
-    larger.begin(
+    larger.begin_session(
         {("plain", number): 0 for number in range(3)}
         | {("flushed", number): 0 for number in range(2)}
     )
     assert larger.session_id == 0
-    assert told(first.fetch({}, 1)) == {}
+    assert partition_rows(first.fetch({}, 1)) == {}
 
 
 def test_abandoned_sessions_are_evicted_for_the_partitions_of_others(
@@ -295,30 +297,30 @@ def test_abandoned_sessions_are_evicted_for_the_partitions_of_others(
 ) -> None:
     """A client that comes again and again, and leaves a session behind each time."""
     left, used = SessionClient(small_room), SessionClient(small_room)
-    left.begin({("plain", 0): 0})
-    used.begin({("plain", 0): 0})
+    left.begin_session({("plain", 0): 0})
+    used.begin_session({("plain", 0): 0})
     small_room.clock.advance(MIN_EVICTION_MS)
     used.fetch({}, 1)
     small_room.clock.advance(1)
     newer = SessionClient(small_room)
-    newer.begin(PLAIN)
+    newer.begin_session(PLAIN)
     assert newer.session_id > 0
     assert left.fetch({}, 1).error_code == SESSION_ID_NOT_FOUND
-    assert told(used.fetch({}, 2)) == {}
-    assert told(newer.fetch({}, 1)) == {}
+    assert partition_rows(used.fetch({}, 2)) == {}
+    assert partition_rows(newer.fetch({}, 1)) == {}
 
 
 def test_a_session_that_grows_too_much_ends(small_room: MemoryBroker) -> None:
     first, second = at_end(small_room), SessionClient(small_room)
-    second.begin({("flushed", 0): 0})
+    second.begin_session({("flushed", 0): 0})
     small_room.clock.advance(MIN_EVICTION_MS + 1)
-    assert told(second.fetch({}, 1)) == {}
+    assert partition_rows(second.fetch({}, 1)) == {}
     grown = first.fetch({("compacted", 0): 0}, 1)
     assert grown.error_code == SESSION_ID_NOT_FOUND, "the other one is in use"
-    assert len(first.begin(PLAIN)) == 3, "it goes on without its old session"
+    assert len(first.begin_session(PLAIN)) == 3, "it goes on without its old session"
     assert first.session_id > 0
     small_room.clock.advance(MIN_EVICTION_MS + 1)
-    assert told(first.fetch({("compacted", 0): 0}, 1)).keys() == {("compacted", 0)}
+    assert partition_rows(first.fetch({("compacted", 0): 0}, 1)).keys() == {("compacted", 0)}
     assert second.fetch({}, 2).error_code == SESSION_ID_NOT_FOUND, "nobody used it for long"
 
 

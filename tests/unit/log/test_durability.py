@@ -19,7 +19,7 @@ from tests.support.log.harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
-    Alone,
+    StandaloneListener,
     append,
     batch,
     open_log,
@@ -61,7 +61,7 @@ class World(HostedLog):
 def test_a_reply_waits_for_the_sync_and_so_do_readers() -> None:
     world = World()
     grown: list[int] = []
-    listener = world.log.listener = Alone()
+    listener = world.log.listener = StandaloneListener()
     listener.on_change = lambda log: grown.append(log.high_watermark)
     info = world.send()
     assert info.required_flush_offset == 1
@@ -216,7 +216,7 @@ def test_a_setting_that_asks_for_flushes_counts_for_what_is_there() -> None:
 def test_the_watermark_goes_to_the_end_at_most_and_never_back() -> None:
     world = World()
     grown: list[int] = []
-    listener = world.log.listener = Alone()
+    listener = world.log.listener = StandaloneListener()
     listener.on_change = lambda log: grown.append(log.high_watermark)
     for _ in range(4):
         world.send()
@@ -256,7 +256,7 @@ def test_each_commit_and_each_flush_calls_the_listener_once() -> None:
     world = World(SMALL)
     told: list[str] = []
 
-    class Listener(Alone):
+    class Listener(StandaloneListener):
         def log_end_grew(self, log: PartitionLog) -> None:
             told.append(f"end {log.log_end_offset}")
 

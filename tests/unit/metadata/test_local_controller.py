@@ -18,7 +18,7 @@ from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRe
 from klog_broker.metadata.unserved_partitions import RETRY_MS
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from tests.support.cluster.local_store import BlockingStore, ScriptedOrders
+from tests.support.cluster.local_store import BlockingStore, ScriptedRoleChanges
 from tests.support.log.harness import DATA
 from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
@@ -91,7 +91,7 @@ class TestElection:
         logs = {each: found(topic, 0) for each in topic.topic_partitions()}
         again = BlockingStore(files, DATA, found=logs)
         assert files.writes == before
-        (orders,) = again.orders.given
+        (orders,) = again.role_changes.given
         assert orders == [
             RoleAssignment(
                 each, topic.topic_id, ONE, LeaderEpoch(0), 0, (ONE,), (ONE,), is_new=False
@@ -122,7 +122,7 @@ class TestElection:
             assert epochs(image, "b") == [(4, 1)]
         assert [
             (order.leader_epoch, order.partition_epoch)
-            for order in again.orders.given[0]
+            for order in again.role_changes.given[0]
             if isinstance(order, RoleAssignment)
         ] == [(1, 1), (8, 1), (8, 1), (0, 0), (4, 1)]
 
@@ -146,7 +146,7 @@ class TestElection:
         for step in range(1, 40):
             disk = files.killed()
             disk.crash_at_step = disk.steps + step
-            orders = ScriptedOrders()
+            orders = ScriptedRoleChanges()
             try:
                 BlockingStore(disk, DATA, orders=orders, found=logs)
             except Crashed:
@@ -166,7 +166,7 @@ class TestElection:
     ) -> None:
         topic = store.create_topic("a", ALONE, {})
         files.refusals = (errno.ENOSPC,)
-        orders = ScriptedOrders()
+        orders = ScriptedRoleChanges()
         logs = {partition("a"): found(topic, 0, unclean=True)}
         with pytest.raises(StoreFailed):
             BlockingStore(files, DATA, orders=orders, found=logs)
@@ -178,7 +178,7 @@ class TestElection:
         topics = [store.create_topic(name, ALONE, {}) for name in ("a", "b")]
         for topic in topics:
             store.begin_topic_deletion(topic.topic_id)
-        orders = ScriptedOrders()
+        orders = ScriptedRoleChanges()
         orders.failures[partition("a")] = KlogError("its disk is away")
         again = BlockingStore(files, DATA, orders=orders)
         assert [type(order) for order in orders.given[0]] == [RoleRemoval, RoleRemoval]
@@ -192,7 +192,7 @@ class TestPublishing:
     ) -> None:
         seen: list[str] = []
 
-        class Watched(ScriptedOrders):
+        class Watched(ScriptedRoleChanges):
             def apply(self, orders: Sequence[RoleChange], done: Any) -> None:
                 kinds = sorted({type(order).__name__ for order in orders})
                 seen.append(f"{','.join(kinds)} of {len(watched.images)} images")
@@ -216,19 +216,19 @@ class TestPublishing:
         assert versions == sorted(set(versions))
 
     def test_done_is_called_when_the_role_changes_are_answered(self, store: BlockingStore) -> None:
-        store.orders.is_held = True
+        store.role_changes.is_held = True
         outcomes: list[Any] = []
         store.store.create_topics([NewTopic("a", ALONE, {})], outcomes.append)
         assert store.image.topic("a") is not None
         assert outcomes == []
         # Another change is made before the role changes of the first one are answered.
         store.allocate_producer_ids()
-        store.orders.release()
+        store.role_changes.release()
         assert outcomes == [[store.image.topic("a")]]
 
     def test_a_topic_is_led_when_all_its_logs_are_there(self, store: BlockingStore) -> None:
         store.create_topic("a", ALONE * 30, {})
-        making, *leading = store.orders.given
+        making, *leading = store.role_changes.given
         assert led_in(making) == [] and len(making) == 30
         assert all(isinstance(order, RoleAssignment) and order.is_new for order in making)
         assert [number for orders in leading for number in led_in(orders)] == list(range(30))
@@ -236,18 +236,18 @@ class TestPublishing:
     def test_a_topic_that_is_deleted_before_it_is_led_is_not_led(
         self, store: BlockingStore
     ) -> None:
-        store.orders.is_held = True
+        store.role_changes.is_held = True
         outcomes: list[Any] = []
         store.store.create_topics([NewTopic("a", ALONE, {})], outcomes.extend)
         store.store.delete_topic(store.image.topics["a"].topic_id, outcomes.append)
-        store.orders.release()
+        store.role_changes.release()
         assert [each.name for each in outcomes] == ["a", "a"]
-        assert [led_in(orders) for orders in store.orders.given] == [[], []]
+        assert [led_in(orders) for orders in store.role_changes.given] == [[], []]
 
     def test_only_new_partitions_get_roles_and_as_new_ones(self, store: BlockingStore) -> None:
         store.create_topic("a", ALONE * 2, {})
         store.create_partitions("a", 2, ALONE * 2)
-        orders = store.orders.given[-1]
+        orders = store.role_changes.given[-1]
         assert [order.topic_partition.partition for order in orders] == [2, 3]
         assert all(isinstance(order, RoleAssignment) and order.is_new for order in orders)
 
@@ -256,7 +256,7 @@ class TestQueue:
     def test_the_changes_of_a_turn_go_in_one_write_each_made_of_the_one_before(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
-        before, given = files.writes, len(store.orders.given)
+        before, given = files.writes, len(store.role_changes.given)
         store.loop.is_held = True
         outcomes: dict[str, Any] = {}
 
@@ -278,7 +278,9 @@ class TestQueue:
         assert outcomes["grown"] == topic
         assert [type(each) for each in outcomes["b, a"]] == [Topic, TopicExists]
         # Orders of one topic that come from two changes are answered apart.
-        named = [[order.topic_partition for order in each] for each in store.orders.given[given:]]
+        named = [
+            [order.topic_partition for order in each] for each in store.role_changes.given[given:]
+        ]
         assert named[0] == [partition("a"), partition("b")]
         assert sorted(named[1:]) == [[partition("a")], [partition("a", 1)], [partition("b")]]
 
@@ -306,7 +308,7 @@ class TestQueue:
         store.store.allocate_producer_ids(outcomes.append)
         store.loop.run()
         assert [type(each) for each in outcomes] == [InvalidTopicName, StoreFailed, StoreFailed]
-        assert store.orders.given == []
+        assert store.role_changes.given == []
         store.loop.is_held = False
         assert store.allocate_producer_ids().first == 0
         assert not stored(files).topics
@@ -331,24 +333,24 @@ class TestPartitionsThatCannotBeMade:
     FULL = KlogError("the disk is full")
 
     def test_a_topic_is_taken_back(self, files: CountedFiles, store: BlockingStore) -> None:
-        store.orders.failures[partition("a", 1)] = self.FULL
+        store.role_changes.failures[partition("a", 1)] = self.FULL
         new = [NewTopic("a", ALONE * 3, {}), NewTopic("b", ALONE, {})]
         failed, made = store.create_topics(new)
         assert failed is self.FULL
         assert isinstance(made, Topic)
         # Deleting fails here as making did: what could not be made may be half there.
         assert [topic.name for topic in stored(files).deleting.values()] == ["a"]
-        store.orders.failures.clear()
+        store.role_changes.failures.clear()
         BlockingStore(files, DATA)
         assert set(stored(files).topics) == {"b"}
         assert not stored(files).deleting
 
     def test_nothing_of_a_topic_that_is_taken_back_was_led(self, store: BlockingStore) -> None:
         """A producer may write to a partition as soon as it is led."""
-        store.orders.failures[partition("a", 1)] = self.FULL
+        store.role_changes.failures[partition("a", 1)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
             store.create_topic("a", ALONE * 3, {})
-        making, deleting = store.orders.given
+        making, deleting = store.role_changes.given
         assert led_in(making) == []
         assert [type(order) for order in deleting] == [RoleRemoval] * 3
 
@@ -356,52 +358,52 @@ class TestPartitionsThatCannotBeMade:
     def test_a_topic_that_cannot_be_taken_back_is_completed_later(
         self, files: CountedFiles, store: BlockingStore, way: str
     ) -> None:
-        store.orders.failures[partition("a", 1)] = self.FULL
-        store.orders.is_held = True
+        store.role_changes.failures[partition("a", 1)] = self.FULL
+        store.role_changes.is_held = True
         outcomes: list[Any] = []
         store.store.create_topics([NewTopic("a", ALONE * 2, {})], outcomes.extend)
         if way == "no room":
             files.refusals = (errno.ENOSPC,)
         else:
             store.store.create_partitions("a", 2, ALONE, lambda _: None)
-        store.orders.release()
+        store.role_changes.release()
         assert outcomes == [self.FULL]
         assert set(stored(files).topics) == {"a"}
         assert not stored(files).deleting
-        store.orders.failures.clear()
+        store.role_changes.failures.clear()
         store.loop.run_timers()
-        assert sorted(led_in(store.orders.given[-1])) == [0, 1]
+        assert sorted(led_in(store.role_changes.given[-1])) == [0, 1]
         assert store.loop.timers == []
 
     def test_a_topic_that_is_led_in_part_stays(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
-        store.orders.is_held = True
+        store.role_changes.is_held = True
         outcomes: list[Any] = []
         store.store.create_topics([NewTopic("a", ALONE * 2, {})], outcomes.extend)
-        store.orders.release_one()
-        store.orders.failures[partition("a", 1)] = self.FULL  # its log is lost now
-        store.orders.release()
+        store.role_changes.release_one()
+        store.role_changes.failures[partition("a", 1)] = self.FULL  # its log is lost now
+        store.role_changes.release()
         assert outcomes == [self.FULL]
         assert set(stored(files).topics) == {"a"}
-        store.orders.failures.clear()
+        store.role_changes.failures.clear()
         store.loop.run_timers()
-        assert led_in(store.orders.given[-1]) == [1]
+        assert led_in(store.role_changes.given[-1]) == [1]
 
     def test_an_internal_topic_stays_and_is_completed_later(
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
         """Coordinators need the topic: the partitions that exist serve."""
         name = "__consumer_offsets"
-        store.orders.failures[partition(name, 1)] = self.FULL
+        store.role_changes.failures[partition(name, 1)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
             store.create_topic(name, ALONE * 3, {})
         assert set(stored(files).topics) == {name}
         assert not stored(files).deleting
-        assert led_in(store.orders.given[-1]) == [0, 2]
-        store.orders.failures.clear()
+        assert led_in(store.role_changes.given[-1]) == [0, 2]
+        store.role_changes.failures.clear()
         store.loop.run_timers()
-        (order,) = store.orders.given[-1]
+        (order,) = store.role_changes.given[-1]
         assert isinstance(order, RoleAssignment)
         assert (order.topic_partition, order.is_new) == (partition(name, 1), False)
         assert led_in([order]) == [1]
@@ -411,7 +413,7 @@ class TestPartitionsThatCannotBeMade:
         self, store: BlockingStore
     ) -> None:
         topic = store.create_topic("a", ALONE, {})
-        store.orders.failures[partition("a", 2)] = self.FULL
+        store.role_changes.failures[partition("a", 2)] = self.FULL
         with pytest.raises(KlogError, match="the disk is full"):
             store.create_partitions("a", 1, ALONE * 2)
         assert len(store.image.topics["a"].partitions) == 3
@@ -419,30 +421,30 @@ class TestPartitionsThatCannotBeMade:
             ((delay_ms, _),) = store.loop.timers
             assert delay_ms == RETRY_MS
             store.loop.run_timers()
-            (order,) = store.orders.given[-1]
+            (order,) = store.role_changes.given[-1]
             # The partition is not new: its log may be in a directory that went offline.
             assert isinstance(order, RoleAssignment)
             assert (order.topic_partition, order.is_new) == (partition("a", 2), False)
             assert order.topic_id == topic.topic_id
-        store.orders.failures.clear()
+        store.role_changes.failures.clear()
         store.loop.run_timers()
         assert store.loop.timers == []
 
     def test_those_of_a_deleted_topic_are_not(self, store: BlockingStore) -> None:
         topic = store.create_topic("a", ALONE, {})
-        store.orders.failures[partition("a", 1)] = self.FULL
+        store.role_changes.failures[partition("a", 1)] = self.FULL
         with pytest.raises(KlogError):
             store.create_partitions("a", 1, ALONE)
-        store.orders.failures.clear()
+        store.role_changes.failures.clear()
         store.delete_topic(topic.topic_id)
-        given = len(store.orders.given)
+        given = len(store.role_changes.given)
         store.loop.run_timers()
-        assert len(store.orders.given) == given
+        assert len(store.role_changes.given) == given
         assert store.loop.timers == []
 
     def test_those_of_a_start_are_too(self, files: CountedFiles, store: BlockingStore) -> None:
         store.create_topic("a", ALONE * 300, {})
-        orders = ScriptedOrders()
+        orders = ScriptedRoleChanges()
         orders.failures = {partition("a", number): self.FULL for number in range(250)}
         again = BlockingStore(files, DATA, orders=orders)
         orders.failures.clear()

@@ -136,7 +136,7 @@ def test_a_deletion_is_two_steps_and_a_start_does_the_second(tmp_path: Path) -> 
     assert image.topic("a") is None
     assert image.deleting == {topic.topic_id: topic}
     later = restarted(tmp_path)
-    (orders,) = later.orders.given
+    (orders,) = later.role_changes.given
     assert [(type(order), order.topic_partition) for order in orders] == [
         (RoleRemoval, TopicPartition("a", 0)),
         (RoleRemoval, TopicPartition("a", 1)),

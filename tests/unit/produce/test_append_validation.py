@@ -19,7 +19,7 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
-from tests.support.api.produce_frames import answers, batch, frame, values
+from tests.support.api.produce_frames import batch, frame, produce_responses, values
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
 from tests.support.runtime.fake_network import FakeStream
 
@@ -61,10 +61,10 @@ def test_other_connections_are_answered_meanwhile(broker: MemoryBroker, codec: C
     for number in range(3):
         other.inbox += frame(batch(b"%d" % number))
         broker.turns()
-    assert [each.base_offset for each in answers(other)] == [0, 1, 2]
-    assert answers(hostile) == []
+    assert [each.base_offset for each in produce_responses(other)] == [0, 1, 2]
+    assert produce_responses(hostile) == []
     let_all_run(broker)
-    assert [each.base_offset for each in answers(hostile)] == [3]
+    assert [each.base_offset for each in produce_responses(hostile)] == [3]
     assert tags(broker) == [b"0", b"1", b"2", b"late"]
 
 
@@ -81,7 +81,7 @@ def test_what_a_connection_sends_later_does_not_overtake(broker: MemoryBroker, a
     assert tags(broker) == []
     let_all_run(broker)
     assert tags(broker) == [b"%d" % number for number in range(8)]
-    offsets = [each.base_offset for each in answers(stream)]
+    offsets = [each.base_offset for each in produce_responses(stream)]
     assert offsets == ([] if acks == 0 else list(range(8)))
 
 
@@ -95,7 +95,7 @@ def test_sequences_are_checked_in_the_order_in_which_they_were_sent(broker: Memo
     broker.turns()
     let_all_run(broker)
     # The last request is a duplicate, which gets the response of the first one.
-    assert [(each.error_code, each.base_offset) for each in answers(stream)] == [
+    assert [(each.error_code, each.base_offset) for each in produce_responses(stream)] == [
         *((0, number) for number in range(7)),
         (0, 6),
     ]
@@ -118,7 +118,7 @@ def test_a_fault_that_a_helper_finds_is_answered_in_its_place(broker: MemoryBrok
     stream.inbox += frame(large(), topic="bounded-time") + frame(large(b"c"))
     broker.turns()
     let_all_run(broker)
-    assert [each.error_code for each in answers(stream)] == [
+    assert [each.error_code for each in produce_responses(stream)] == [
         *(ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE),
         *(ErrorCode.INVALID_TIMESTAMP, ErrorCode.NONE),
     ]
@@ -144,7 +144,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_answered(broker: MemoryBroker) -> 
     broker.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="plain")], timeout_ms=1000), 6)
     broker.helpers.waiting.append(work)
     let_all_run(broker)
-    codes = [each.error_code for each in answers(stream)]
+    codes = [each.error_code for each in produce_responses(stream)]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -163,7 +163,7 @@ def test_a_connection_that_goes_meanwhile_has_its_batch_appended(
     assert tags(broker) == [b"sent"]
     other.inbox += frame(batch(b"next"))
     broker.turns()
-    assert [each.base_offset for each in answers(other)] == [1]
+    assert [each.base_offset for each in produce_responses(other)] == [1]
 
 
 def test_the_receive_buffer_is_used_again_and_the_held_bytes_are_not_touched(
@@ -176,7 +176,7 @@ def test_the_receive_buffer_is_used_again_and_the_held_bytes_are_not_touched(
         other.inbox += b"".join(frame(batch(b"x" * 900)) for _ in range(100))
         broker.turns()
     let_all_run(broker)
-    assert [each.error_code for each in answers(held)] == [0]
+    assert [each.error_code for each in produce_responses(held)] == [0]
     assert tags(broker)[-1] == b"held"
 
 
@@ -228,7 +228,7 @@ def test_a_connection_is_read_no_further_than_its_share_while_something_is_held(
     broker.turns()
     assert len(stream.inbox) > 800_000
     let_all_run(broker)
-    assert len(answers(stream)) == 101
+    assert len(produce_responses(stream)) == 101
 
 
 def test_many_small_ones_in_a_turn_have_a_bound_together(broker: MemoryBroker) -> None:
@@ -240,7 +240,7 @@ def test_many_small_ones_in_a_turn_have_a_bound_together(broker: MemoryBroker) -
     assert 0 < len(values(broker)) < count
     assert len(broker.helpers.waiting) == 1
     let_all_run(broker)
-    assert len(answers(stream)) == len(values(broker)) == count
+    assert len(produce_responses(stream)) == len(values(broker)) == count
 
 
 def legacy(count: int, codec: Codec = Codec.NONE) -> bytes:
@@ -265,7 +265,7 @@ def test_large_sets_of_old_messages_are_held_too(broker: MemoryBroker, codec: Co
     is_held = codec is not Codec.NONE
     assert len(broker.helpers.waiting) == is_held
     let_all_run(broker)
-    assert [each.base_offset for each in answers(stream, 2)] == [0, 3, 20_003]
+    assert [each.base_offset for each in produce_responses(stream, 2)] == [0, 3, 20_003]
 
 
 def test_batches_that_have_to_be_compressed_go_to_a_helper_sooner(broker: MemoryBroker) -> None:
@@ -287,7 +287,9 @@ def test_append_times_do_not_go_back(broker: MemoryBroker) -> None:
     broker.turns()
     broker.clock.advance(1_000)
     let_all_run(broker)
-    times = [each.log_append_time_ms for stream in (other, held) for each in answers(stream)]
+    times = [
+        each.log_append_time_ms for stream in (other, held) for each in produce_responses(stream)
+    ]
     assert times == [NOW_MS + 1_000, NOW_MS + 2_000]
     assert tags(broker, "append-time") == [b"x", b"held"]
 

@@ -10,7 +10,7 @@ from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.api.produce_frames import answers, batch, frame, values
+from tests.support.api.produce_frames import batch, frame, produce_responses, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.runtime.fake_network import FakeStream
 
@@ -27,14 +27,14 @@ def quiet(broker: MemoryBroker, count: int = 1) -> list[FakeStream]:
         stream.inbox += frame(batch(b"first"))
     broker.turns()
     for stream in streams:
-        assert len(answers(stream)) == 1
+        assert len(produce_responses(stream)) == 1
         stream.receives = stream.sends = 0
     broker.network.received_at_once = broker.network.sent_at_once = 0
     return streams
 
 
 def offsets(stream: FakeStream) -> list[int]:
-    return [each.base_offset for each in answers(stream)]
+    return [each.base_offset for each in produce_responses(stream)]
 
 
 def metadata(correlation_id: int) -> bytes:

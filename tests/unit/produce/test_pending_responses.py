@@ -21,19 +21,19 @@ from tests.support.cluster.leading_broker import (
     OTHER,
     THIRD,
     FakeFollower,
-    LeaderOfMany,
+    LeadingBroker,
 )
 from tests.support.raw_requests import batch, produce_request
 
 VERSIONS = (3, 7, 9, 12)
 
 
-def replicate(leader: LeaderOfMany, offset: int, topic: str = "plain") -> None:
+def replicate(leader: LeadingBroker, offset: int, topic: str = "plain") -> None:
     for number in (OTHER, THIRD):
         FakeFollower(leader, number).fetch(offset, topic)
 
 
-def go_below_the_least(leader: LeaderOfMany) -> None:
+def go_below_the_least(leader: LeadingBroker) -> None:
     """When all have the record."""
     made = leader.leader("two-in-sync")
 
@@ -48,7 +48,7 @@ def go_below_the_least(leader: LeaderOfMany) -> None:
     leader.memory.turns()
 
 
-ENDINGS: dict[str, Callable[[LeaderOfMany], None]] = {
+ENDINGS: dict[str, Callable[[LeadingBroker], None]] = {
     "NONE": lambda leader: replicate(
         leader, leader.log("two-in-sync").log_end_offset, "two-in-sync"
     ),
@@ -63,7 +63,7 @@ ENDINGS: dict[str, Callable[[LeaderOfMany], None]] = {
 def test_each_ending_is_answered_byte_for_byte_alike(ending: str, version: int) -> None:
     answers = []
     for with_kernel in (False, True):
-        leader = LeaderOfMany(with_kernel=with_kernel)
+        leader = LeadingBroker(with_kernel=with_kernel)
         leader.lead("two-in-sync")
         request = produce_request("two-in-sync", batch(b"x"), acks=-1, timeout_ms=LONG_MS)
         stream = leader.memory.send(request, version)
@@ -77,12 +77,12 @@ def test_each_ending_is_answered_byte_for_byte_alike(ending: str, version: int) 
     assert answers[0] == answers[1]
 
 
-def lead_anew(leader: LeaderOfMany) -> None:
+def lead_anew(leader: LeadingBroker) -> None:
     """Lead in a newer epoch, as after a follower's death."""
     leader.lead("two-in-sync", (ME, OTHER))
 
 
-def replicate_to_the_other(leader: LeaderOfMany) -> None:
+def replicate_to_the_other(leader: LeadingBroker) -> None:
     FakeFollower(leader, OTHER).fetch(leader.log("two-in-sync").log_end_offset, "two-in-sync")
 
 
@@ -97,9 +97,9 @@ def replicate_to_the_other(leader: LeaderOfMany) -> None:
     ],
 )
 def test_a_newer_epoch_of_the_same_leader_ends_no_wait(
-    ending: str, then: Callable[[LeaderOfMany], None], with_kernel: bool
+    ending: str, then: Callable[[LeadingBroker], None], with_kernel: bool
 ) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead("two-in-sync")
     request = produce_request("two-in-sync", batch(b"x"), acks=-1, timeout_ms=LONG_MS)
     stream = leader.memory.send(request, 9)
@@ -118,7 +118,7 @@ def test_a_newer_epoch_of_the_same_leader_ends_no_wait(
 class Pipeline:
     """One connection with requests one behind the other."""
 
-    def __init__(self, leader: LeaderOfMany) -> None:
+    def __init__(self, leader: LeadingBroker) -> None:
         self.leader = leader
         self.stream = leader.memory.connect()
         self._number = 0
@@ -143,7 +143,7 @@ class Pipeline:
 
 
 def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     pipeline = Pipeline(leader)
     pipeline.send(-1, 1)
@@ -164,7 +164,7 @@ def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
     assert (pipeline.answered()[-1], leader.memory.planned) == (8, 8)
 
 
-def counted(leader: LeaderOfMany) -> dict[int, tuple[int, int]]:
+def counted(leader: LeadingBroker) -> dict[int, tuple[int, int]]:
     """Return by version of Produce the number of answered requests, and their time in ms."""
     rows = leader.memory.broker.server.requests.rows
     return {
@@ -175,7 +175,7 @@ def counted(leader: LeaderOfMany) -> dict[int, tuple[int, int]]:
 
 
 def test_a_request_counts_when_it_is_answered_and_not_in_its_turn() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     pipeline = Pipeline(leader)
     pipeline.send(-1, -1)
@@ -191,7 +191,7 @@ def test_a_request_counts_when_it_is_answered_and_not_in_its_turn() -> None:
 
 
 def test_requests_of_several_versions_in_one_plan_are_counted_apart() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     streams = [leader.memory.connect() for _ in range(3)]
     for stream, version, acks in zip(streams, (7, 9, 9), (-1, -1, 1), strict=True):
@@ -206,7 +206,7 @@ def test_requests_of_several_versions_in_one_plan_are_counted_apart() -> None:
 
 
 def test_a_request_to_many_partitions_waits_for_all_of_them() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     leader.lead("dense-index")
     pipeline = Pipeline(leader)
@@ -223,7 +223,7 @@ def test_a_request_to_many_partitions_waits_for_all_of_them() -> None:
 def test_each_request_is_waited_for_as_long_as_it_asks(
     times: tuple[int, ...], *, with_kernel: bool
 ) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead()
     leader.lead("dense-index")
     stream = leader.memory.connect()
@@ -257,7 +257,7 @@ def codes_of(data: bytes) -> list[tuple[int, int]]:
 
 
 def test_other_requests_wait_behind_a_held_one() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     pipeline = Pipeline(leader)
     pipeline.send(-1)
@@ -268,7 +268,7 @@ def test_other_requests_wait_behind_a_held_one() -> None:
 
 
 def test_nothing_is_planned_behind_what_is_not() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     leader.lead("stored-as-lz4")
     pipeline = Pipeline(leader)
@@ -283,7 +283,7 @@ def test_nothing_is_planned_behind_what_is_not() -> None:
 
 
 def test_a_connection_that_goes_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead()
     pipeline = Pipeline(leader)
     pipeline.send(-1)
@@ -300,16 +300,16 @@ def test_a_connection_that_goes_is_waited_for_no_longer(monkeypatch: pytest.Monk
 
 def test_a_change_of_the_in_sync_set_counts_from_the_next_plan_on() -> None:
     """A plan keeps cached partitions, which must go when the partition changes."""
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead("two-in-sync")
     assert leader.outcome(leader.send("two-in-sync")) is None
-    leader.order("two-in-sync", in_sync=(ME,))
+    leader.assign_role("two-in-sync", in_sync=(ME,))
     assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
     assert leader.log("two-in-sync").log_end_offset == 1
 
 
 def test_a_set_that_the_controller_lets_shrink_counts_from_the_next_plan_on() -> None:
-    leader = LeaderOfMany(with_kernel=True)
+    leader = LeadingBroker(with_kernel=True)
     leader.lead("two-in-sync", in_sync=(ME, OTHER))
     assert leader.outcome(leader.send("two-in-sync")) is None
     for _ in range(4):

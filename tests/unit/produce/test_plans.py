@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.compression import Codec
-from tests.support.api.produce_frames import answers, batch, frame, values
+from tests.support.api.produce_frames import batch, frame, produce_responses, values
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
 
 
@@ -32,7 +32,7 @@ def test_every_version_is_planned(broker: MemoryBroker, version: int, acks: int)
     for number in range(5):
         stream.inbox += frame(batch(b"%d" % number, b"x"), acks=acks, version=version)
     broker.turns()
-    assert [each.base_offset for each in answers(stream, version)] == [0, 2, 4, 6, 8]
+    assert [each.base_offset for each in produce_responses(stream, version)] == [0, 2, 4, 6, 8]
     assert broker.planned == 5
     assert broker.log("plain").high_watermark == 10
 
@@ -42,7 +42,7 @@ def test_acks_0_is_planned_and_not_answered(broker: MemoryBroker) -> None:
     stream.inbox += frame(batch(b"a"), acks=0) + frame(batch(b"b"), acks=0)
     stream.inbox += frame(batch(b"c"), acks=1, correlation_id=3)
     broker.turns()
-    assert [each.base_offset for each in answers(stream)] == [2]
+    assert [each.base_offset for each in produce_responses(stream)] == [2]
     assert values(broker) == [b"a", b"b", b"c"]
     assert broker.planned == 3
 
@@ -54,7 +54,7 @@ def test_the_order_of_a_connection_is_kept_by_plan_and_handler(broker: MemoryBro
         codec = codecs[number % len(codecs)]
         stream.inbox += frame(batch(b"%d" % number, codec=codec), correlation_id=number)
     broker.turns()
-    assert [each.base_offset for each in answers(stream)] == list(range(600))
+    assert [each.base_offset for each in produce_responses(stream)] == list(range(600))
     assert values(broker) == [b"%d" % number for number in range(600)]
     assert broker.planned >= 2
 
@@ -82,7 +82,7 @@ def test_after_a_break_plans_go_on(broker: MemoryBroker) -> None:
     count = 20 * bounds.RECEIVE_BYTES // len(data)
     stream.inbox += data * count
     broker.turns()
-    assert len(answers(stream)) == count + 1
+    assert len(produce_responses(stream)) == count + 1
     assert broker.planned > count // 2
 
 
@@ -92,7 +92,7 @@ def test_many_connections_share_one_plan(broker: MemoryBroker) -> None:
         for partition in (0, 1):
             stream.inbox += frame(batch(b"%d" % number), partition=partition)
     broker.turns()
-    assert [[each.base_offset for each in answers(stream)] for stream in streams] == [
+    assert [[each.base_offset for each in produce_responses(stream)] for stream in streams] == [
         [number, number] for number in range(50)
     ]
     assert broker.planned == 100
@@ -104,7 +104,9 @@ def test_a_partition_asked_for_by_name_and_by_id_in_one_turn(broker: MemoryBroke
         by_name.inbox += frame(batch(b"name"))
         by_id.inbox += frame(batch(b"id"), version=13)
     broker.turns()
-    offsets = [each.base_offset for each in answers(by_name) + answers(by_id, 13)]
+    offsets = [
+        each.base_offset for each in produce_responses(by_name) + produce_responses(by_id, 13)
+    ]
     assert sorted(offsets) == list(range(6))
     assert len(values(broker)) == 6
     assert broker.planned == 6
@@ -119,7 +121,7 @@ def test_more_batches_than_one_plan_holds() -> None:
     for stream in streams:
         stream.inbox += data * each_sends
     broker.turns()
-    offsets = [each.base_offset for stream in streams for each in answers(stream)]
+    offsets = [each.base_offset for stream in streams for each in produce_responses(stream)]
     assert sorted(offsets) == list(range(each_sends * len(streams)))
     assert broker.planned == each_sends * len(streams)
 
@@ -130,8 +132,8 @@ def test_no_connection_gets_more_than_its_share_of_a_turn(broker: MemoryBroker) 
     greedy.inbox += data * (4 * bounds.RECEIVE_BYTES // len(data))
     modest.inbox += data
     broker.broker.loop.run_turn(0)
-    assert len(answers(modest)) == 1
-    assert 0 < len(answers(greedy)) <= bounds.RECEIVE_BYTES // len(data)
+    assert len(produce_responses(modest)) == 1
+    assert 0 < len(produce_responses(greedy)) <= bounds.RECEIVE_BYTES // len(data)
 
 
 def test_more_names_than_there_are_slots(broker: MemoryBroker) -> None:
@@ -140,11 +142,11 @@ def test_more_names_than_there_are_slots(broker: MemoryBroker) -> None:
     for number in range(count):
         stream.inbox += frame(batch(b"v"), topic=f"unknown-{number}")
         broker.turns()
-    codes = {each.error_code for each in answers(stream)}
+    codes = {each.error_code for each in produce_responses(stream)}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     stream.inbox += frame(batch(b"v")) * 3
     broker.turns()
-    assert [each.base_offset for each in answers(stream)] == [0, 1, 2]
+    assert [each.base_offset for each in produce_responses(stream)] == [0, 1, 2]
     assert broker.planned == 3
 
 
@@ -162,7 +164,7 @@ def test_sequences_are_checked_within_a_plan(broker: MemoryBroker) -> None:
     stream = broker.connect()
     stream.inbox += sequenced([0, 1, 2, 2, 3, 5, 4])
     broker.turns()
-    found = [(each.error_code, each.base_offset) for each in answers(stream)]
+    found = [(each.error_code, each.base_offset) for each in produce_responses(stream)]
     gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert found == [(0, 0), (0, 1), (0, 2), (0, 2), (0, 3), (gap, -1), (0, 4)]
     assert values(broker) == [b"0", b"1", b"2", b"3", b"4"]
@@ -175,15 +177,17 @@ def test_the_window_of_five_holds_what_a_plan_appended(broker: MemoryBroker, cou
     stream.inbox += sequenced(range(count))
     broker.turns()
     assert broker.planned == count
-    answers(stream)
+    produce_responses(stream)
     stream.inbox += sequenced([*range(count - 5, count), count - 6])
     broker.turns()
-    found = [(each.error_code, each.base_offset) for each in answers(stream)]
+    found = [(each.error_code, each.base_offset) for each in produce_responses(stream)]
     assert found[:5] == [(0, number) for number in range(count - 5, count)]
     assert found[5][0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     stream.inbox += sequenced([count])
     broker.turns()
-    assert [(each.error_code, each.base_offset) for each in answers(stream)] == [(0, count)]
+    assert [(each.error_code, each.base_offset) for each in produce_responses(stream)] == [
+        (0, count)
+    ]
 
 
 def test_sequences_wrap_around(broker: MemoryBroker) -> None:
@@ -191,7 +195,7 @@ def test_sequences_wrap_around(broker: MemoryBroker) -> None:
     last = 2**31 - 1
     stream.inbox += sequenced([last - 1, last, 0, 1])
     broker.turns()
-    assert [each.base_offset for each in answers(stream)] == [0, 1, 2, 3]
+    assert [each.base_offset for each in produce_responses(stream)] == [0, 1, 2, 3]
     assert broker.planned == 4
 
 
@@ -208,7 +212,9 @@ def write_as_many_producers() -> None:
                 records = batch(b"v", producer_id=fresh, producer_epoch=0, base_sequence=0)
                 stream.inbox += frame(records)
         broker.turns()
-        assert {answer.error_code for stream in streams for answer in answers(stream)} == {0}
+        assert {
+            answer.error_code for stream in streams for answer in produce_responses(stream)
+        } == {0}
     assert broker.log("plain").log_end_offset == len(streams) * turns * each
 
 
@@ -240,7 +246,7 @@ def test_a_full_disk_refuses_a_turn_and_the_next_one_goes_on() -> None:
         broker.files.free_bytes = None
         stream.inbox += frame(batch(b"after")) * 2
         broker.turns()
-        codes = [(each.error_code, each.base_offset) for each in answers(stream)]
+        codes = [(each.error_code, each.base_offset) for each in produce_responses(stream)]
         full = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert codes == [(0, 0), full, full, full, full, (0, 1), (0, 2)]
         found.append(broker.state())
@@ -255,11 +261,11 @@ def test_a_write_that_fails_takes_back_the_others() -> None:
         stream = broker.connect()
         stream.inbox += frame(batch(b"x")) + frame(batch(b"x"), partition=1)
         broker.turns()
-        answers(stream)
+        produce_responses(stream)
         broker.files.free_bytes = len(batch(b"y" * 50)) + 10
         stream.inbox += frame(batch(b"y" * 50)) + frame(batch(b"z" * 50), partition=1)
         broker.turns()
-        codes = [each.error_code for each in answers(stream)]
+        codes = [each.error_code for each in produce_responses(stream)]
         assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR]
         broker.files.free_bytes = None
         assert values(broker) == [b"x", b"y" * 50]
@@ -286,7 +292,7 @@ def test_what_was_taken_back_is_not_found_by_the_next_start(
     many.inbox += frame(batch(b"y")) * (bounds.REQUESTS_PER_TURN + 50)
     other.inbox += frame(batch(b"z"), partition=1) * 2
     broker.broker.loop.run_turn(0)
-    acknowledged = [each.base_offset for each in answers(many)]
+    acknowledged = [each.base_offset for each in produce_responses(many)]
     assert acknowledged == list(range(len(acknowledged)))
     assert 0 < len(acknowledged) <= bounds.REQUESTS_PER_TURN
     assert broker.planned == 0
@@ -313,7 +319,7 @@ def test_a_failed_commit_takes_the_partition_offline_and_acknowledges_nothing(
     other = broker.connect()
     other.inbox += frame(batch(b"b"), partition=1) + frame(batch(b"b"))
     broker.turns()
-    assert other.is_closed or [each.error_code for each in answers(other)][-1] != 0
+    assert other.is_closed or [each.error_code for each in produce_responses(other)][-1] != 0
 
 
 # -- segments that are old --------------------------------------------------------------------
@@ -348,7 +354,7 @@ def test_a_plan_ends_a_segment_by_the_first_batchs_timestamp(
             if not all_at_once and number % 2:
                 broker.turns()
         broker.turns()
-        offsets = [each.base_offset for each in answers(stream)]
+        offsets = [each.base_offset for each in produce_responses(stream)]
         assert offsets == list(range(len(timestamps_ms)))
         assert bases(broker) == expected
         found.append(broker.state())
@@ -369,7 +375,9 @@ def test_a_plan_ends_a_segment_without_timestamps_by_the_clock(first_ms: int) ->
                 records = batch(b"%d" % number, timestamp_ms=UNTIMED_MS if number else first_ms)
                 stream.inbox += frame(records, topic="short-lived")
             broker.turns()
-        assert [each.base_offset for each in answers(stream)] == list(range(2 * len(waits_ms)))
+        assert [each.base_offset for each in produce_responses(stream)] == list(
+            range(2 * len(waits_ms))
+        )
         # The segment that the start found is old: its first batch is its only one. Where the first
         # batch has a timestamp, later ones without any are never late.
         assert bases(broker) == ([0, 1, 4, 8] if first_ms == UNTIMED_MS else [0])

@@ -8,7 +8,7 @@ from klog_broker.security.acls import AclOperation, AclResourceType
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from klog_broker.security.principal_numbers import PrincipalNumbers
 from pyspark_klog.errors import ErrorCode
-from tests.support.api.produce_frames import answers, batch, frame
+from tests.support.api.produce_frames import batch, frame, produce_responses
 from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.runtime.fake_network import FakeStream
 from tests.support.security.rules import Rules
@@ -42,7 +42,7 @@ def connect(broker: MemoryBroker, user: str) -> FakeStream:
 
 
 def codes(stream: FakeStream, version: int = 9) -> list[int]:
-    return [each.error_code for each in answers(stream, version)]
+    return [each.error_code for each in produce_responses(stream, version)]
 
 
 def produce(broker: MemoryBroker, *streams: FakeStream, version: int = 9) -> None:

@@ -6,7 +6,7 @@ from klog_broker.metadata.role_changes import RoleAssignment
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.records.legacy import encode_message
-from tests.support.api.produce_frames import answers, batch, frame
+from tests.support.api.produce_frames import batch, frame, produce_responses
 from tests.support.cluster.broker import NOW_MS, MemoryBroker, new_broker
 from tests.support.raw_requests import produce_request
 
@@ -17,7 +17,7 @@ def produced(broker: MemoryBroker, topic: str, acks: int = -1) -> list[int]:
     stream = broker.connect()
     stream.inbox += frame(batch(b"a"), topic, acks=acks)
     broker.turns()
-    return [each.error_code for each in answers(stream)]
+    return [each.error_code for each in produce_responses(stream)]
 
 
 @pytest.mark.parametrize("with_kernel", [True, False])
@@ -61,7 +61,7 @@ def test_acks_all_is_not_answered_while_others_have_to_have_it(with_kernel: bool
     assert not stream.sent, "broker 1 is in sync, and does not have it yet"
     assert broker.planned == (1 if with_kernel else 0)
     broker.assign("plain", replicas=(ME, OTHER), in_sync=(ME,))
-    assert [each.error_code for each in answers(stream)] == [0]
+    assert [each.error_code for each in produce_responses(stream)] == [0]
 
 
 @pytest.mark.parametrize("version", [2, 3, 9])

@@ -17,7 +17,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.api.produce_frames import answers, batch, frame, values
+from tests.support.api.produce_frames import batch, frame, produce_responses, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
 from tests.support.log.transactional_log import end
 from tests.support.runtime.fake_network import FakeStream
@@ -92,7 +92,7 @@ def send(
 
 
 def codes(stream: FakeStream, version: int = 9) -> list[int]:
-    return [each.error_code for each in answers(stream, version)]
+    return [each.error_code for each in produce_responses(stream, version)]
 
 
 def test_only_the_first_batch_of_a_transaction_is_asked_about(
@@ -164,7 +164,7 @@ def test_a_transaction_begins_with_its_first_batch(
             data = records(sequence, epoch=epoch)
             stream.inbox += frame(data, version=13, transactional_id="tx")
         broker.turns()
-        assert [each.base_offset for each in answers(stream, 13)] == [
+        assert [each.base_offset for each in produce_responses(stream, 13)] == [
             first_offset + each for each in range(8)
         ]
         entry = log.producer(7)
@@ -237,7 +237,7 @@ def test_the_coordinators_error_becomes_an_error_of_produce(
     coordinator.codes[PLAIN] = answer
     stream = broker.connect()
     send(broker, stream, records(0), version)
-    (found,) = answers(stream, version)
+    (found,) = produce_responses(stream, version)
     assert found.error_code == told
     assert (found.base_offset, broker.log("plain").log_end_offset) == (-1, 0)
     coordinator.codes.clear()
@@ -316,7 +316,7 @@ def test_a_transactional_batch_needs_a_transactional_id(
     stream = broker.connect()
     stream.inbox += frame(records(0))
     broker.turns()
-    (found,) = answers(stream)
+    (found,) = produce_responses(stream)
     assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "without a transactional id" in (found.error_message or "")
     assert coordinator.asked == []
@@ -378,6 +378,6 @@ def test_hostile_batches(broker: MemoryBroker, coordinator: FakeCoordinator) -> 
 def test_a_producer_of_an_id_without_a_coordinator_tries_again(broker: MemoryBroker) -> None:
     stream = broker.connect()
     send(broker, stream, records(0))
-    (found,) = answers(stream)
+    (found,) = produce_responses(stream)
     assert found.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert "COORDINATOR_NOT_AVAILABLE" in (found.error_message or "")

@@ -23,7 +23,7 @@ from tests.support.cluster.followers import (
     contents,
     topic_id,
 )
-from tests.support.cluster.replicas import ME, OTHER, THIRD, order, stop
+from tests.support.cluster.replicas import ME, OTHER, THIRD, role_assignment, role_removal
 from tests.support.log.harness import batch
 
 BOTH = (ME, OTHER)
@@ -105,13 +105,13 @@ def test_a_partition_that_is_stopped_is_forgotten() -> None:
         world.model_leader.lead(0, number)
         world.follow(0, number)
     world.run()
-    world.apply(stop(partition=TopicPartition(TOPIC, 0), topic_id=topic_id()))
+    world.apply(role_removal(partition=TopicPartition(TOPIC, 0), topic_id=topic_id()))
     world.model_leader.append(0, number=1)
     world.answer()
     (forgotten,) = world.asks[0].message.forgotten_topics_data
     assert (forgotten.topic_id, forgotten.partitions) == (topic_id(), [0])
     # Without any partition there is no connection.
-    world.apply(stop(partition=TopicPartition(TOPIC, 1), topic_id=topic_id()))
+    world.apply(role_removal(partition=TopicPartition(TOPIC, 1), topic_id=topic_id()))
     assert world.connection.is_closed
 
 
@@ -119,7 +119,7 @@ def test_many_partitions_are_named_by_several_requests() -> None:
     world = FetcherWorld()
     world.apply(
         *(
-            order(partition=TopicPartition(TOPIC, n), topic_id=topic_id(), leader=OTHER)
+            role_assignment(partition=TopicPartition(TOPIC, n), topic_id=topic_id(), leader=OTHER)
             for n in range(1_003)
         )
     )
@@ -361,7 +361,7 @@ def test_a_new_leader_ignores_responses_of_an_earlier_leader() -> None:
     ask = world.asks[0]
     response = world.model_leader.fetched(ask.message)
     assert response is not None
-    given = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
+    given = role_assignment(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
     # The response arrives in the turn of the role change, before any callback could run.
     world.replicas.apply([given], lambda _: None)
     ask.answer(response)
@@ -371,7 +371,9 @@ def test_a_new_leader_ignores_responses_of_an_earlier_leader() -> None:
 
 def test_the_same_leader_in_the_same_epoch_is_followed_on() -> None:
     world = following(1)
-    world.apply(order(0, 1, topic_id=topic_id(), leader=OTHER, replicas=BOTH, in_sync=BOTH))
+    world.apply(
+        role_assignment(0, 1, topic_id=topic_id(), leader=OTHER, replicas=BOTH, in_sync=BOTH)
+    )
     assert len(world.asks) == 1
     world.follow(1, leader=THIRD)
     assert [each.address[0] for each in world.connections] == ["other", "third"]
@@ -381,7 +383,7 @@ def test_the_same_leader_in_the_same_epoch_is_followed_on() -> None:
 def test_what_the_leader_does_not_have_is_cut_off_and_never_what_it_has() -> None:
     world = following(3)
     # This broker led in epoch 1, and nobody copied that; the other one went on in epoch 2.
-    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    mine = role_assignment(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     assert world.apply(mine) == {}
     world.replicas.led[TopicPartition(TOPIC, 0)].append(
         batch(4, value=b"lost"), acks_all=False, now_ms=1
@@ -423,7 +425,7 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_begin()
 
 def test_a_log_truncated_within_the_leaders_first_batch_restarts_with_it() -> None:
     world = following(2)
-    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    mine = role_assignment(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
     world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(4), acks_all=False, now_ms=1)
     world.model_leader.append(2, 8)
@@ -451,7 +453,7 @@ def test_a_log_that_ends_behind_the_leaders_is_truncated_without_a_diverging_epo
 
 def test_role_changes_wait_for_a_truncation() -> None:
     world = following(3)
-    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    mine = role_assignment(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
     world.apply(mine)
     world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(2), acks_all=False, now_ms=1)
     world.model_leader.lead(2)
@@ -460,7 +462,7 @@ def test_role_changes_wait_for_a_truncation() -> None:
     world.answer()
     assert world.log().is_being_cut
     results: list[Any] = []
-    again = order(3, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
+    again = role_assignment(3, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
     world.replicas.apply([again], results.append)
     world.turns()
     assert not results
@@ -478,7 +480,7 @@ def test_a_log_that_is_deleted_while_it_is_cut_is_deleted_after_it() -> None:
     world = following(3)
     world.log().start_over_async(9, 0, lambda _: None)
     results: list[Any] = []
-    world.replicas.apply([stop(1, topic_id=topic_id())], results.append)
+    world.replicas.apply([role_removal(1, topic_id=topic_id())], results.append)
     world.turns()
     assert world.logs.get(TopicPartition(TOPIC, 0)) is not None
     for _ in range(3):

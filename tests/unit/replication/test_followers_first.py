@@ -5,7 +5,7 @@ import pytest
 
 from klog_broker.runtime.event_loop.purgatory import DelayedOperation
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
-from tests.support.cluster.leading_broker import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
+from tests.support.cluster.leading_broker import LONG_MS, OTHER, THIRD, FakeFollower, LeadingBroker
 from tests.support.raw_requests import batch, produce_request
 from tests.support.runtime.fake_network import FakeStream
 
@@ -17,7 +17,7 @@ class Appends(DelayedOperation):
 
     kind = "Appends"
 
-    def __init__(self, leader: LeaderOfMany, offset: int) -> None:
+    def __init__(self, leader: LeadingBroker, offset: int) -> None:
         self._leader = leader
         self._offset = offset
 
@@ -31,7 +31,7 @@ class Appends(DelayedOperation):
         raise AssertionError("nobody has seen the record")
 
 
-def parked(leader: LeaderOfMany) -> list[FakeFollower]:
+def parked(leader: LeadingBroker) -> list[FakeFollower]:
     """Followers that have fetched all records, and wait for more."""
     followers = [FakeFollower(leader, number) for number in (OTHER, THIRD)]
     for follower in followers:
@@ -45,7 +45,7 @@ def parked(leader: LeaderOfMany) -> list[FakeFollower]:
 def test_followers_are_sent_a_turns_records_before_producers_are_answered(
     monkeypatch: pytest.MonkeyPatch, with_kernel: bool
 ) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead(TOPIC)
     followers = parked(leader)
     producers = [leader.memory.connect(), leader.memory.connect()]
@@ -76,7 +76,7 @@ def test_followers_are_sent_a_turns_records_before_producers_are_answered(
 def test_producers_are_answered_before_the_fetch_that_they_wait_for_is_put_by(
     monkeypatch: pytest.MonkeyPatch, with_kernel: bool
 ) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead(TOPIC)
     followers = parked(leader)
     producer = leader.memory.connect()
@@ -107,7 +107,7 @@ def test_producers_are_answered_before_the_fetch_that_they_wait_for_is_put_by(
 
 
 def test_a_fetch_is_not_put_by_without_what_was_appended_meanwhile() -> None:
-    leader = LeaderOfMany()
+    leader = LeadingBroker()
     leader.lead(TOPIC)
     followers = parked(leader)
     for offset in (1, 2, 3):

@@ -32,7 +32,7 @@ from tests.support.cluster.leading_broker import (
     OTHER,
     THIRD,
     FakeFollower,
-    LeaderOfMany,
+    LeadingBroker,
 )
 from tests.support.raw_requests import fetch_request
 
@@ -41,9 +41,9 @@ LATEST = -1
 
 
 @pytest.fixture
-def leader() -> LeaderOfMany:
+def leader() -> LeadingBroker:
     """A leader with all three replicas in sync."""
-    made = LeaderOfMany()
+    made = LeadingBroker()
     made.lead()
     return made
 
@@ -53,7 +53,7 @@ def names(answer: Any) -> str:
 
 
 # --- what followers fetch ------------------------------------------------------------------------
-def test_the_watermark_is_where_the_slowest_in_sync_is(leader: LeaderOfMany) -> None:
+def test_the_watermark_is_where_the_slowest_in_sync_is(leader: LeadingBroker) -> None:
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     for _ in range(3):
         leader.send(acks=1)
@@ -69,7 +69,7 @@ def test_the_watermark_is_where_the_slowest_in_sync_is(leader: LeaderOfMany) -> 
 
 
 def test_a_fetch_that_waits_ends_with_records_and_not_with_the_watermark(
-    leader: LeaderOfMany,
+    leader: LeadingBroker,
 ) -> None:
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     leader.send(acks=1)
@@ -86,13 +86,15 @@ def test_a_fetch_that_waits_ends_with_records_and_not_with_the_watermark(
     assert leader.leader().replicas.followers[OTHER] is progress, "it came once, and counts once"
 
 
-def test_a_follower_that_another_partition_waits_for_is_not_held(leader: LeaderOfMany) -> None:
+def test_a_follower_that_another_partition_waits_for_is_not_held(leader: LeadingBroker) -> None:
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     for each in (one, two):
         each.fetch(0)
         each.send(wait_ms=LONG_MS)
         assert not each.has_answer()
-    leader.order("flushed", (ME, OTHER), leader_epoch=leader.leader("flushed").leader_epoch + 1)
+    leader.assign_role(
+        "flushed", (ME, OTHER), leader_epoch=leader.leader("flushed").leader_epoch + 1
+    )
     leader.memory.turns()
     assert one.answer() is None
     assert not two.has_answer(), "it is not in sync there"
@@ -107,10 +109,10 @@ def test_a_follower_that_another_partition_waits_for_is_not_held(leader: LeaderO
 
 
 @pytest.mark.parametrize("why", ["it is late", "the leadership is over"])
-def test_a_follower_that_does_not_come_is_held_as_it_asks(leader: LeaderOfMany, why: str) -> None:
+def test_a_follower_that_does_not_come_is_held_as_it_asks(leader: LeadingBroker, why: str) -> None:
     one = FakeFollower(leader, OTHER)
     one.fetch(0)
-    leader.order("flushed", leader_epoch=leader.leader("flushed").leader_epoch + 1)
+    leader.assign_role("flushed", leader_epoch=leader.leader("flushed").leader_epoch + 1)
     if why == "it is late":
         leader.memory.pass_time(2_001)
     else:
@@ -120,7 +122,7 @@ def test_a_follower_that_does_not_come_is_held_as_it_asks(leader: LeaderOfMany, 
     assert not one.has_answer()
 
 
-def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: LeaderOfMany) -> None:
+def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: LeadingBroker) -> None:
     leader.send(acks=1)
     consumer = fetch_request("plain", max_wait_ms=0)
     answer = answer_of(leader.memory.send(consumer, 12), FetchRequest(), 12)
@@ -128,7 +130,7 @@ def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: Leade
     assert len(FakeFollower(leader, OTHER).fetch(0).records_view()) > 0
 
 
-def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
+def test_changes_of_the_set_are_counted(leader: LeadingBroker) -> None:
     counts = leader.services.in_sync_counts
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
@@ -160,7 +162,7 @@ def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
     ],
 )
 def test_a_refused_fetch_is_no_progress(
-    leader: LeaderOfMany, number: BrokerId, fields: dict[str, int], code: str
+    leader: LeadingBroker, number: BrokerId, fields: dict[str, int], code: str
 ) -> None:
     leader.send(acks=1)
     before = dict(leader.leader().replicas.followers)
@@ -169,24 +171,24 @@ def test_a_refused_fetch_is_no_progress(
     assert leader.leader().replicas.followers == before
 
 
-def test_an_earlier_broker_epoch_of_a_follower_is_refused(leader: LeaderOfMany) -> None:
+def test_an_earlier_broker_epoch_of_a_follower_is_refused(leader: LeadingBroker) -> None:
     FakeFollower(leader, OTHER, 80).fetch(0)
     leader.send(acks=1)
     assert names(FakeFollower(leader, OTHER, 79).fetch(1)) == "NOT_LEADER_OR_FOLLOWER"
     assert leader.leader().replicas.followers[OTHER].log_end_offset == 0
 
 
-def test_only_the_listener_of_the_brokers_takes_followers(leader: LeaderOfMany) -> None:
+def test_only_the_listener_of_the_brokers_takes_followers(leader: LeadingBroker) -> None:
     leader.services.follower_refusal = followers_on("INSIDE")
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "TOPIC_AUTHORIZATION_FAILED"
 
 
-def test_a_standalone_broker_takes_no_followers(leader: LeaderOfMany) -> None:
+def test_a_standalone_broker_takes_no_followers(leader: LeadingBroker) -> None:
     leader.services.follower_refusal = no_followers
     assert names(FakeFollower(leader, OTHER).fetch(0)) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_follower_whose_log_differs_gets_the_diverging_epoch(leader: LeaderOfMany) -> None:
+def test_a_follower_whose_log_differs_gets_the_diverging_epoch(leader: LeadingBroker) -> None:
     leader.send(acks=1)
     old = leader.leader().leader_epoch
     leader.lead()
@@ -197,7 +199,7 @@ def test_a_follower_whose_log_differs_gets_the_diverging_epoch(leader: LeaderOfM
     assert leader.leader().replicas.followers[OTHER].log_end_offset == -1
 
 
-def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeaderOfMany) -> None:
+def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeadingBroker) -> None:
     for _ in range(2):
         leader.send(acks=1)
     leader.lead()
@@ -213,7 +215,7 @@ def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeaderOfMany) -
     assert (names(told), told.diverging_epoch.epoch) == ("OFFSET_OUT_OF_RANGE", -1)
 
 
-def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None:
+def test_the_same_fetch_once_more_counts_once_more(leader: LeadingBroker) -> None:
     """An older broker fetches without a session: state of the last request is not reused."""
     follower = FakeFollower(leader, OTHER)
     follower.version = 14
@@ -224,7 +226,7 @@ def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None
         leader.send(acks=1)
 
 
-def test_in_a_new_epoch_a_follower_gets_the_watermark_again(leader: LeaderOfMany) -> None:
+def test_in_a_new_epoch_a_follower_gets_the_watermark_again(leader: LeadingBroker) -> None:
     """The last response may have arrived after the role change, so that it was dropped."""
     follower = FakeFollower(leader, OTHER)
     assert follower.fetch(0).high_watermark == 0
@@ -236,7 +238,7 @@ def test_in_a_new_epoch_a_follower_gets_the_watermark_again(leader: LeaderOfMany
 
 @pytest.mark.parametrize("is_session_new", [True, False])
 def test_a_follower_that_had_to_truncate_gets_the_watermark_again(
-    leader: LeaderOfMany, is_session_new: bool
+    leader: LeadingBroker, is_session_new: bool
 ) -> None:
     """A follower ignores all else in a response that makes it truncate its log."""
     leader.send(acks=1)
@@ -252,7 +254,7 @@ def test_a_follower_that_had_to_truncate_gets_the_watermark_again(
 
 
 def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
-    leader = LeaderOfMany(max_incremental_fetch_session_cache_slots=1)
+    leader = LeadingBroker(max_incremental_fetch_session_cache_slots=1)
     leader.lead()
     follower = FakeFollower(leader, OTHER)
     follower.fetch(0)
@@ -260,13 +262,13 @@ def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
         leader.memory.pass_time(100_000)
         follower.fetch()
     consumer = SessionClient(leader.memory)
-    consumer.begin({("plain", each): 0 for each in range(3)})
+    consumer.begin_session({("plain", each): 0 for each in range(3)})
     assert consumer.session_id == 0
     follower.fetch()
 
 
 def test_idle_partitions_are_neither_read_nor_forgotten(
-    leader: LeaderOfMany, monkeypatch: pytest.MonkeyPatch
+    leader: LeadingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followers = [FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)]
     for each in (*followers, *followers):
@@ -291,7 +293,7 @@ def test_idle_partitions_are_neither_read_nor_forgotten(
 
 
 def test_a_caught_up_follower_that_was_refused_is_requested_for_the_isr_again() -> None:
-    leader = LeaderOfMany()
+    leader = LeadingBroker()
     leader.lead(in_sync=(ME, OTHER))
     third = FakeFollower(leader, THIRD)
     third.fetch(0)
@@ -304,7 +306,7 @@ def test_a_caught_up_follower_that_was_refused_is_requested_for_the_isr_again() 
     assert leader.wanted() == [[ME, OTHER, THIRD]]
 
 
-def test_a_resigning_leader_fails_all_waiting_requests(leader: LeaderOfMany) -> None:
+def test_a_resigning_leader_fails_all_waiting_requests(leader: LeadingBroker) -> None:
     follower = FakeFollower(leader, OTHER)
     follower.fetch(0)
     follower.fetch()
@@ -329,7 +331,7 @@ def test_a_resigning_leader_fails_all_waiting_requests(leader: LeaderOfMany) -> 
 # --- acks=all ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_acks_all_is_answered_when_all_in_sync_have_it(with_kernel: bool) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead()
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     stream = leader.send()
@@ -342,7 +344,7 @@ def test_acks_all_is_answered_when_all_in_sync_have_it(with_kernel: bool) -> Non
 
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead()
     stream = leader.send(timeout_ms=500)
     leader.memory.pass_time(499)
@@ -352,7 +354,7 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
     assert leader.log().log_end_offset == 1
 
 
-def test_a_stopping_leader_fails_producers_that_wait_for_followers(leader: LeaderOfMany) -> None:
+def test_a_stopping_leader_fails_producers_that_wait_for_followers(leader: LeadingBroker) -> None:
     """Producers get the error at once, because followers never fetch from this broker again."""
     leader.lead()
     stream = leader.send()
@@ -365,7 +367,7 @@ def test_a_stopping_leader_fails_producers_that_wait_for_followers(leader: Leade
 
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_nothing_waits_for_a_disconnected_client(with_kernel: bool) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead()
     stream = leader.send()
     assert leader.services.purgatory.waiting_by_kind["Produce"] == 1
@@ -376,7 +378,7 @@ def test_nothing_waits_for_a_disconnected_client(with_kernel: bool) -> None:
     assert leader.services.purgatory.waiting_by_kind["Produce"] == 0
 
 
-def test_records_are_let_go_once_they_are_appended(leader: LeaderOfMany) -> None:
+def test_records_are_let_go_once_they_are_appended(leader: LeadingBroker) -> None:
     """A request may have megabytes of them, and followers may take long."""
 
     def requests() -> int:
@@ -390,7 +392,7 @@ def test_records_are_let_go_once_they_are_appended(leader: LeaderOfMany) -> None
 
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_too_few_in_sync_replicas_fail_before_the_append(with_kernel: bool) -> None:
-    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader = LeadingBroker(with_kernel=with_kernel)
     leader.lead("two-in-sync", in_sync=(ME,))
     assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
     assert leader.log("two-in-sync").log_end_offset == 0
@@ -398,7 +400,9 @@ def test_too_few_in_sync_replicas_fail_before_the_append(with_kernel: bool) -> N
 
 
 # --- the in-sync set -----------------------------------------------------------------------------
-def test_a_caught_up_follower_joins_once_the_controller_has_confirmed(leader: LeaderOfMany) -> None:
+def test_a_caught_up_follower_joins_once_the_controller_has_confirmed(
+    leader: LeadingBroker,
+) -> None:
     leader.lead(in_sync=(ME,))
     leader.send(acks=1)
     follower = FakeFollower(leader, OTHER)
@@ -420,7 +424,7 @@ def test_a_caught_up_follower_joins_once_the_controller_has_confirmed(leader: Le
     assert leader.outcome(stream) == "NONE"
 
 
-def test_a_failed_follower_holds_nothing_up(leader: LeaderOfMany) -> None:
+def test_a_failed_follower_holds_nothing_up(leader: LeadingBroker) -> None:
     """The follower kept pace, as a stopping one does, and the controller refused to add it."""
     leader.lead(in_sync=(ME, OTHER))
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
@@ -429,11 +433,11 @@ def test_a_failed_follower_holds_nothing_up(leader: LeaderOfMany) -> None:
     stream = leader.send()
     one.fetch(1)
     assert leader.outcome(stream) is None
-    leader.is_gone(THIRD)
+    leader.remove_broker(THIRD)
     assert leader.outcome(stream) == "NONE"
 
 
-def test_a_lagging_follower_leaves_the_isr_and_holds_nothing_up(leader: LeaderOfMany) -> None:
+def test_a_lagging_follower_leaves_the_isr_and_holds_nothing_up(leader: LeadingBroker) -> None:
     one = FakeFollower(leader, OTHER)
     FakeFollower(leader, THIRD).fetch(0)
     stream = leader.send()
@@ -447,7 +451,9 @@ def test_a_lagging_follower_leaves_the_isr_and_holds_nothing_up(leader: LeaderOf
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])
-def test_a_change_that_is_not_made_counts_no_longer(leader: LeaderOfMany, error: ErrorCode) -> None:
+def test_a_change_that_is_not_made_counts_no_longer(
+    leader: LeadingBroker, error: ErrorCode
+) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
@@ -457,7 +463,7 @@ def test_a_change_that_is_not_made_counts_no_longer(leader: LeaderOfMany, error:
     assert len(leader.controller.asked) == 1
 
 
-def test_an_isr_change_without_an_outcome_is_sent_again(leader: LeaderOfMany) -> None:
+def test_an_isr_change_without_an_outcome_is_sent_again(leader: LeadingBroker) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     leader.answer(None)
@@ -474,7 +480,7 @@ def test_an_isr_change_without_an_outcome_is_sent_again(leader: LeaderOfMany) ->
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
 def test_what_is_refused_for_another_state_is_asked_for_again(
-    leader: LeaderOfMany, error: ErrorCode
+    leader: LeadingBroker, error: ErrorCode
 ) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
@@ -491,7 +497,7 @@ def test_what_is_refused_for_another_state_is_asked_for_again(
 
 
 def test_a_newer_partition_state_ends_an_isr_change_of_an_older_one(
-    leader: LeaderOfMany,
+    leader: LeadingBroker,
 ) -> None:
     leader.lead(in_sync=(ME, OTHER, THIRD))
     FakeFollower(leader, OTHER).fetch(0)
@@ -501,13 +507,13 @@ def test_a_newer_partition_state_ends_an_isr_change_of_an_older_one(
     assert asked is not None
     leader.grant(ErrorCode.INVALID_UPDATE_VERSION)
     assert leader.outcome(stream) is None
-    leader.tell("plain", in_sync=(ME,), partition_epoch=asked.partition_epoch + 1)
+    leader.publish_state("plain", in_sync=(ME,), partition_epoch=asked.partition_epoch + 1)
     leader.memory.pass_time(LAG_MS)
     assert leader.leader().replicas.in_sync.maximal == (ME,)
     assert leader.outcome(stream) == "NONE"
 
 
-def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: LeaderOfMany) -> None:
+def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: LeadingBroker) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     leader.answer(None)
@@ -521,7 +527,7 @@ def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: Lead
     assert len(leader.controller.asked) == 3
 
 
-def test_one_request_at_a_time_takes_all_that_is_wanted(leader: LeaderOfMany) -> None:
+def test_one_request_at_a_time_takes_all_that_is_wanted(leader: LeadingBroker) -> None:
     for topic in ("plain", "dense-index", "short-lived"):
         leader.lead(topic, in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
@@ -534,7 +540,7 @@ def test_one_request_at_a_time_takes_all_that_is_wanted(leader: LeaderOfMany) ->
     assert len(leader.wanted()) == 2
 
 
-def test_a_leadership_that_is_over_asks_for_nothing(leader: LeaderOfMany) -> None:
+def test_a_leadership_that_is_over_asks_for_nothing(leader: LeadingBroker) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)
     leader.resign()
@@ -543,7 +549,7 @@ def test_a_leadership_that_is_over_asks_for_nothing(leader: LeaderOfMany) -> Non
     assert len(leader.controller.asked) == 1
 
 
-def test_an_answer_for_a_leadership_that_is_over_moves_nothing(leader: LeaderOfMany) -> None:
+def test_an_answer_for_a_leadership_that_is_over_moves_nothing(leader: LeadingBroker) -> None:
     leader.send(acks=1)
     FakeFollower(leader, OTHER).fetch(1)
     leader.memory.pass_time(2 * LAG_MS)
@@ -556,7 +562,7 @@ def test_an_answer_for_a_leadership_that_is_over_moves_nothing(leader: LeaderOfM
 
 
 # --- what else waits for followers ---------------------------------------------------------------
-def delete(leader: LeaderOfMany, timeout_ms: int) -> Any:
+def delete(leader: LeadingBroker, timeout_ms: int) -> Any:
     topic = DeleteRecordsTopic(
         name="plain", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)]
     )
@@ -568,7 +574,7 @@ def deleted(stream: Any) -> tuple[str, int]:
     return names(row), row.low_watermark
 
 
-def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) -> None:
+def test_records_are_deleted_when_no_replica_shows_them(leader: LeadingBroker) -> None:
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     leader.send(acks=1)
     one.fetch(1)
@@ -583,7 +589,7 @@ def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) ->
     assert deleted(first) == ("NONE", 1)
 
 
-def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeaderOfMany) -> None:
+def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeadingBroker) -> None:
     """Kafka's leader, too, stays the leader when a follower dies."""
     one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
     leader.send(acks=1)
@@ -597,7 +603,7 @@ def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeaderOfMany) -> 
     assert deleted(waiting) == ("NONE", 1)
 
 
-def test_a_failed_broker_is_not_waited_for(leader: LeaderOfMany) -> None:
+def test_a_failed_broker_is_not_waited_for(leader: LeadingBroker) -> None:
     for number in (OTHER, THIRD):
         FakeFollower(leader, number).fetch(0)
     leader.send(acks=1)
@@ -612,7 +618,7 @@ def test_a_failed_broker_is_not_waited_for(leader: LeaderOfMany) -> None:
 
 
 def latest(
-    leader: LeaderOfMany, version: int, replica_id: int = -1, timestamp: int = LATEST
+    leader: LeadingBroker, version: int, replica_id: int = -1, timestamp: int = LATEST
 ) -> Any:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="plain", partitions=[asked])
@@ -621,7 +627,7 @@ def latest(
     return names(row), row.offset
 
 
-def test_a_new_leader_lists_no_offset_that_could_be_too_small(leader: LeaderOfMany) -> None:
+def test_a_new_leader_lists_no_offset_that_could_be_too_small(leader: LeadingBroker) -> None:
     leader.send(acks=1)
     assert latest(leader, 5) == ("NONE", 0)
     leader.lead()

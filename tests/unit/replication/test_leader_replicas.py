@@ -9,7 +9,7 @@ from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch
-from tests.support.cluster.replicas import ME, OTHER, THIRD, order
+from tests.support.cluster.replicas import ME, OTHER, THIRD, role_assignment
 
 ALL = (ME, OTHER, THIRD)
 MAX_LAG_MS = 100
@@ -21,7 +21,7 @@ def replicas(
     return LeaderReplicas(
         ME,
         70,
-        order(4, 9, replicas=ALL, in_sync=in_sync),
+        role_assignment(4, 9, replicas=ALL, in_sync=in_sync),
         epoch_start_offset=epoch_start,
         min_in_sync=min_in_sync,
         max_lag_ms=MAX_LAG_MS,
@@ -218,11 +218,11 @@ def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch
 
 def test_a_newer_role_change_ends_the_isr_change_and_an_old_one_does_not() -> None:
     leader, change = expanding()
-    leader.take_over(order(4, 9, replicas=ALL, in_sync=(ME,)))
+    leader.take_over(role_assignment(4, 9, replicas=ALL, in_sync=(ME,)))
     assert leader.asked is change
-    leader.take_over(order(4, 8, replicas=(ME,)))
+    leader.take_over(role_assignment(4, 8, replicas=(ME,)))
     assert (leader.replicas, leader.asked) == (ALL, change)
-    leader.take_over(order(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
+    leader.take_over(role_assignment(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
     assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
     # A replica's reported state stays known; a removed replica is refused.
@@ -292,7 +292,7 @@ def test_a_broker_that_is_no_replica_does_not_count_as_in_sync() -> None:
     answer = CommittedIsr(LeaderEpoch(4), 10, (ME, BrokerId(9)))
     assert leader.handle_result(change, answer) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME,))
-    leader.take_over(order(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
+    leader.take_over(role_assignment(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
     assert leader.in_sync == Committed((ME, OTHER))
 
 
@@ -308,7 +308,7 @@ def test_a_replica_that_is_named_twice_counts_once() -> None:
 def test_a_role_change_of_the_same_partition_epoch_can_name_other_replicas() -> None:
     """A reassignment changes the replicas in another znode, which has an epoch of its own."""
     leader = replicas()
-    leader.take_over(order(4, 9, replicas=(ME, OTHER), in_sync=ALL))
+    leader.take_over(role_assignment(4, 9, replicas=(ME, OTHER), in_sync=ALL))
     assert leader.replicas == (ME, OTHER)
     assert list(leader.followers) == [OTHER]
 

@@ -25,7 +25,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
-from tests.support.api.session_client import SessionClient, told
+from tests.support.api.session_client import SessionClient, partition_rows
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.raw_requests import batch, fetch_request, produce_request
 from tests.support.runtime.fake_network import FakeStream
@@ -148,13 +148,13 @@ def test_a_waiting_fetch_of_an_older_epoch_is_fenced(broker: MemoryBroker) -> No
 def test_a_session_waits_on_in_the_next_epoch(broker: MemoryBroker, version: int) -> None:
     topic = topic_ids()["plain"] if version >= 13 else "plain"
     client = SessionClient(broker, version)
-    client.begin({(topic, 0): 0})
+    client.begin_session({(topic, 0): 0})
     client.send({}, 1, max_wait_ms=LONG_MS)
     begin_another_epoch(broker, "plain")
     assert not client.has_answer()
     broker.assign("plain")
     assert produced(produce(broker)) == 0
-    (row,) = told(client.answer()).values()
+    (row,) = partition_rows(client.answer()).values()
     assert (row.error_code, row.high_watermark) == (0, 1)
 
 

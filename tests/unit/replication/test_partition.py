@@ -6,7 +6,14 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.replication.errors import EndReason, LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_progress import FollowerFetch
-from tests.support.cluster.replicas import ME, OTHER, THIRD, ReplicaWorld, order, stop
+from tests.support.cluster.replicas import (
+    ME,
+    OTHER,
+    THIRD,
+    ReplicaWorld,
+    role_assignment,
+    role_removal,
+)
 from tests.support.log.harness import PARTITION, batch
 
 BOTH = (ME, OTHER)
@@ -80,7 +87,7 @@ def test_acks_all_needs_as_many_in_sync_as_the_setting_says() -> None:
     with pytest.raises(NotEnoughReplicas):
         append(leader)
     assert append(leader, acks_all=False) == 2
-    world.apply(order(0, 1, replicas=BOTH))
+    world.apply(role_assignment(0, 1, replicas=BOTH))
     assert append(leader) == 3
 
 
@@ -110,7 +117,7 @@ def test_a_follower_refuses_appends_of_producers() -> None:
     world = ReplicaWorld()
     old = world.lead(1, replicas=BOTH)
     woken = len(world.woken)
-    assert world.apply(order(2, leader=OTHER, replicas=BOTH)) == {}
+    assert world.apply(role_assignment(2, leader=OTHER, replicas=BOTH)) == {}
     assert world.role() == "Follower"
     assert old.ended is EndReason.RESIGNED
     assert len(world.woken) == woken + 1
@@ -126,7 +133,7 @@ def test_a_follower_refuses_appends_of_producers() -> None:
 def test_a_replica_that_is_stopped_leads_no_more(deletes: bool, ended: EndReason) -> None:
     world = ReplicaWorld()
     leader = world.lead()
-    world.begin(stop(deletes=deletes))
+    world.begin(role_removal(deletes=deletes))
     assert leader.ended is ended, "as soon as it is ordered, not when the disk has done its part"
     assert PARTITION not in world.replicas.led
 
@@ -142,9 +149,9 @@ def test_a_log_that_goes_offline_ends_its_leadership() -> None:
     assert leader.ended is EndReason.OFFLINE
     assert world.role() == "Offline"
     assert world.woken == [PARTITION]
-    assert world.told == [("lead 0", PARTITION), ("resign", PARTITION)]
+    assert world.coordinator_calls == [("lead 0", PARTITION), ("resign", PARTITION)]
     with pytest.raises(LeadershipEnded):
         append(leader)
     # Role changes do not bring the leadership back.
-    assert isinstance(world.apply(order(1))[PARTITION], LogStorageError)
+    assert isinstance(world.apply(role_assignment(1))[PARTITION], LogStorageError)
     assert world.role() == "Offline"

@@ -9,7 +9,7 @@ from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower, Offline, Role, Unassigned
 from klog_broker.resources.led_partitions import led_partition
 from pyspark_klog.errors import BrokerError, ErrorCode
-from tests.support.cluster.replicas import OTHER, ReplicaWorld, order, stop
+from tests.support.cluster.replicas import OTHER, ReplicaWorld, role_assignment, role_removal
 from tests.support.log.harness import PARTITION, batch
 from tools.docs.role_steps import STEPS, TOLD, Event, Kind
 
@@ -34,9 +34,9 @@ def world_in(kind: Kind) -> ReplicaWorld:
         return world
     world.lead(1)
     if kind is Unassigned:
-        world.apply(stop(1, deletes=False))
+        world.apply(role_removal(1, deletes=False))
     elif kind is Follower:
-        world.apply(order(2, leader=OTHER))
+        world.apply(role_assignment(2, leader=OTHER))
     elif kind is Offline:
         go_offline(world)
     assert world.role() == name(kind)
@@ -46,11 +46,11 @@ def world_in(kind: Kind) -> ReplicaWorld:
 def happen(world: ReplicaWorld, event: Event) -> None:
     match event:
         case Event.LEAD:
-            world.apply(order(3))
+            world.apply(role_assignment(3))
         case Event.FOLLOW:
-            world.apply(order(3, leader=OTHER))
+            world.apply(role_assignment(3, leader=OTHER))
         case Event.STOP | Event.DELETE:
-            world.apply(stop(3, deletes=event is Event.DELETE))
+            world.apply(role_removal(3, deletes=event is Event.DELETE))
         case Event.OFFLINE:
             if world.role() != "Offline":
                 go_offline(world)

@@ -27,7 +27,7 @@ from pyspark_klog.protocol.apis.txn_offset_commit import (
 )
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
-from tests.support.api.produce_frames import answers, batch, frame
+from tests.support.api.produce_frames import batch, frame, produce_responses
 from tests.support.cluster.broker import MemoryBroker
 from tests.support.cluster.connections import LISTENER, ScriptedBrokers, image_of
 from tests.support.coordinator.transaction_client import (
@@ -242,7 +242,7 @@ def test_a_batch_is_appended_once_the_other_broker_has_agreed() -> None:
     assert log.log_end_offset == 0
     assert len(cluster.asked().transactions) == 1
     cluster.answer()
-    assert [each.error_code for each in answers(stream, 11)] == [NONE]
+    assert [each.error_code for each in produce_responses(stream, 11)] == [NONE]
     assert log.log_end_offset == 1
 
 
@@ -253,7 +253,7 @@ def test_batches_that_could_be_planned_ask_once_too(version: int) -> None:
     cluster.answer()
     assert not cluster.brokers.to(2).asked
     streams.append(send(cluster, version, sequence=1))
-    assert [answers(each, version)[0].error_code for each in streams] == [NONE, NONE]
+    assert [produce_responses(each, version)[0].error_code for each in streams] == [NONE, NONE]
     assert not cluster.brokers.to(2).asked
     assert cluster.broker.planned == 1
 
@@ -274,7 +274,7 @@ def test_a_batch_is_refused_as_by_the_coordinator_here(
     cluster = Cluster()
     stream = send(cluster, version)
     cluster.answer(code)
-    assert [each.error_code for each in answers(stream, version)] == [told]
+    assert [each.error_code for each in produce_responses(stream, version)] == [told]
     assert cluster.broker.log(*PLAIN).log_end_offset == 0
 
 
@@ -283,7 +283,9 @@ def test_a_batch_is_to_be_tried_again_when_the_other_broker_does_not_answer() ->
     stream = send(cluster)
     cluster.brokers.to(2).fail()
     cluster.turns()
-    assert [each.error_code for each in answers(stream, 11)] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert [each.error_code for each in produce_responses(stream, 11)] == [
+        ErrorCode.NOT_ENOUGH_REPLICAS
+    ]
 
 
 class Offsets:
