@@ -142,7 +142,7 @@ def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
     assert [broker.output().count(registered) for broker in cluster.brokers] == registrations
 
 
-def test_brokers_end_in_good_order_though_zookeeper_is_away() -> None:
+def test_brokers_stop_in_good_order_without_zookeeper() -> None:
     """The controller cannot write, and sends no response to a broker that is about to stop."""
     with Cluster(brokers=2) as cluster:
         cluster.zookeeper.stop()

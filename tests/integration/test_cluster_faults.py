@@ -9,7 +9,7 @@ from tests.soak.cluster.soak import soak
 
 
 @pytest.mark.timeout(600)
-def test_what_is_acknowledged_is_there_once_though_brokers_go_away(tmp_path: Path) -> None:
+def test_acknowledged_records_are_there_once_though_brokers_fail(tmp_path: Path) -> None:
     faults = short_plan()
     run = soak(faults, print, work=tmp_path)
     assert run.report.problems == []

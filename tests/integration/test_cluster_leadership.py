@@ -169,7 +169,7 @@ def test_another_replica_leads_when_the_leader_is_killed(cluster: Cluster) -> No
     assert written(cluster, partition, 3) == [b"a", b"b", b"c"]
 
 
-def test_a_broker_that_stops_gives_its_partitions_away_first(cluster: Cluster) -> None:
+def test_a_stopping_broker_moves_its_leaderships_first(cluster: Cluster) -> None:
     make_topic(cluster, "given", (2, 1), (3, 1), (2,))
     until_led(cluster, "given", {0: 2, 1: 3, 2: 2})
     said_before = len(cluster.broker(2).output())

@@ -79,7 +79,7 @@ def test_the_exactly_once_sink(
         case(cluster.bootstrap_servers)
 
 
-def test_a_leader_that_is_away_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
+def test_an_unavailable_leader_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
     """Readers of the other partitions see the transaction at once."""
     servers, topic = cluster.bootstrap_servers, "away"
     with Admin(servers) as admin:

@@ -74,7 +74,7 @@ def test_ctrl_c_ends_reading_with_a_count(servers: str) -> None:
     assert (reading.wait(60), reading.stderr.read()) == (0, b"klog: 2 records\n")
 
 
-def test_reading_goes_on_when_a_broker_was_away(tmp_path: Path) -> None:
+def test_reading_goes_on_after_a_broker_was_unavailable(tmp_path: Path) -> None:
     """Killed and away for longer than --timeout; the group's commits go on, too."""
     data = tmp_path / "data"
     with BrokerProcess(data, SETTINGS) as killed:

@@ -202,7 +202,7 @@ def test_offsets_are_deleted_in_topics_that_nobody_reads(
     assert result.stderr == "klog: topic no-such-topic does not exist\n"
 
 
-def test_offsets_of_a_topic_that_is_gone(broker: BrokerProcess, group: str) -> None:
+def test_offsets_of_a_deleted_topic(broker: BrokerProcess, group: str) -> None:
     """A topic's offsets are deleted with the topic."""
     topic = new_topic(broker.bootstrap_servers, 1)
     with client_of(broker.bootstrap_servers) as client, Admin(client=client) as admin:

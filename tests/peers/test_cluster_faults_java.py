@@ -11,7 +11,7 @@ pytestmark = pytest.mark.peers
 
 
 @pytest.mark.timeout(900)
-def test_what_is_acknowledged_to_java_is_there_once_though_brokers_go_away(tmp_path: Path) -> None:
+def test_records_acknowledged_to_java_are_there_once_though_brokers_fail(tmp_path: Path) -> None:
     faults = short_plan()
     run = soak(faults, print, work=tmp_path, with_java=True)
     assert run.report.problems == []

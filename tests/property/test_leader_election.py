@@ -130,7 +130,7 @@ def test_the_first_leader_is_the_first_live_replica(partition: Partition) -> Non
 
 
 @given(partitions(), st.booleans())
-def test_damaged_states_elect_nobody_whom_they_do_not_name(
+def test_damaged_states_elect_no_broker_that_they_do_not_name(
     partition: Partition, unclean: bool
 ) -> None:
     """Other programs may have written such states into ZooKeeper: no replicas, or an empty ISR."""

@@ -110,7 +110,7 @@ def test_more_partitions_of_a_topic_go_on_as_it_began(asked: Asked) -> None:
     assert [row[0] for row in added] == [row[0] for row in placed[half:]]
 
 
-def test_the_start_is_the_next_broker_if_the_leader_of_partition_0_is_gone() -> None:
+def test_the_start_is_the_next_broker_without_the_leader_of_partition_0() -> None:
     racks = dict.fromkeys(map(BrokerId, (9, 2, 5)))
     assert [start_of_more(racks, BrokerId(leader)) for leader in (1, 2, 3, 5, 8, 9, 10)] == [
         *(0, 0, 1, 1, 2, 2, 0)

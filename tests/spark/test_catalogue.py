@@ -82,7 +82,7 @@ def test_groups_of_exactly_once_sinks_have_rows_and_no_lag(topics: Topics) -> No
     ]
 
 
-def test_a_topic_that_is_gone_leaves_no_lag_and_spoils_nothing(topics: Topics) -> None:
+def test_a_deleted_topic_leaves_no_lag_and_spoils_nothing(topics: Topics) -> None:
     gone, there = topics.create(1), topics.create(1)
     group = f"group-of-{gone}"
     with BlockingClient({"bootstrap.servers": topics.servers}) as client:

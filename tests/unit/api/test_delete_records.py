@@ -79,7 +79,7 @@ def fetched(broker: MemoryBroker, topic: str, offset: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_older_records_are_gone(broker: MemoryBroker, version: int) -> None:
+def test_older_records_are_deleted(broker: MemoryBroker, version: int) -> None:
     fill(broker, "plain", 2)
     assert delete(broker, ("plain", 0, 4), version=version) == [("plain", 0, 4, "NONE")]
     assert earliest(broker, "plain") == 4

@@ -106,7 +106,7 @@ def test_pages(
     assert (rows(response), next_of(response)) == (found, then)
 
 
-def test_a_page_may_begin_with_a_topic_that_is_gone(broker: MemoryBroker) -> None:
+def test_a_page_may_begin_with_an_unknown_topic(broker: MemoryBroker) -> None:
     assert next_of(ask(broker, "compacted", "gone", limit=1)) == ("gone", 0)
     response = ask(broker, "gone", "plain", cursor=("gone", 3))
     assert [each.error_code for each in response.topics] == [3, 0]

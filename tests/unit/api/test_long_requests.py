@@ -277,7 +277,7 @@ def test_every_refused_topic_has_its_error(broker: MemoryBroker) -> None:
         assert set(codes) == {code}, case
 
 
-def test_a_client_that_goes_away_leaves_nothing_to_do(broker: MemoryBroker) -> None:
+def test_a_disconnected_client_leaves_nothing_to_do(broker: MemoryBroker) -> None:
     long, loop = broker.connect(), broker.broker.loop
     begin(broker, long, describe_topics(GONE), 9)
     assert loop.next_wake_ms() == loop.now_ms()

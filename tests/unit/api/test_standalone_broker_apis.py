@@ -78,7 +78,7 @@ class TestElectLeaders:
             (UNCLEAN, "ELIGIBLE_LEADERS_NOT_AVAILABLE"),
         ],
     )
-    def test_a_disk_that_is_gone(self, broker: MemoryBroker, election: int, code: str) -> None:
+    def test_an_offline_disk(self, broker: MemoryBroker, election: int, code: str) -> None:
         broker.broker.services.logs.on_directory_offline = None  # the broker would end
         broker.log("plain").log_directory.go_offline(OSError("the disk is gone"))
         broker.turns()

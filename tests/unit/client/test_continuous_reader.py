@@ -143,7 +143,7 @@ class TestTrouble:
         with pytest.raises(BrokerError, match="fetch from t-0"):
             follow(client, 1).poll(100)
 
-    def test_a_partition_that_is_gone(self) -> None:
+    def test_an_unknown_partition(self) -> None:
         client = PaperClient({})
         follower = ContinuousReader(
             cast(Any, client),

@@ -44,7 +44,7 @@ def test_a_recreated_topic_begins_with_any_epoch() -> None:
     assert view.topic_id("t") == UUID(int=8)
 
 
-def test_a_topic_that_is_gone_has_no_partitions() -> None:
+def test_a_deleted_topic_has_no_partitions() -> None:
     view = _view(1, 5).merged(_view(1, 5, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert view.leader(_T0) is None
     assert not view.has_partition(_T0)

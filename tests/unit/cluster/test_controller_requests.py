@@ -287,7 +287,7 @@ def test_an_older_partition_epoch_changes_nothing(world: ControlledBroker) -> No
     assert world.store.image.topics["orders"].partitions[0].leader == 2
 
 
-def test_a_topic_that_is_deleted_is_gone_for_clients(world: ControlledBroker) -> None:
+def test_a_deleted_topic_is_not_shown_to_clients(world: ControlledBroker) -> None:
     world.response_to(update_metadata_request(0, 1))
     world.response_to(update_metadata_request(0, leader=LEADER_DURING_DELETE, topic_id=OTHER_ID))
     assert world.store.image.topic("orders") is not None

@@ -103,7 +103,7 @@ def test_neighbours_become_one_up_to_the_limit() -> None:
     assert group_sizes([], max_bytes=100, max_index_bytes=1000) == []
 
 
-def test_a_segment_that_is_too_large_stays_alone() -> None:
+def test_a_segment_that_is_too_large_is_not_merged() -> None:
     assert group_sizes(_grouped(500, 1, 1), max_bytes=100, max_index_bytes=1000) == [1, 2]
 
 

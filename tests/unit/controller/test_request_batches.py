@@ -299,7 +299,7 @@ def test_a_single_request_is_never_too_large() -> None:
     assert (queues.accepts_requests(ONE), queues.behind) == (True, ())
 
 
-@pytest.mark.parametrize("how", ["another life", "gone", "no controller"])
+@pytest.mark.parametrize("how", ["another broker epoch", "not registered", "no controller"])
 def test_a_broker_epoch_that_has_ended_has_nothing_to_catch_up_with(how: str) -> None:
     queues = RequestQueues()
     queues.add_broker(ONE, 10)
@@ -309,10 +309,10 @@ def test_a_broker_epoch_that_has_ended_has_nothing_to_catch_up_with(how: str) ->
     queues.remove_answered(first)
     assert queues.behind == (ONE,)
     match how:
-        case "another life":
+        case "another broker epoch":
             queues.add_broker(ONE, 11)
             assert queues.accepts_requests(ONE)
-        case "gone":
+        case "not registered":
             queues.remove_broker(ONE)
         case _:
             queues.clear()

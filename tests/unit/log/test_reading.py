@@ -219,7 +219,7 @@ def test_a_cold_read_says_so_instead_of_waiting(offset: int) -> None:
     assert files.cold_waits == []
 
 
-def test_warming_a_segment_that_has_gone_is_no_fault() -> None:
+def test_warming_a_deleted_segment_is_no_fault() -> None:
     files = MemoryFiles()
     config = replace(SMALL, segment_bytes=5 * BYTES, retention_bytes=0, retention_ms=-1)
     log = open_log(files, config)

@@ -191,7 +191,7 @@ def test_a_group_that_rebalances_loses_nothing(groups: Groups) -> None:
     assert groups.kept() == {"plain", "compacted"}
 
 
-def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None:
+def test_a_member_of_a_deleted_group_may_not_commit(groups: Groups) -> None:
     name = {"member_id": "consumer-1", "generation_id": 3}
     assert groups.commit("plain", **name) == [ErrorCode.ILLEGAL_GENERATION]
     assert groups.kept() == set()

@@ -332,7 +332,7 @@ def test_brokers_settings_and_quotas_are_changed(cluster: ClusterWorld) -> None:
     assert "SCRAM-SHA-256" in json.loads(cluster.data("/config/users/alice"))["config"]
 
 
-def test_a_topic_that_is_gone_has_no_settings(cluster: ClusterWorld) -> None:
+def test_a_deleted_topic_has_no_settings(cluster: ClusterWorld) -> None:
     broker = Follower(cluster)
     cluster.ask("delete", "/brokers/topics/orders", -1)
     outcome = broker.change("update_topic_configs", "orders", setting(retention_ms="5"))
