@@ -33,8 +33,8 @@ _UNCLEAN = "unclean.leader.election.enable"
 class ZooKeeperMember:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
-    No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``;
-    ``follow_cluster``, which returns the metadata store, when ``outcome`` is JoinResult; the
+    No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``; once it
+    has set ``outcome`` to a JoinResult, ``follow_cluster``, which returns the metadata store; the
     store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When the session of

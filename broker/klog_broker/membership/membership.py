@@ -271,8 +271,8 @@ class Membership:
 def _own_address(config: BrokerConfig) -> str | None:
     """The local address for connections to other brokers; None lets the system choose.
 
-    A loopback address of the inter-broker listener is used, because several brokers on one machine
-    can only be distinguished by their loopback addresses.
+    If the inter-broker listener has a loopback address, connections to other brokers come from this
+    address, which distinguishes this broker from the other brokers on the same machine.
     """
     name = config.inter_broker_listener
     host = next((each.host for each in config.listeners if each.name == name), "")

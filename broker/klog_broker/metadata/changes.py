@@ -230,7 +230,8 @@ class UpdateClientQuotas:
 
 class DeleteTopic:
     """First step of a topic's deletion: clients no longer see the topic, and its logs are renamed
-    for deletion. Then the change calls ``finish``, which requests the second step."""
+    for deletion. Then the change calls ``finish``, which requests the second step: FinishDeletion
+    frees the topic's name."""
 
     def __init__(
         self,
@@ -263,8 +264,9 @@ class DeleteTopic:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
-            # The deletion's first step is durable, so the broker's next start will finish the
-            # deletion. Until then the topic's name stays taken.
+            # A log could not be removed. The topic's deletion is already durable in the metadata,
+            # so the broker's next start will finish the deletion. Until then the topic's name stays
+            # taken.
             self._done(error)
         else:
             self._finish(self._topic, self._done)

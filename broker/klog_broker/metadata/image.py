@@ -60,8 +60,9 @@ class BrokerRegistration:
 class PartitionRegistration:
     """A partition's replicas and leader. `leader` is NO_BROKER while the partition has no leader.
 
-    The partition epoch rises with every change of the state. The leader epoch rises with every new
-    leader, and when the same leader begins a new history of the log after records were lost.
+    The partition epoch rises with every change of the partition's state, such as its leader or ISR.
+    The leader epoch rises with every new leader, and when the same leader begins a new history of
+    the log after records were lost.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -228,7 +229,7 @@ class ImageDraft:
 
     def names_by_plain_name(self) -> Mapping[str, str]:
         """Return the names of all topics with ``.`` or ``_`` in their names, with the changes made
-        so far. The key of each is the name with ``_`` in place of ``.``."""
+        to this draft so far. The key of each is the name with ``_`` in place of ``.``."""
         if self._topics is None:
             return self._base.names_by_plain_name()
         if self._plain is None:

@@ -175,8 +175,8 @@ class LocalStore:
         """
         image = self._state.image.with_topics(topics)
         # Skip the whole producer id block with `after`, and the next block: the broker that wrote
-        # the folders may have allocated both, and given their ids to producers that have written
-        # nothing yet.
+        # the partition folders may have allocated both blocks, and given their ids to producers
+        # that have written nothing yet.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))

@@ -186,8 +186,8 @@ def _api_name(api_key: int) -> str:
 
 def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
     by_topic = sources.services.logs.counts
-    # Read both counts at once: a topic that is deleted while this function yields is then counted
-    # once, in `rows`.
+    # Read the counts of deleted topics and those of existing topics (`rows`) at once: a topic that
+    # is deleted while this function yields is then counted once, in `rows`.
     total = by_topic.counts_of_deleted_topics()
     rows = tuple(by_topic.by_topic.items())
     names = [f"{_BROKER}_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]

@@ -28,11 +28,12 @@ IDLE_MS = 90_000
 on the same connection."""
 
 RECEIVE_BYTES = 4096
-"""The most bytes received in one event-loop turn."""
+"""The most bytes received from an HTTP connection in one event-loop turn."""
 
 SEND_BYTES = 32 * 1024
-"""About how many bytes are sent in one event-loop turn: a scrape of thousands of partitions is half
-a megabyte, and the broker serves Kafka requests between the parts of the response."""
+"""About how many bytes are sent on an HTTP connection in one event-loop turn: a scrape of thousands
+of partitions is half a megabyte, and the broker serves Kafka requests between the parts of the
+response."""
 
 _PARTS_PER_SEND = 4
 _PLAIN = "text/plain; charset=utf-8"

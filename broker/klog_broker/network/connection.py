@@ -90,12 +90,13 @@ class Connection:
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.principal_number = ANONYMOUS_NUMBER
-        """A small number for ``principal``, by which the produce kernel knows what the connection
-        may write (security/principal_numbers.py). Changes together with ``principal``."""
+        """A small number for ``principal``, by which the compiled produce kernel knows to which
+        topics the connection may write (security/principal_numbers.py). Changes together with
+        ``principal``."""
         self.cached_requests: dict[int, Any] = {}
-        """Cached requests by API key. A cached request serves the connection's next requests that
-        are like it without decoding (dispatch/cached_requests.py). Valid only for the present
-        principal."""
+        """By API key: an object that serves the connection's next requests of this API without
+        decoding, if only fields that usually change, such as the correlation id, differ from the
+        cached request (dispatch/cached_requests.py). Valid only for the present principal."""
         self.rules_version = 0
         """The version of the authorizer's rules under which ``cached_requests`` were allowed. If
         the authorizer has a newer version, the dispatcher drops them."""
@@ -116,8 +117,9 @@ class Connection:
         # event-loop turn's plan, which receives for many connections in one call. Only plain
         # (non-TLS) connections join.
         self._joins = False
-        # Whether the client sends in bulk: the last produce plan served more than RECEIVE_BYTES / 2
-        # bytes of this connection's requests. The connection may then receive more bytes at once.
+        # Whether the client sends in bulk: the last run of the compiled produce kernel over this
+        # connection's received bytes served more than RECEIVE_BYTES / 2 of them. The connection may
+        # then receive more bytes at once.
         self._is_bulk = False
         self._resume_scheduled = False
         # The last event-loop turn that passed requests of this connection to handlers, and the
@@ -136,8 +138,8 @@ class Connection:
         return self._outbox.outstanding > 0
 
     def forget_cached_requests(self) -> None:
-        """Drop the cached requests, which serve similar requests without decoding. So the next
-        request of each API is decoded, and its access is checked.
+        """Drop ``cached_requests``, by which repeated requests are served without decoding. So the
+        next request of each API is decoded, and its access is checked.
 
         Authentication must call this when the principal changes, because a cached request acts for
         the principal that sent it.
@@ -316,8 +318,9 @@ class Connection:
             self.on_planned(taken_bytes, replies)
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
-        """Continue after a produce plan that has served the first ``taken_bytes`` of the unparsed
-        bytes: queue its responses, ``replies``, and parse the other bytes."""
+        """Continue after a produce plan, which serves the Produce requests of many connections
+        together, has served the first ``taken_bytes`` of this connection's unparsed bytes: queue
+        the responses to them, ``replies``, and parse the other bytes."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:

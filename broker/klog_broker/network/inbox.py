@@ -199,8 +199,8 @@ class Inbox:
 
     def move_rest_into_arena(self) -> None:
         """Move ``rest``, the unparsed bytes of earlier event-loop turns, back into the receive
-        arena if they fit. The event-loop turn's produce plan can serve only Produce requests in the
-        arena."""
+        arena if they fit. The produce plan, which serves the Produce requests of many connections
+        together, can serve only requests in the arena."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -235,8 +235,8 @@ class Inbox:
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """Skip the first ``size_bytes`` of the unparsed bytes, because the event-loop turn's
-        produce plan has served their requests."""
+        """Skip the first ``size_bytes`` of the unparsed bytes: the Produce requests in them have
+        already been served, together with those of other connections, by the compiled kernel."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- requests -----------------------------------------------------------------------------

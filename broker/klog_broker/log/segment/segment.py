@@ -341,8 +341,8 @@ class Segment:
         self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend) -> None:
-        """Commit written batches whose appends the produce kernel has planned. ``planned`` already
-        contains their index entries."""
+        """Commit (count as stored) the written batches whose appends the compiled produce kernel
+        has planned. ``planned`` already contains their index entries."""
         if self._is_uncut:
             self._commit_aborted()
         if self.size_bytes == 0:

@@ -53,9 +53,10 @@ class Durability:
     ) -> FlushPlan | None:
         """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
 
-        The plan contains ``epochs`` if the flush raises the recovery point, or if ``with_indexes``
-        is true. A plan that was not carried out, because no file descriptor was free, must be given
-        to :meth:`put_back`. After any other failed sync the contents of the files on the disk are
+        ``with_indexes`` includes the indexes of the active segment. The plan contains ``epochs``,
+        the unsaved leader epochs, if the flush raises the recovery point, or if ``with_indexes`` is
+        true. A plan that was not carried out, because no file descriptor was free, must be given to
+        :meth:`put_back`. After any other failed sync the contents of the files on the disk are
         unknown, so the data directory goes offline, unless the log is deleted.
         """
         behind = self.recovery_point if with_indexes else self.flushed_offset
@@ -83,12 +84,13 @@ class Durability:
         )
 
     def is_fully_synced(self, end_offset: int) -> bool:
-        """Whether all records up to ``end_offset``, their indexes and all other files are
-        synced."""
+        """Whether all records before ``end_offset``, their indexes, and the files and directories
+        that were added (:meth:`add`) are synced."""
         return self.recovery_point >= end_offset and not (self._files or self._directories)
 
     def put_back(self, plan: FlushPlan) -> None:
-        """Include the plan's work in the next plan, because this plan cannot be carried out now."""
+        """Include the plan's files and directories in the next plan, because no file descriptor was
+        free to sync them."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
@@ -98,8 +100,10 @@ class Durability:
         self._files, self._directories = [], []
 
     def note_flushed(self, plan: FlushPlan) -> bool:
-        """Raise the offsets, because the plan was carried out. Returns False, and changes nothing,
-        if the log was truncated or emptied since the plan was made."""
+        """Raise ``flushed_offset`` and ``recovery_point``, because the plan was carried out.
+
+        Returns False, and changes nothing, if the log was truncated or emptied since the plan was
+        made."""
         if plan.cuts != self._cuts:
             return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)

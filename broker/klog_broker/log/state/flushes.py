@@ -174,10 +174,11 @@ class Flusher:
         self.sync_now()()
 
     def sync_now(self) -> Callable[[], None]:
-        """Do the part of :meth:`flush_now` that blocks. No other thread may use the log then.
+        """Sync all appended records and their indexes, after the running flush. Blocks. No other
+        thread may use the log during the call.
 
-        Returns the second part, for the loop's thread: a function that handles the outcome, and
-        raises the LogStorageError of a failure.
+        Returns a function, to be called in the loop's thread, that handles the outcome of the sync,
+        and raises the LogStorageError of a failure.
         """
         run: _Run | None = None
         failure: OSError | None = None

@@ -98,8 +98,10 @@ class Digest:
 
     def drain_producer_steps(self) -> list[ProducerStep]:
         """Return the producer steps (what each batch changes in its producer's state) of the
-        batches added since the last call, in order, and remove them. A batch that no producer state
-        depends on has no step."""
+        batches added since the last call, in order, and remove them.
+
+        A batch that no producer state depends on may have no step, for example because five later
+        batches of its producer follow."""
         steps, self._producer_steps = self._producer_steps, []
         return steps
 

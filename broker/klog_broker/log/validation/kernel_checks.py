@@ -17,9 +17,9 @@ from klog_broker.log.validation.rewriting_kernels import KernelRewriting
 from pyspark_klog.records.layout import Buffer
 
 _TABLE_ROWS = 16_384
-# The size of the smallest batch or message, a v0 message without key and value. The kernel writes a
-# row for each batch that it finds, so its table needs at most as many rows as such messages fit
-# into the buffer.
+# The size of the smallest batch or message, a v0 message without key and value. The scan kernel
+# writes a row for each batch that it finds in a buffer, so its table needs at most as many rows as
+# such messages fit into the buffer.
 _LEAST_ENTRY_BYTES = 26
 # The first batches of a buffer are scanned one by one in Python, because numpy takes 25 us for a
 # table of one row. A follower that is not behind receives one batch at a time.
@@ -27,9 +27,9 @@ _FEW_ROWS = 4
 
 
 class KernelChecks(KernelRewriting):
-    """RecordChecks in compiled code. The first instance imports numba, and compiles the kernels if
-    their cache is cold. All threads of all brokers in the process can share one instance, because
-    instances have no state."""
+    """RecordChecks in compiled code. The first instance imports numba, and compiles the kernels
+    that are not in the kernel cache on the disk. All threads of all brokers in the process can
+    share one instance, because instances have no state."""
 
     work_per_record = 2
 
@@ -116,5 +116,5 @@ class KernelChecks(KernelRewriting):
 @cache
 def kernel_checks() -> RecordChecks:
     """Return the one KernelChecks of the process. Call this function in an event loop only if the
-    kernels' cache is warm, because compiling takes long."""
+    kernel cache on the disk has the compiled kernels, because compiling takes long."""
     return KernelChecks()

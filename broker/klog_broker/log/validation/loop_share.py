@@ -2,12 +2,13 @@
 batches that need more work."""
 
 BATCH_WORK_BYTES = 256 * 1024
-"""The most work for one batch. The unit is the time to decompress one byte, about 3 ns; the cost of
+"""The most validation work that the event loop does for one batch; a helper thread validates a
+batch that takes more. The unit is the time to decompress one byte, about 3 ns; the cost of
 compressing and of reading records is converted to this unit."""
 
 TURN_WORK_BYTES = 4 * 1024 * 1024
-"""The most validation work for all batches of one event-loop turn, in bytes to decompress, the unit
-of BATCH_WORK_BYTES."""
+"""The most validation work that the event loop does in one turn, for all batches together, in bytes
+to decompress, the unit of BATCH_WORK_BYTES. Helper threads validate the other batches."""
 
 
 class LoopShareExceeded(Exception):
@@ -29,8 +30,8 @@ class LoopShare:
         self._left_of_batch = batch_bytes
 
     def begin_batch(self, turn: int) -> None:
-        """Start a new batch in the event-loop turn with the number ``turn``. A new turn resets the
-        share of the turn."""
+        """Start to count the work for a new batch, in the event-loop turn with the number ``turn``.
+        The first batch of a turn also starts the count of the turn's work again."""
         if turn != self._turn:
             self._turn = turn
             self._left_of_turn = self._turn_bytes

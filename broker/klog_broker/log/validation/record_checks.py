@@ -96,7 +96,8 @@ class NotInOrder(InvalidRecords):
 
 
 class RecordNotAllowed(InvalidRecords):
-    """RecordChecks.walk found a record without a required key, or with a timestamp out of bounds.
+    """RecordChecks.walk found a record without a required key, or with a timestamp outside the
+    bounds that were passed to ``walk``.
 
     The error names one record. Call look_at_records to find all such records of the batch.
     """
@@ -161,9 +162,9 @@ class RecordChecks(Protocol):
         """Measure the ``count`` records in ``section[start:end]`` before they are rewritten, and
         find those that ``allowed`` forbids, such as records without a required key.
 
-        The records may have any offset deltas. With ``claims_append_time`` the timestamp of each
-        record is ``base_timestamp_ms``. Raises CorruptRecords if the bytes of a record cannot be
-        decoded.
+        The records may have any offset deltas. ``claims_append_time`` is true if the batch's
+        timestamp type is LogAppendTime: the timestamp of each record is then ``base_timestamp_ms``.
+        Raises CorruptRecords if the bytes of a record cannot be decoded.
         """
 
     def write_records(
@@ -179,7 +180,8 @@ class RecordChecks(Protocol):
         :meth:`look_at_records` for the same section.
 
         The result begins with 61 bytes, in which the caller writes a batch header. The records keep
-        their timestamp deltas; with ``claims_append_time`` all timestamp deltas are 0.
+        their timestamp deltas, unless the batch's timestamp type is LogAppendTime
+        (``claims_append_time``): then all timestamp deltas are 0.
         """
 
     def look_at_messages(

@@ -136,8 +136,9 @@ class KernelRewriting:
         return data
 
     def _room_for(self, found: RecordSummary) -> Any:
-        # empty(), not zeros(): the system allocates the pages when they are first written. The
-        # kernel writes them without the GIL, so other threads run meanwhile.
+        # empty() writes no memory, so the operating system allocates the pages only when the
+        # compiled kernel writes the records. The kernel runs without the GIL, so other threads run
+        # meanwhile.
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
     def _outputs(self) -> tuple[Any, Any]:

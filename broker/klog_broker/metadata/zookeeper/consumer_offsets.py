@@ -34,7 +34,7 @@ from pyspark_klog.znodes.consumers import decode_offset, encode_offset, offset_p
 from pyspark_klog.znodes.data import ZnodeError
 
 TIMEOUT_MS = 30_000
-"""How long a request waits for ZooKeeper, in milliseconds."""
+"""How long a request to read or commit offsets waits for ZooKeeper, in milliseconds."""
 _AT_ONCE = 200
 
 Fetched = Mapping[TopicPartition, Offset | Exception | None]

@@ -1,4 +1,5 @@
-"""The metadata image of a broker in a cluster, which follows ZooKeeper and the controller."""
+"""The metadata image of a broker in a cluster: brokers, controller and settings come from
+ZooKeeper, the topics' partitions from the controller's UpdateMetadata requests."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -68,8 +69,8 @@ class ImageUpdater:
         """Apply the controller's update `updates`. If `is_all`, the update is complete: all other
         topics are removed, except those that the controller cannot read (`unreadable`).
 
-        If a topic was deleted and created again under the same name, one image without the topic
-        comes before the image with the new topic.
+        If a topic was deleted and created again under the same name, `on_image` first gets an image
+        without the topic, and then the image with the new topic.
         """
         # Use each name and each id once, so that an update that contradicts itself cannot make an
         # inconsistent image.

@@ -1,8 +1,8 @@
-"""The first conversation of a starting broker: finds the cluster's id and the broker's id.
+"""The first ZooKeeper requests of a starting broker: find the cluster's id and the broker's id.
 
-The conversation creates the znodes that Kafka's brokers create, in the same order: the persistent
-znodes, then the cluster id. Every step can be repeated, so the conversation starts again after a
-lost connection.
+The requests are one conversation (conversation.py). The conversation creates the znodes that
+Kafka's brokers create, in the same order: the persistent znodes, then the cluster id. Every step
+can be repeated, so the conversation starts again after a lost connection.
 """
 
 import logging
@@ -76,7 +76,7 @@ class JoinConversation:
     """Finds the cluster's id and the broker's id in ZooKeeper, and calls `done` once.
 
     If `broker_id` is None, the broker gets a generated id above `reserved_max_id` that no other
-    broker was given. The conversation runs in the ZooKeeper session that `connected` passes.
+    broker was given. The requests are sent in the ZooKeeper session that is passed to `connected`.
     """
 
     def __init__(
@@ -184,8 +184,8 @@ def _make_with_features(
     """Create the persistent znode `path`, and /feature in the same multi, unless `path` exists.
 
     If `path` exists, a broker of the cluster has started before: a broker of klog, which created
-    /feature with `path`, or one of Kafka, whose controller creates /feature. Return the same values
-    as `_make`.
+    /feature with `path`, or one of Kafka, whose controller creates /feature. Return the stat of
+    `path` if it existed, None if this or another broker has just created it, or an error.
     """
     found = yield from exists(session, path)
     if found is not None:

@@ -2,8 +2,8 @@
 
 All settings are read at each connection. After that, notifications below /config/changes name the
 settings to read again. A change is one multi: it writes the settings, if their version is the one
-that was read, and the notification for the other brokers. Reads and changes share one conversation,
-so that an earlier read never replaces the result of a later change.
+that was read, and the notification for the other brokers. Reads and changes are requested one after
+the other (conversation.py), so that an earlier read never replaces the result of a later change.
 """
 
 import logging

@@ -41,8 +41,8 @@ Settings = Mapping[Entity, Mapping[str, str]]
 passwords."""
 
 _READ_AT_ONCE = 256
-"""The most requests that are sent at once. All their responses may arrive in one event-loop turn,
-which must stay short."""
+"""The most read requests that are sent to ZooKeeper at once. All their responses may arrive in one
+event-loop turn, which must stay short."""
 
 
 _OF_CLIENTS = tuple(f"{CONFIG}/{each}/" for each in (USERS, CLIENTS, IPS))
