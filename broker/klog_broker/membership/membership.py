@@ -29,7 +29,7 @@ from klog_broker.runtime.zookeeper.sessions import OpenSession
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId
 
-# How often a waiting start checks whether the broker was asked to stop.
+# How often a start-up that waits for ZooKeeper checks whether the broker was asked to stop.
 _LOOK_MS = 100
 # How long a shutdown waits for ZooKeeper to confirm the end of the session. Without confirmation,
 # the session may last until its time-out.
@@ -220,7 +220,8 @@ class Membership:
 
     # --- reasons not to start in the cluster, and the wait for ZooKeeper -------------------------
     def _taken_address(self) -> str | None:
-        """Return a sentence about another broker with an address of this broker, or None.
+        """Return a sentence about another registered broker that has an advertised address of this
+        broker; None if there is none.
 
         Brokers must not share an advertised address, because clients would reach only one of them.
         Kafka refuses such a broker, too.

@@ -461,7 +461,7 @@ class LocalStore:
     def _apply_planned(self, planned: Sequence[_Planned]) -> None:
         """Apply the role changes (instructions to lead or delete replicas) of durable metadata
         changes, in order. One call of `_apply` gets the role changes of several metadata changes,
-        unless two of these are of the same topic."""
+        but never those of two metadata changes of the same topic."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:

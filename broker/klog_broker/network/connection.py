@@ -113,9 +113,9 @@ class Connection:
         self._interest = READABLE
         # True after a produce plan (which serves the Produce requests of many connections together)
         # has served this connection, until a request of another API comes. While True, the
-        # connection does not receive by itself when it is readable in the state QUIET: it joins the
-        # event-loop turn's plan, which receives for many connections in one call. Only plain
-        # (non-TLS) connections join.
+        # connection does not receive by itself when it is readable in the state QUIET (no open
+        # request, no unsent response): it joins the event-loop turn's plan, which receives for many
+        # connections in one call. Only plain (non-TLS) connections join.
         self._joins = False
         # Whether the client sends in bulk: the last run of the compiled produce kernel over this
         # connection's received bytes served more than RECEIVE_BYTES / 2 of them. The connection may
@@ -309,9 +309,10 @@ class Connection:
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
     ) -> None:
-        """Continue with the arena's bytes from ``start`` to ``end``, which a produce plan (it
-        serves many connections together) received for this connection in the state QUIET. The plan
-        has served the first ``taken_bytes`` of them; ``replies`` are the responses."""
+        """Continue with the receive arena's bytes from ``start`` to ``end``, which a produce plan
+        (it serves many connections together) received for this connection in the state QUIET. The
+        plan has served the Produce requests in the first ``taken_bytes`` of them; ``replies`` are
+        the responses."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.take_over(start, end)
@@ -401,7 +402,9 @@ class Connection:
         """Close the connection, which receives no more bytes, if no request or response is left.
 
         If the client has ended its stream while a request other than Produce is outstanding, close
-        the connection at once: the client does not wait for the response.
+        the connection at once: the client does not wait for the response. While a Produce request
+        is outstanding, the connection stays open, because further Produce requests that it has
+        received may have to be served.
         """
         is_ours = self.state is ENDING
         if self._outbox.outstanding:
@@ -446,8 +449,8 @@ class Connection:
         self._update_interest()
 
     def on_all_sent(self) -> bool:
-        """Enter QUIET if no byte, request or response is left; return whether the connection is
-        QUIET."""
+        """Enter the state QUIET if no received byte is left; return whether the connection is in
+        this state. The caller has sent the responses to all requests."""
         if (
             self.state is READING
             and self._interest == READABLE

@@ -82,7 +82,7 @@ class Inbox:
 
     @property
     def has_unparsed(self) -> bool:
-        """Whether some bytes of this event-loop turn are not parsed yet."""
+        """Whether some of the bytes to be parsed in this event-loop turn are not parsed yet."""
         return bool(self._unparsed)
 
     @property

@@ -440,9 +440,12 @@ class Segment:
         return self._positions.get(offset)
 
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
-        """Return a region of the .log file. With ``may_block=False`` raises ColdRead if the
-        region's last byte is not in the page cache; the first bytes are there, because the caller
-        has just read them."""
+        """Return a region of the .log file.
+
+        With ``may_block=False`` raises ColdRead, whose ``warm`` reads the region into the page
+        cache, if the region's last byte is not in the page cache. The first bytes are there,
+        because the caller has just read them.
+        """
         file = self.log_file
         if not (may_block or file.is_warm(position + size - 1, 1)):
             raise ColdRead(partial(file.read_ahead, position, size))

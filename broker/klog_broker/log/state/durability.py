@@ -27,8 +27,8 @@ class Durability:
         # How often the log was truncated or emptied. A flush that was planned before a truncation
         # must not raise flushed_offset and recovery_point of the truncated log.
         self._cuts = 0
-        # To be synced: files other than the active segment's, and directories in which file names
-        # are new.
+        # The next flush syncs these, besides the active segment's files: files of rolled and closed
+        # segments, and directories in which file names are new.
         self._files: list[File] = []
         self._directories: list[Path] = []
 
@@ -103,7 +103,8 @@ class Durability:
         """Raise ``flushed_offset`` and ``recovery_point``, because the plan was carried out.
 
         Returns False, and changes nothing, if the log was truncated or emptied since the plan was
-        made."""
+        made.
+        """
         if plan.cuts != self._cuts:
             return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)

@@ -149,8 +149,8 @@ class Flusher:
         return len(self._waiters)
 
     def wait(self, offset: int, callback: FlushCallback) -> None:
-        """Call back once the records before ``offset`` are synced. ``offset`` must not be lower
-        than that of any callback that still waits."""
+        """Call ``callback`` once the records before ``offset`` are synced. ``offset`` must not be
+        lower than the offset of an earlier callback that still waits."""
         self._waiters.append((offset, callback))
 
     def start_flush(self, *, with_indexes: bool = False) -> None:

@@ -8,8 +8,8 @@ LogT_contra = TypeVar("LogT_contra", contravariant=True)
 class LogListener(Protocol[LogT_contra]):
     """The listener of a log (the Partition): sets the high watermark, and wakes waiting requests.
 
-    All methods are called in the loop's thread, after the change. Every append calls some of them,
-    so all must be cheap.
+    All methods are called in the loop's thread, after the change of the log that their names state.
+    Every append calls some of the methods, so all must be cheap.
     """
 
     def log_end_grew(self, log: LogT_contra) -> None:

@@ -66,7 +66,8 @@ class Rules(NamedTuple):
 
     def count_work(self, work_bytes: int) -> None:
         """Count validation work before the work is done, in bytes that could be decompressed in the
-        same time. Raises LoopShareExceeded if the event loop may not do so much work."""
+        same time. Raises LoopShareExceeded if the event loop may not do so much work, so that a
+        helper thread must validate the batch."""
         if self.share is not None:
             self.share.count_work(work_bytes)
 

@@ -101,7 +101,8 @@ class Digest:
         batches added since the last call, in order, and remove them.
 
         A batch that no producer state depends on may have no step, for example because five later
-        batches of its producer follow."""
+        batches of its producer follow.
+        """
         steps, self._producer_steps = self._producer_steps, []
         return steps
 

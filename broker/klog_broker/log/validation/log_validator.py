@@ -91,7 +91,8 @@ def validate_and_convert(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     share: LoopShare | None = None,
 ) -> Validated:
-    """Validate ``records`` and convert them to the batch that is stored, with offsets from 0 on.
+    """Validate ``records`` and convert them to the batch that is stored, with offsets from 0 on
+    until ``set_offsets`` sets the final offsets.
 
     A writable buffer may be patched in place; a read-only buffer is copied.
 

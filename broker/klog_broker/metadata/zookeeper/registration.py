@@ -152,7 +152,8 @@ class Registration:
         self, session: Session, says: Callable[[], BrokerRegistration], owner: int
     ) -> Steps[None]:
         """Check, after `patience_ms`, whether the same session still owns the registration. If
-        ZooKeeper is down, the check gets no response, and `connected` starts the wait again.
+        ZooKeeper is down, the check gets no response, and the wait starts again when the broker is
+        connected (`connected`).
         """
         self._deadline = None
         stat = yield from exists(session, self._path)

@@ -223,8 +223,9 @@ class ClusterSettings:
 
 
 class _Job(ABC):
-    """A request to read or change settings. Jobs run one after the other, each once all known
-    notifications are handled. A job that a lost connection has interrupted runs again."""
+    """A request to read or change settings. Jobs run one after the other, each once the settings
+    that known notifications name have been read again. A job that a lost connection has interrupted
+    runs again."""
 
     @abstractmethod
     def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...
