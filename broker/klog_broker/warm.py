@@ -46,8 +46,8 @@ def warm(modules: Sequence[str]) -> None:
     for name in modules:
         before = len(jit.loaded_kernels)
         source = str(importlib.import_module(name).__file__)
-        # All modules in pyspark_klog.records.kernels share one cache, and not all of them are
-        # loaded here. Only pyspark_klog.warm loads all, and marks this cache as warm.
+        # Do not mark the cache of pyspark_klog.records.kernels as warm: all modules of that package
+        # share it, and not all of them are loaded here. pyspark_klog.warm loads all and marks it.
         if name not in KERNEL_MODULES[:_RECORDS_MODULE_COUNT]:
             sources.append(source)
         for kernel in jit.loaded_kernels[before:]:

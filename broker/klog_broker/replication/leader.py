@@ -84,8 +84,9 @@ class Leader:
         """Why the leadership has ended; None while it lasts. After the end all appends are refused,
         and all requests that wait for this leadership are completed."""
         self.successor: Leader | None = None
-        """The broker's next leadership, in a newer epoch, if this broker had no other role in
-        between, so that its log was not truncated."""
+        """This broker's next leadership of the partition, in a newer epoch, or None. The attribute
+        stays None if this broker has another role between the two leaderships, because its log may
+        be truncated in that role."""
         self._context = context
         self._seen_end = log.log_end_offset
         self.replicas = LeaderReplicas(
@@ -109,10 +110,11 @@ class Leader:
 
     @property
     def present(self) -> "Leader":
-        """This leadership, or the last one of its chain of direct successors. Requests that wait
-        until records of this leadership are replicated use the present one, because the records are
-        still at the same offsets. The controller begins a new leader epoch each time that the
-        failure of a broker removes a replica from the ISR, so such chains are common."""
+        """The broker's last leadership that followed this one without another role in between
+        (`successor`), or this one if none did. A request that waits until records of this
+        leadership are replicated then waits for the last one, because the records are still at the
+        same offsets. Such chains of leaderships are common: the controller begins a new leader
+        epoch each time that the failure of a broker removes a replica from the ISR."""
         leader = self
         while leader.successor is not None:
             leader = leader.successor
@@ -234,8 +236,8 @@ class Leader:
 
     # --- followers, ISR and high watermark -------------------------------------------------------
     def take_over(self, assignment: RoleAssignment, min_in_sync: int) -> None:
-        """Take the replicas and the ISR of a role assignment of the same leader epoch, unless its
-        partition epoch is older than the present one."""
+        """Take the replicas and the ISR of a role assignment that has this leader's epoch, unless
+        its partition epoch is older than the present one."""
         self.replicas.take_over(assignment)
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)

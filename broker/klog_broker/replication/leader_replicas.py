@@ -99,11 +99,11 @@ class LeaderReplicas:
 
     # --- role assignments and fetches ------------------------------------------------------------
     def take_over(self, assignment: RoleAssignment) -> None:
-        """Take a role assignment of the same leader epoch, unless its partition epoch is older than
-        the present one.
+        """Take a role assignment that has this leader's epoch, unless its partition epoch is older
+        than the present one.
 
-        An assignment with the same partition epoch must not end a requested ISR change, because the
-        controller may be about to make that change.
+        An assignment with the same partition epoch does not end an ISR change that this leader has
+        requested, because the controller may be about to make that change.
         """
         if assignment.partition_epoch < self.partition_epoch:
             return
@@ -181,8 +181,8 @@ class LeaderReplicas:
             if progress.log_end_offset == leader_end:
                 change = self.grow(follower, high_watermark)
                 if change is not None:
-                    # Move the follower to the end: if the controller refuses it again, the next
-                    # call tries the others first.
+                    # Move the follower to the end of the dict: if the controller refuses to add it
+                    # to the ISR, the next call tries the other followers first.
                     self.followers[follower] = self.followers.pop(follower)
                     return change
         return None
@@ -340,9 +340,11 @@ class LeaderReplicas:
         (flush.messages=1).
 
         The high watermark stands still while fewer than min.insync.replicas are in sync (KIP-966).
-        Apart from the maximal ISR, the high watermark waits for live followers that keep pace but
-        are not in sync yet. Without that, such a follower could never reach the high watermark of a
-        busy leader, and so could never join the ISR.
+        The high watermark waits for the maximal ISR (the larger one of the committed ISR and the
+        ISR that this leader has requested), and for live followers that are not in sync yet, but
+        have caught up within replica.lag.time.max.ms. If the high watermark did not wait for such a
+        follower, the follower could never reach the high watermark of a busy leader, and so could
+        never join the ISR.
         """
         if not self.is_enough_in_sync:
             return Offset(set_before)

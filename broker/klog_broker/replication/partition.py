@@ -106,8 +106,10 @@ class Partition:
     def lead(
         self, assignment: RoleAssignment, min_in_sync: int, context: LeaderContext
     ) -> Leader | None:
-        """Become the leader. Returns the Leader if a new leadership begins; None if the present one
-        continues with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
+        """Become the leader, and return the Leader. Returns None if this broker already leads in
+        the assignment's leader epoch: the present leadership then continues, with the replicas and
+        the ISR of the assignment. Raises StaleLeaderEpoch if the log has a newer leader epoch than
+        the assignment.
         """
         log, role = self.log, self.role
         assert log is not None
@@ -181,7 +183,8 @@ class Partition:
         leader = self.role
         if type(leader) is Leader and log.config.responses_wait_for_flush:
             leader.advance_watermark()
-            # With acks=1 a response waits for this flush only, and not for the followers.
+            # Wake Produce requests with acks=1, too: with flush.messages=1 they wait only until
+            # their records are flushed, and not for the high watermark, which may not have grown.
             self._wake(self.topic_partition)
 
     def high_watermark_grew(self, _log: PartitionLog) -> None:

@@ -74,14 +74,15 @@ class Logs(Protocol):
 
 
 class ReplicaManager:
-    """Hosts partitions, and applies the controller's role changes to them. Loop thread only.
+    """Hosts the partitions that this broker has replicas of, and applies the controller's role
+    changes to them. Loop thread only.
 
     ``settings_of`` returns a topic's present settings. ``wake`` is called with a partition when
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
-    the present one. A log can go offline in the middle of a coordinator's append, and ``on_resign``
-    callbacks must not reach the coordinator before that append has returned. Leaders get
-    ``context`` with this ``wake``, and with an ``in_sync_changed`` that calls the callbacks
-    ``on_in_sync_changed``.
+    the present one has returned: a log can go offline in the middle of a coordinator's append, and
+    the ``on_resign`` callbacks must reach the coordinator only after that append. Each Leader gets
+    a copy of ``context`` that has ``wake`` as its `wake`; its `in_sync_changed` calls the callbacks
+    in ``on_in_sync_changed``.
     """
 
     def __init__(
@@ -96,8 +97,8 @@ class ReplicaManager:
     ) -> None:
         self.version = 0
         """A number that rises when a role, an ISR or a setting changes, or when a disk starts or
-        stops refusing records for lack of space. A cache of leaders, such as the produce planner's,
-        is valid only while this number stays the same."""
+        stops refusing records for lack of space. A cache of leaders is valid only while this number
+        stays the same: the produce planner, which prepares appends for compiled code, has one."""
         self.led: dict[tuple[str, int], Leader] = {}
         """All present leaderships, by topic and partition number (a TopicPartition is an equal
         key)."""
@@ -168,8 +169,8 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            # a batch of role changes was done within `run` below; the loop there begins the next
-            # one
+            # This call comes from within `run` below: the loop there begins the next batch of role
+            # changes.
             return
         self._is_beginning = True
         try:
@@ -330,7 +331,7 @@ class ReplicaManager:
     def _ended(self, leader: Leader) -> None:
         del self.led[leader.topic_partition]
         by_id = leader.log.topic_id, leader.topic_partition.partition
-        if self.led_by_id.get(by_id) is leader:  # False if two topics have the same id
+        if self.led_by_id.get(by_id) is leader:  # False if another topic has the same id
             del self.led_by_id[by_id]
         self.version += 1
         self._pending_callbacks.extend(
@@ -393,7 +394,8 @@ def _check_epochs(partition: Partition, role_change: RoleAssignment) -> None:
 
 
 def _as_failure(error: BaseException | None) -> KlogError:
-    """Return the error of a helper thread, if it is a KlogError; raise any other one as a bug."""
+    """Return the error of a helper thread, if it is a KlogError; raise any other error, because it
+    shows a bug."""
     if isinstance(error, KlogError):
         return error
     raise error or InvariantViolation("creating a log gave neither a log nor an error")

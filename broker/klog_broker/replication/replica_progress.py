@@ -12,7 +12,8 @@ NEVER_MS = -(1 << 62)
 
 
 class FollowerFetch(NamedTuple):
-    """The part of a follower's Fetch about its log: the log has all records before `offset`."""
+    """The fields of a follower's Fetch that its leader records as the follower's progress. The
+    follower's log has all records before `offset`."""
 
     offset: int
     log_start_offset: int = UNKNOWN

@@ -41,8 +41,8 @@ class SettingsUpdates:
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`settings_of` returns the present settings of a topic. Partitions for which `is_hosted`
-        returns False are skipped. `on_updated` is called after the updates of each
-            event-loop turn."""
+        returns False are skipped. `on_updated` is called after the updates of each event-loop turn.
+        """
         self._settings_of = settings_of
         self._is_hosted = is_hosted
         self._on_updated = on_updated

@@ -84,8 +84,8 @@ class Peers:
 class _NameResolvingConnector:
     """A `Connector` that accepts host names.
 
-    Each connection attempt by name needs a new look-up, which a helper thread runs. Connecting
-    fails until the address is known, and is retried like any failed attempt.
+    A helper thread looks up the name. Until the address is known, `connect` raises OSError, and the
+    connection tries again later, as after any failed attempt. Each look-up serves one attempt.
     """
 
     def __init__(self, helpers: Helpers, network: Network) -> None:

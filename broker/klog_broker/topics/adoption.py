@@ -286,9 +286,9 @@ def _log_adoption(topic: Topic, plan: AdoptedTopic) -> None:
 def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
     """Return the highest producer id in the logs, or -1.
 
-    If the broker assigned a used id again, two producers would have the same id. The id of a
-    transactional producer that has written nothing is only in ``__transaction_state``. The call
-    blocks.
+    If the broker assigned a used id again, two producers would have the same id. The records of
+    ``__transaction_state`` are read, too, because only they have the ids of transactional producers
+    that have written nothing. The call blocks.
     """
     ids = (each for log in logs for each in _producer_ids(log))
     return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)

@@ -27,7 +27,8 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
                 tell(name)
             continue
         if topic.configs:
-            # Topics created together mostly have the same settings, and parsing settings is slow.
+            # Parse equal settings only once: parsing is slow, and topics that are created together
+            # mostly have the same settings.
             key = tuple(topic.configs.items())
             if key not in known:
                 known[key] = stored_topic_config(broker.config, topic.configs)

@@ -88,7 +88,8 @@ def list_items(text: str) -> tuple[str, ...]:
 
 
 def _check_threads(before: int, after: int) -> None:
-    """Raise BrokerError if the number of cleaner threads more than doubles, or falls below half.
+    """Raise BrokerError if a change more than doubles the number of cleaner threads, or lowers it
+    below half of the present number.
 
     Kafka has the same limits.
     """

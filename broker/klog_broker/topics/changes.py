@@ -1,7 +1,7 @@
 """Make planned changes of topics through the metadata store.
 
-The store makes a change durable and has the logs created, changed or deleted accordingly. Then
-``done`` is called.
+The store makes a change durable and has the logs created, changed or deleted accordingly. Then the
+caller's callback ``done`` is called.
 """
 
 import logging
@@ -22,7 +22,8 @@ AlterDone = Callable[[BrokerError | None], None]
 """A callback with the error of a change, or None if the change was made."""
 
 Alter = Callable[[AlterDone], None]
-"""A function that makes a planned change of settings, and then calls its argument, an AlterDone."""
+"""A function that makes a planned change of settings, and then calls its argument, an AlterDone,
+with the error or None."""
 
 
 class _ForeignFolders:
@@ -40,7 +41,7 @@ class _ForeignFolders:
         """Raise InconsistentTopicId if a folder has the name of a partition of topic `name` whose
         number is `first_new` or higher."""
         if not self._broker.metadata.is_standalone:
-            return  # other brokers may host the replicas; each checks its own folders
+            return  # in a cluster, the brokers that get the replicas check their own folders
         image = self._broker.metadata.image
         known = image.topic(name)
         if (len(known.partitions) if known is not None else 0) != first_new or any(

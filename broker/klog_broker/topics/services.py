@@ -43,5 +43,5 @@ class TopicServices(Protocol):
 
     @property
     def folder_warnings(self) -> RateLimit:
-        """The rate limit for warnings of folders that prevent the creation of a topic. Clients may
-        try to create such a topic again and again."""
+        """The rate limit for the warning that a folder with other data prevents the creation of a
+        topic. Clients may try to create such a topic again and again."""

@@ -70,7 +70,7 @@ class DescribedGroup:
 def describe_group(
     client: BlockingClient, group_id: str, deadline_ms: int | None = None
 ) -> DescribedGroup:
-    """A group of the classic or of the newer protocol with its members.
+    """A group of the classic or of the newer protocol (KIP-848), with its members.
 
     :raises BrokerError: GROUP_ID_NOT_FOUND if there is no such group, or it is a share group
     """

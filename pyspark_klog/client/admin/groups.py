@@ -88,7 +88,8 @@ def commit_offsets(
 
     The brokers keep the offsets for ``retention_ms`` from now on, even if the group stays empty;
     without ``retention_ms`` their setting offsets.retention.minutes applies. With ``retention_ms``
-    no leader epoch is stored, because OffsetCommit 2 to 4 have no field for it.
+    no leader epoch is stored: only OffsetCommit 2 to 4 have a retention time, and they have no
+    field for a leader epoch.
 
     :raises BrokerError: for the first offset that the coordinator refuses; UNKNOWN_MEMBER_ID means
         that the group has members: then only members may commit
@@ -241,7 +242,8 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
         return found
 
     groups = client.collect_from_brokers(of_broker, "listing the groups", deadline_ms)
-    # A group whose coordinator changes during the calls may be listed by both brokers.
+    # Keep each group once: a group whose coordinator changes during the calls may be listed by both
+    # brokers.
     by_id = {group.group_id: group for group in groups}
     return [by_id[group_id] for group_id in sorted(by_id)]
 

@@ -149,7 +149,7 @@ class RunMark(NamedTuple):
     """
 
     batch_id: int
-    """The first micro-batch that the run committed."""
+    """The first micro-batch that the run commits."""
     run_id: str
     time_ms: int
     """When the driver made this mark, by the clock of the driver's host."""

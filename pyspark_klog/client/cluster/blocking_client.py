@@ -240,7 +240,8 @@ class BlockingClient:
     def collect_from_brokers(
         self, ask: Callable[[Link, int], list[T]], what: str, deadline_ms: int | None = None
     ) -> list[T]:
-        """Ask all brokers of the cluster, one after the other by id; return all rows together.
+        """Call ``ask`` for all brokers of the cluster, one after the other by id; return the
+        results of all calls in one list.
 
         ``ask`` gets the connection and the broker's id. If a broker does not answer, all brokers
         are asked again, because the groups or transactions of that broker may have moved to

@@ -55,8 +55,8 @@ def run_at_coordinator(
     what: str,
     key_type: int = GROUP,
 ) -> T:
-    """Run ``attempt`` on a connection to a key's coordinator; each retry asks first which broker is
-    the coordinator now."""
+    """Run ``attempt`` on a connection to the coordinator of ``key``, a group id or transactional
+    id. Each retry first asks which broker is the coordinator now."""
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
     def find_and_attempt() -> T:

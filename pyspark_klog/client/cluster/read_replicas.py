@@ -4,8 +4,8 @@ from pyspark_klog.ids import TopicPartition
 
 
 class ReadReplicas:
-    """For each partition the read replica that its leader has named. The client reads from this
-    replica for metadata.max.age.ms, or until that fails.
+    """For each partition the preferred read replica (KIP-392), which its leader has named. The
+    client reads from this replica for metadata.max.age.ms, or until a read from it fails.
 
     After a failure the partition is read from its leader for metadata.max.age.ms. In this time the
     requests leave out the reader's rack: with the rack the leader would name the same replica

@@ -110,9 +110,9 @@ class ContinuousReader:
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._max_bytes = settings.number("fetch.max.bytes")
         self._partition_bytes = settings.number("max.partition.fetch.bytes")
-        # The default of fetch.min.bytes is 0, which suits readers of existing records. At a log's
-        # end a broker answers a request for 0 bytes at once, and without records: this reader
-        # would send one request after the other without a pause.
+        # Ask for at least 1 byte. klog's default of fetch.min.bytes is 0, which suits readers of
+        # existing records: at a log's end a broker answers a request for 0 bytes at once, without
+        # records, and this reader would send one request after the other without a pause.
         self._min_bytes = max(settings.number("fetch.min.bytes"), 1)
         self._calls: dict[int, tuple[Call[FetchResponse], list[TopicPartition]]] = {}
         """The request under way to each leader, and its partitions."""

@@ -130,7 +130,7 @@ def _ask_leaders(
 ) -> dict[TopicPartition, KlogError]:
     """Ask all leaders at the same time and put the offsets into ``found``. Return the retriable
     errors, raise other errors. A partition that newly requested metadata lacks is put into
-    ``absent``; if it is there already, TopicMissing is raised."""
+    ``absent``; TopicMissing is raised if an earlier call has put it there already."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)

@@ -176,9 +176,9 @@ class BatchOrder:
 
     @staticmethod
     def _may_settle(queue: PartitionQueue) -> bool:
-        """Whether to send this partition's next batch under the old producer id and epoch although
-        a new one is wanted: only the response to such a repetition shows whether an earlier attempt
-        has written the batch."""
+        """Whether to send this partition's next batch under the old producer id and epoch, although
+        a new identity is wanted. An earlier attempt may have written a batch of this partition, and
+        only the response to that batch, sent again unchanged, shows whether it did."""
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
     def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:

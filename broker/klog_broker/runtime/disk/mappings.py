@@ -58,7 +58,8 @@ class Window:
 
 
 class RealMapping:
-    """Implements files.Mapping with a window and a view of its bytes."""
+    """Implements files.Mapping with a `Window`, which maps the file, and a memoryview of its
+    bytes."""
 
     def __init__(self, window: Window) -> None:
         self._window = window

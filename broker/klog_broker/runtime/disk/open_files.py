@@ -63,7 +63,8 @@ class OpenFiles:
         return len(self._open)
 
     def call(self, opens: Callable[[], T]) -> T:
-        """Call ``opens`` and return its result; close other files while no descriptor is left."""
+        """Call ``opens`` and return its result. If no descriptor is left, close an unused file and
+        call ``opens`` again; raise the error if no file can be closed."""
         while True:
             try:
                 return opens()
@@ -133,8 +134,9 @@ class OpenFiles:
         return False
 
     def close_unused(self) -> None:
-        """Close the descriptors of all files that are neither held nor marked as used, and remove
-        the marks of the others. So a second call closes the files not used since the first."""
+        """Close the descriptors of all files that are neither held (`hold`) nor marked as used
+        (`RealFile.is_used`), and remove the marks of the others. So a second call closes the files
+        not used since the first."""
         with self._lock:
             for key in list(self._open):
                 weak = self._open.get(key)
@@ -233,7 +235,8 @@ class RealFile:
         descriptor, self.descriptor = self.descriptor, None
         # Drop the descriptor first, then read `_is_unsynced`. A writing thread works in the
         # opposite order: it sets `_is_unsynced`, then checks whether the file still has the
-        # descriptor. So at least one of both threads maps the file (`_pin_down`).
+        # descriptor. So at least one of both threads maps the file (`_pin_down`), which keeps the
+        # unsynced bytes in memory.
         if descriptor is None or self._is_mapped or not self._is_unsynced:
             return True
         return self._pin_down(descriptor)

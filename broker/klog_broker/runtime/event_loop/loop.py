@@ -25,8 +25,8 @@ _MS = 1_000_000
 
 class Loop:
     """The event loop. Each turn (one pass of the loop) runs the callbacks of due timers and of
-    ready descriptors, the callbacks that other threads have posted, and those of the turn's
-    phases."""
+    ready descriptors, the callbacks that other threads have posted, and those of the turn's phases
+    (append, send, end of the turn)."""
 
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock

@@ -1,9 +1,9 @@
 """Splits long work of the loop into slices, so that other requests are served in between.
 
 Work is a generator that yields the cost of each step in elements. An element is about the time to
-look up a partition and to add it to a response: 5 us. In each turn, all waiting work shares one
-slice, and all newly started work shares another slice. Because of this, several long requests
-together take no more time of a turn than one long request.
+look up a partition and to add it to a response: 5 us. In each turn, all work that waits since
+earlier turns shares one slice of 1,000 elements, and all newly started work shares another slice.
+Because of this, several long requests together take no more time of a turn than one long request.
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from klog_broker.runtime.event_loop.loop import Loop
 
 SLICE_ELEMENTS = 1000
-"""How many elements (parts of work that take 5 us) one event-loop turn does of all waiting work,
-and again of all newly started work: about 5 ms."""
+"""How many elements (parts of work that take 5 us) one event-loop turn does of all the work that
+waits since earlier turns, and as many again of all newly started work: about 5 ms each."""
 
 _ROUND_ELEMENTS = 250
 
@@ -38,8 +38,8 @@ class Slices:
         self._left = 0
 
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
-        """Run ``steps`` now, until the new work of this event-loop turn has cost as much as a
-        slice; run the remaining steps in later turns.
+        """Run ``steps`` now, until all work that was started in this event-loop turn has cost as
+        much as a slice (``elements`` of 5 us); run the remaining steps in later turns.
 
         Once ``is_wanted`` returns False, the remaining steps are dropped.
         """

@@ -26,8 +26,9 @@ from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, nu
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
 """Whether `SocketKernel` works: numba can compile kernels, and the system is Linux."""
 
-# Where the columns of a call's table begin: the sockets, the starts of their parts of the buffer,
-# and the sizes. A size is the bytes to send; the call replaces it by the bytes sent or received.
+# A call of a compiled function gets a table, one array with three columns that begin at these
+# indices: the sockets, the starts of their parts of the buffer, and the sizes. A size is the number
+# of bytes to send; the call replaces it by the number of bytes sent or received.
 _SOCKETS_AT = 0
 _STARTS_AT = MAX_SOCKETS
 _SIZES_AT = 2 * MAX_SOCKETS

@@ -75,7 +75,7 @@ class Network(Protocol):
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
         """Return an object that receives from many sockets into ``arena`` and sends to many sockets
-        from ``replies``, or None on systems without this.
+        from ``replies``, in compiled code; None without numba, or on a system other than Linux.
 
         Call only after the compiled produce code (the produce kernel) was loaded: before, this
         method would import numba and block the loop.
@@ -256,8 +256,9 @@ class RealNetwork:
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """Return the (family, IP address) pairs of a host name, IPv4 first.
 
-    A name such as localhost has an address of each family, of which klog uses only the first. IPv4
-    is the better choice: clients that try IPv6 first then try IPv4, too.
+    klog listens on, or connects to, only the first address. A name such as localhost has one of
+    each family. IPv4 is the better choice for a listener, because clients that try IPv6 first then
+    try IPv4, too.
     """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)

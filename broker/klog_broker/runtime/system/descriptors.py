@@ -11,9 +11,9 @@ LEAST_DESCRIPTORS = 128
 """The fewest descriptors with which a broker can start and serve a few connections."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE)
-# The descriptors that neither log files nor connections may use: for lock files, data directories,
+# How many descriptors log files and connections leave free: for lock files, data directories,
 # listeners, the poller, files that helper threads open for a moment, and the child process that
-# compiles kernels.
+# compiles kernels (numba functions).
 _FOR_OTHERS = 64
 # macOS may report "unlimited", but refuses a soft limit above this number (OPEN_MAX).
 _MOST_WITHOUT_A_LIMIT = 10_240

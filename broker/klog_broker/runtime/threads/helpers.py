@@ -110,7 +110,8 @@ class HelperThreads:
 
 
 class StartUpHelpers:
-    """Helpers for the broker's start-up: runs work in the caller's thread until `helpers` is set.
+    """Helpers for the broker's start-up: runs work in the caller's thread until `helpers` is set,
+    and passes later work to `helpers`.
 
     During start-up the loop serves no requests yet, so blocking its thread delays no client.
     """

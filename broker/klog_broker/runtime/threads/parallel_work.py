@@ -25,7 +25,8 @@ class ParallelWork(Protocol):
         take: Callable[[int, int, Any], None],
         /,
     ) -> None:
-        """Run the functions of each group in their order, up to ``threads`` of a group at a time.
+        """Run the functions of all groups: the functions of each group begin in their order, up to
+        ``threads`` of each group at a time.
 
         After each function, calls ``take(index of its group, its index in the group, its result)``
         in the caller's thread. Blocks until all functions have returned. After an error no further

@@ -1,4 +1,6 @@
-"""A carrier that sends the requests of a session through kazoo. No other module imports kazoo.
+"""A `Carrier`, which sends the requests of one ZooKeeper session, through the library kazoo.
+
+No other module imports kazoo.
 
 Here, kazoo's client has one thread, for its connection. The thread posts responses and watches to
 the loop in the order in which the server sent them. kazoo's own handlers have a thread for

@@ -237,7 +237,7 @@ class Session(Protocol):
         """Replace a znode's data, if the znode has `version` or `version` is `ANY_VERSION`."""
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
-        """Delete a znode without children, with the same rule for `version` as in `set`."""
+        """Delete a znode without children, if it has `version` or `version` is `ANY_VERSION`."""
 
     def multi(self, operations: Sequence[Operation], done: Done[tuple[Result, ...]]) -> None:
         """Do all operations in their order, or none.
@@ -256,9 +256,9 @@ class Session(Protocol):
         """End the session; the server then deletes the session's ephemeral znodes at once.
 
         No other callback of the session is called any more, even for requests without a response.
-        `done` is called when a server has ended the session or none could be reached. If none could
-        be reached, the ephemeral znodes stay until the session times out. Calling `done` may take
-        as long as an attempt to connect.
+        `done` is called when a server has ended the session or none could be reached, which may
+        take as long as an attempt to connect. If none could be reached, the ephemeral znodes stay
+        until the session times out.
         """
 
 
