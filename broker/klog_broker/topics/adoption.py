@@ -2,10 +2,10 @@
 
 To adopt a folder means to add its topic and partition to the metadata, so that the broker serves
 the folder's records. An adoption can be interrupted at any point and repeated. All topics of the
-adopted folders are written to the metadata in one step. Until then a start without ``--adopt``
-still refuses the folders, and the broker has changed them only as it does in any start after a
-crash. After that step the replicas get their roles, as at every start. Only then the new leader
-epoch is written to each folder, and a topic id to each folder that has none.
+adopted folders are written to the metadata in one step. Before that step the broker has changed the
+folders only as the recovery at any start after a crash does, and a start without ``--adopt`` still
+refuses them. After that step the replicas get their roles, as at every start. Only then the new
+leader epoch is written to each folder, and a topic id to each folder that has none.
 """
 
 import logging

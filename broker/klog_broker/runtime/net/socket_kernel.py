@@ -1,9 +1,9 @@
 """Functions, compiled by numba ("kernels"), that receive or send for many connections.
 
-Many connections with one outstanding request each cost a receive and a send per request. Calling
-recv or send from Python doubles the time of the system call. Calling it from compiled code does
-not, and releases Python's lock (GIL). This module handles no errors: if a call fails for a
-connection, the connection repeats the call on its own socket and gets the error there.
+Each request of a connection with one outstanding request costs one recv and one send. Calling recv
+or send from Python doubles the time of the system call. A call from compiled code does not, and
+releases Python's lock (GIL). This module handles no errors: if a call fails for a connection, the
+connection repeats the call from Python on its own socket and gets the error there.
 
 numba finds the system's functions by name when it loads a kernel, because a pointer to a function
 could not be stored in the kernels' cache. Linux only: the kernels need the flags MSG_DONTWAIT and
