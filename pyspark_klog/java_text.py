@@ -1,4 +1,4 @@
-"""Parsers that accept the same numbers as Java's Long.parseLong and Double.parseDouble, and trim.
+"""Java's Long.parseLong, Double.parseDouble and String.trim in Python.
 
 Python's int() and float() differ: they accept ``1_000`` and more kinds of blanks, and they refuse
 Java's ``0.5d``.

@@ -23,9 +23,9 @@ class PropertiesError(KlogError):
 
 
 class Entry(NamedTuple):
-    """A name, its text, and their place: the file's name and the number of the entry's first line.
+    """An entry of a .properties file: its name, its value ``text``, and where it stands.
 
-    Lines count from 1.
+    ``file`` is the file's name, and ``line`` the number of the entry's first line, from 1.
     """
 
     name: str

@@ -84,12 +84,14 @@ class Contents:
 
 
 class NoPython(Exception):
-    """A command did not run as a Python; the text, a clause about the command ("it"), says why."""
+    """A command did not run as a Python interpreter. The text says why, for example "it did not
+    answer within 60 s", where "it" is the command."""
 
 
 class Probe:
-    """A process in which another Python runs probe.py, which prints the versions of this Python and
-    its packages. Probes run at the same time if all are created before the first call of `result`.
+    """A process in which another Python interpreter runs probe.py, which prints the versions of
+    that interpreter and its packages. Probes run at the same time if all are created before the
+    first call of `result`.
     """
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:

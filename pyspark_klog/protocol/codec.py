@@ -134,9 +134,10 @@ def decode_message(
 def decode_in_steps(
     cls: type[M], version: int, buffer: Buffer, position: int, max_elements: int
 ) -> Generator[None, None, tuple[M, int]]:
-    """Decode like ``decode_message``, but yield after each array element.
+    """Decode one message like ``decode_message``, but yield after each array element, so that the
+    caller can do other work before it resumes the generator.
 
-    The caller can do other work between two steps. ``buffer`` must stay unchanged until the end.
+    ``buffer`` must stay unchanged until the end.
     """
     decode = _step_decoders.get((cls, version))
     if decode is None:
@@ -176,9 +177,8 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[None]:
-    """Encode like ``encode_into``, but yield after each array element.
-
-    The caller can do other work between two steps.
+    """Append an encoded message to ``out`` like ``encode_into``, but yield after each array
+    element, so that the caller can do other work before it resumes the generator.
     """
     cls = type(message)
     encode = _step_encoders.get((cls, version))

@@ -78,7 +78,9 @@ def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> Bou
 
 
 def make_step_decoder(cls: type[Struct], version: int, flexible: bool) -> StepDecoder:
-    """Return a generator function like a bounded decoder that yields after each array element."""
+    """Return a generator function (buffer, position, most elements) that decodes a message and
+    yields after each array element. A message with more than "most elements" array elements and
+    tagged fields together raises MalformedRequest."""
     source, names = _DecoderSource(version, flexible, counts=True, in_steps=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} decoder in steps>", "exec"), names)
     decoder: StepDecoder = names["decode"]
@@ -299,7 +301,8 @@ class _DecoderSource:
             self.indent -= 1
 
     def count(self, count: str) -> None:
-        """Add the code that counts elements and refuses a message with too many of them."""
+        """Add the code that counts array elements or tagged fields, and refuses a message that has
+        more than ``most`` of both together. ``count`` is the variable with their number."""
         if self.counts:
             self.line(f"left -= {count}")
             self.line("if left < 0: raise_too_many_elements(most)")

@@ -224,7 +224,7 @@ def record_set(
     nullable_since: int = 0,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a record set, decoded as a view of the frame.
+    """Declare a record set, which decoders return as a view of the buffer that they read.
 
     Encoders accept any buffer, or a FileRegion (a part of a file, which is sent without a copy).
     """

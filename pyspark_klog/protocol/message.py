@@ -72,8 +72,8 @@ class Field:
 class MessageMeta(type):
     """Metaclass of messages: turns the rows (field declarations) in a class body into slots.
 
-    A tagged struct has a private slot, which is None at first, and a property that creates the
-    default at the first access (see `Field.is_lazy`).
+    A field in the tagged section that is a struct has a private slot, which is None at first, and a
+    property that creates the struct at the first access (see `Field.is_lazy`).
     """
 
     __fields__: dict[str, Field]

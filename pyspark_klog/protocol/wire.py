@@ -1,8 +1,8 @@
 """Functions that codecs call: varints, uuids, record sets, tagged sections and error reports.
 
-Generated and hand-written codecs share these functions, so the same bounds hold for both. A read
-function takes a position and returns the next position. At the end of a buffer it raises Python's
-IndexError or struct.error, which codec.py converts to `MalformedRequest`.
+Generated and hand-written codecs share these functions, so the same limits on lengths and counts
+hold for both. A read function takes a position and returns the next position. At the end of a
+buffer it raises Python's IndexError or struct.error, which codec.py converts to `MalformedRequest`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class SegmentedBuffer(bytearray):
         self.left_out: list[tuple[int, FileRegion | Buffer]] = []
 
     def segments(self) -> list[Buffer | FileRegion]:
-        """Return the non-empty parts to send, in order; left out record sets are not copied."""
+        """Return the non-empty parts to send, in order: the bytes of this bytearray, and between
+        them, not copied, the large record sets that it leaves out (``left_out``)."""
         if not self.left_out:
             return [self] if self else []
         whole = memoryview(self)

@@ -37,7 +37,8 @@ class AbortedFilter:
         self._producers: set[int] = set()
 
     def committed_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return for each row whether the batch that the row describes is not aborted.
+        """Return for each row whether the batch that the row describes belongs to no aborted
+        transaction; control batches count as committed.
 
         ``rows`` is a table that the kernel ``scan_batches`` made, with one row per batch. The first
         batch must directly follow the last batch of the previous call.

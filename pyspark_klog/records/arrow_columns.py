@@ -1,4 +1,5 @@
-"""Buffers that the compiled decode kernel fills, and the Arrow columns that are made from them."""
+"""Buffers that the compiled kernel ``decode_batches`` fills with the fields of records, and the
+Arrow columns that are made from these buffers."""
 
 from collections.abc import Sequence
 
@@ -53,8 +54,8 @@ def schema_for(columns: Sequence[str]) -> pa.Schema:
 
 
 def wanted_bits(columns: Sequence[str]) -> int:
-    """Return the bit mask that requests ``columns`` from the decode kernel: the sum of the WANT_*
-    bits of all columns that the kernel can fill."""
+    """Return the bit mask that requests ``columns`` from the kernel ``decode_batches``: the sum of
+    the WANT_* bits of those ``columns`` that the kernel can fill."""
     return sum(_WANTED.get(name, 0) for name in columns)
 
 

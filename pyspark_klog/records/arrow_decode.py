@@ -189,8 +189,8 @@ class ArrowDecoder:
             and not self._scan_state[scan.STATE_LEGACY]
         ):
             # In this usual case (uncompressed v2 batches without control batches, all of which
-            # overlap the requested range) no batch has to be dropped. The kernel drops single
-            # records outside the range.
+            # overlap the requested offsets) no batch has to be dropped. The kernel decode_batches
+            # drops single records outside the requested offsets.
             yield from self._append(data, rows)
             return
         attributes = rows[:, scan.ATTRIBUTES]
@@ -237,8 +237,9 @@ class ArrowDecoder:
     ) -> Iterator[pa.RecordBatch]:
         moved = rows.copy()
         sizes = [len(section) for section in inflated]
-        # The kernel skips a batch header at each position. The inflated sections have no headers,
-        # so the positions are lower by the size of a header.
+        # The kernel decode_batches skips a batch header at the POSITION of each row. ``inflated``
+        # has the records of each batch without a header, so each POSITION is the start of the
+        # batch's records minus the size of a header.
         moved[:, scan.POSITION] = np.cumsum(sizes) - sizes - at.RECORDS_AT
         moved[:, scan.SIZE_BYTES] = sizes
         moved[:, scan.SIZE_BYTES] += at.RECORDS_AT
@@ -366,7 +367,8 @@ def _split_at_overlaps(rows: Table) -> Sequence[Table]:
     """Split ``rows``, a table with one row per batch, before each batch whose base offset is not
     above the last offset of the previous batch.
 
-    Such a batch repeats offsets, and the decoder drops the repeated records.
+    Such a batch repeats offsets. The decoder decodes the parts one after the other, and drops the
+    records below the end offset of the previous part.
     """
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)

@@ -160,8 +160,8 @@ def _check_numbers(partition_count: int, sticky_partition: int, max_batch_bytes:
 
 
 class _Writer:
-    """Encodes records with the compiled encode kernel, then compresses the batches and writes the
-    batch headers."""
+    """Encodes records with the compiled kernel ``encode_rows``, then compresses the batches and
+    writes the batch headers."""
 
     def __init__(
         self,

@@ -117,7 +117,8 @@ def header_column(column: pa.Array | None) -> HeaderColumn:
             f"column headers is of type {kind}, expected list<struct<key: string, value: binary>>"
         )
     structs = column.values
-    # flatten() marks the fields of a null struct as null, so a null header has a null key.
+    # flatten() marks the fields of a null struct as null. So a null header has a null key, and its
+    # row is rejected for this reason.
     fields = structs.flatten()
     valid, ends = column.buffers()[:2]
     first = column.offset

@@ -1,4 +1,4 @@
-"""The two checksums of the formats: CRC-32C (Castagnoli) for v2, CRC-32 (IEEE) for v0 and v1."""
+"""The checksums of the record formats: CRC-32C (Castagnoli) in v2, CRC-32 (IEEE) in v0 and v1."""
 
 import zlib
 

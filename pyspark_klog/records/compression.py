@@ -130,7 +130,7 @@ def decompress(
 
     Raises DecompressedTooLarge if the result would exceed ``max_bytes``, DamagedCompression for
     partial or damaged data and for other bytes after the frames of zstd, and UnsupportedCodec for
-    zstd before v2. ``Codec.NONE`` copies ``data`` without a bound.
+    zstd in record formats v0 and v1. ``Codec.NONE`` copies ``data`` without a bound.
 
     ``max_parts`` bounds the number of parts: gzip members, lz4 frames (in format v0 also their
     blocks), snappy blocks, or zstd frames and blocks. Each part costs some Python time, however
@@ -260,7 +260,7 @@ def _begins_gzip_member(data: memoryview, position: int) -> bool:
 def _check_lz4_is_javas(data: memoryview) -> None:
     """Raise DamagedCompression for frames that lz4's library reads and Java's clients refuse."""
     if len(data) <= _LZ4_MAGIC_BYTES or not lz4_v0.begins_frame(data, 0):
-        return  # lz4's library refuses such data itself
+        return  # lz4's library itself refuses data that does not begin with a frame
     if int.from_bytes(data[:_LZ4_MAGIC_BYTES], "little") != lz4_v0.FRAME_MAGIC:
         raise DamagedCompression("lz4: a skippable frame, which Java's clients do not skip")
     if not data[_LZ4_MAGIC_BYTES] & _LZ4_INDEPENDENT_BLOCKS:

@@ -81,7 +81,8 @@ def offset_after(data: memoryview) -> int | None:
     """
     last = -1
     position, end = 0, len(data)
-    # Local names are faster, and this loop runs for every batch that a reader fetches.
+    # Local variables are faster than attributes of ``at``, and this loop runs for every batch that
+    # a reader fetches.
     unpack, size_at, overhead_bytes = at.INT32.unpack_from, at.SIZE_AT, at.LOG_OVERHEAD_BYTES
     least_bytes = at.UP_TO_MAGIC_BYTES
     while end - position >= least_bytes:

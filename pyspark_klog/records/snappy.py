@@ -56,7 +56,8 @@ def decompress_any(
             raise DecompressedTooLarge(f"snappy: more than {max_parts} headers and blocks")
         # Concatenated streams repeat the header.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-            # Clients such as aiokafka recognize a stream only by a header with the usual versions.
+            # Clients such as aiokafka recognize xerial's framing only by a header with the usual
+            # versions, so not every client can read data with another header.
             is_plain = position == 0 and data[: XERIAL_HEADER.size] == _USUAL_HEADER
             position += XERIAL_HEADER.size
             continue

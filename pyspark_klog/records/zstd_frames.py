@@ -34,8 +34,8 @@ def check_complete(data: memoryview, max_parts: int | None = None) -> None:
 def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) -> tuple[int, int]:
     """Return (end of the frame at ``start``, ``parts`` plus the number of blocks in the frame).
 
-    When the sum exceeds ``max_parts``, the function stops and returns the end of the last block it
-    has counted.
+    ``parts`` is the number of frames and blocks so far, including this frame. When the sum exceeds
+    ``max_parts``, the function stops and returns the end of the last block it has counted.
     """
     header = data[start : start + 18]  # 18 bytes: the longest header of a zstd frame
     try:

@@ -42,7 +42,8 @@ def has_no_effect(name: str, protocol: str) -> bool:
 
 
 def read_security(settings: Lookup, prefix: str = "") -> SecurityConfig:
-    """Return the settings of TLS and SASL that security.protocol needs; the others are not checked.
+    """Return the settings of TLS and SASL that security.protocol needs. Other settings of TLS and
+    SASL are not checked.
 
     :raises SettingError: if a setting is missing, wrong or not supported; the text says what to do
     """

@@ -1,7 +1,8 @@
 """The blocking driver of a producer: sends batches and waits for their acknowledgements.
 
-Callers hand over encoded batches (v2, one partition each). Batches are sent as soon as the order
-of batches allows; `flush` waits until all are acknowledged. One thread, no linger.
+Callers hand over encoded batches (v2, one partition each). A batch is sent at once, without linger,
+unless it has to wait for earlier batches of its partition. `flush` waits until all batches are
+acknowledged. All work is done in the caller's thread.
 """
 
 import logging
@@ -95,7 +96,8 @@ class Producer:
 
     def on_refused_record(self, receiver: Callable[[RefusedRecord], None] | None) -> None:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
-        ``receiver`` and write the others; with None, fail as by default.
+        ``receiver``, and write the other records. With None, which is the default, the producer
+        fails with DeliveryFailed at a refused record.
 
         `add`, `add_all`, `flush` and `handle_responses_until` call the receiver, which must not
         call them. With acks=0 the receiver is never called, because brokers send no response.
@@ -158,14 +160,15 @@ class Producer:
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
     ) -> None:
-        """Queue one v2 batch, then send the batches that may be sent now; see `add_all`."""
+        """Queue one v2 batch, then send the queued batches as `add_all` does."""
         self.add_all([(partition, data, record_count)])
 
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
-        """Queue v2 batches with their numbers of records, then send the batches that may be
-        sent now, several in a request; waits while buffer.memory is full.
+        """Queue v2 batches with their numbers of records, waiting while buffer.memory is full, then
+        send all queued batches that need not wait for earlier batches of their partition or for
+        the time of a retry.
 
         A writable buffer is not copied: it belongs to the producer until `flush` returns.
 

@@ -20,8 +20,9 @@ _LEAST_BATCH_BYTES = 62
 
 
 class RowEncoder:
-    """Encodes rows as the settings say. The first call of `encode` imports pyarrow and klog's
-    compiled kernels."""
+    """Encodes Arrow rows as v2 batches, with the partitioner, size limits and codec of the client's
+    settings. The first call of `encode` imports pyarrow and klog's kernels (functions that numba
+    compiles)."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -109,8 +110,8 @@ class RowEncoder:
     def _partitions(
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
-        """The partition of each row, null for a row that the default partitioner places (by its
-        key); None if the default partitioner places all rows."""
+        """The partition of each row, null for a row that the default partitioner places: by its
+        key, or without a key in the partition ``sticky``. If it places all rows, return None."""
         given = _column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given

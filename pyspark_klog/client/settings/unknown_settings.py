@@ -51,7 +51,8 @@ RENAMED: dict[str, str] = {
     "ssl.keystore.path": "ssl.keystore.location",
     "ssl.truststore.path": "ssl.truststore.location",
 }
-"""Settings of other clients and earlier releases, each with its name in Kafka's Java clients."""
+"""Settings of other clients and of Kafka's early releases, and names that a user may guess, each
+with the name of that setting in Kafka's Java clients."""
 
 _DECIDES_MORE_THAN_SPEED = ("security.protocol", "isolation.level")
 _LOGINS = (

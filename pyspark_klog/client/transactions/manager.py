@@ -226,7 +226,8 @@ class TransactionManager:
         found = outcome(step.step, code)
         is_unsure = self._begun is _Begun.PERHAPS
         if step.step is Step.ABORT and code is ErrorCode.INVALID_TXN_STATE and is_unsure:
-            found = Outcome.DONE  # the coordinator has no such transaction: nothing to abort
+            # No earlier request began the transaction at the coordinator: nothing to abort.
+            found = Outcome.DONE
         text = f"{step.step.value}{what}: {code.name}: {code.message}"
         if found is Outcome.DONE:
             self._finish_step(step, reply)

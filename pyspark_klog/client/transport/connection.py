@@ -321,7 +321,8 @@ class Connection:
             return f" while {self.state.value}{hint}"
         if self._has_answered or self._uses_sasl or not self._calls:
             return ""
-        # A listener with SASL answers ApiVersions, and closes the connection at any other request.
+        # A listener with SASL answers ApiVersions without authentication, and closes the connection
+        # at any other request. So SASL is the likely cause if the first other request fails.
         name = self._calls[0].api_key.name
         return f" at the first request, {name}: has this listener SASL?"
 

@@ -26,20 +26,22 @@ class EventLoop(Protocol):
     is the number of a file descriptor."""
 
     def now_ms(self) -> int:
-        """The start time of the current turn in ms, by a clock that never goes back."""
+        """The start time of the current event-loop turn in ms, by a clock that never goes back."""
 
     def call_at(self, deadline_ms: int, action: Callable[[], None], /) -> LoopTimer:
-        """Runs ``action`` once, in the first turn at or after ``deadline_ms``."""
+        """Runs ``action`` once, in the first event-loop turn at or after ``deadline_ms``."""
 
     def call_soon(self, action: Callable[[], None], /) -> None:
-        """Runs ``action`` in the next turn, which begins without waiting."""
+        """Runs ``action`` in the next event-loop turn, which does not wait for events."""
 
     def call_at_send(self, action: Callable[[], None], /) -> None:
-        """Runs ``action`` later in this turn, after all received bytes were handled."""
+        """Runs ``action`` later in the same event-loop turn, after the loop has handled the bytes
+        that it received on all connections in this turn."""
 
     def register(self, fd: int, interest: int, callback: Callable[[int], None], /) -> None:
-        """Calls ``callback(readiness)`` in each turn in which ``fd`` is ready (level-triggered).
-        ``interest`` is READABLE, WRITABLE, or both: the readiness to wait for."""
+        """Calls ``callback(readiness)`` in each event-loop turn in which ``fd`` is ready
+        (level-triggered). ``interest`` is READABLE, WRITABLE, or both: the readiness to wait
+        for."""
 
     def modify(self, fd: int, interest: int, /) -> None:
         """Changes the interest of a registered descriptor: the readiness to wait for."""

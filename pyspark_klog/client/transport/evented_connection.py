@@ -95,10 +95,10 @@ class EventedConnection:
 
     The callback of each `send` is called exactly once, in the order of sending, by the loop: never
     within `send` or another callback. Callbacks may call `send` and `close`. If the connection
-    can't be made or is lost, or a request times out, the connection is closed and all requests,
-    queued ones too, fail with that error. So no later request succeeds before a failed one
-    that its caller repeats. All methods must be called in the loop's thread. ``random`` returns
-    [0, 1), for the waits between connections.
+    can't be made or is lost, or a request times out, the connection is closed, and all unanswered
+    and queued requests fail with the same error. So if the caller sends a failed request again, no
+    request that it sent after the failed one has succeeded meanwhile. All methods must be called
+    in the loop's thread. ``random`` returns [0, 1), for the waits between connections.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class EventedConnection:
         if not self._is_answering:
             self._run_turn()
 
-    # --- what runs in each event-loop turn -------------------------------------------------------
+    # --- callbacks of finished requests, and sending of queued requests --------------------------
     def _run_turn(self) -> None:
         """Call the callbacks of finished requests, then send queued requests. Called after every
         event: the socket is ready, the timer has expired, or `close` was called."""

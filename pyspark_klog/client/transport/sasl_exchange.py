@@ -18,8 +18,8 @@ HANDSHAKE_VERSION = 1
 """The version of SaslHandshake. After version 0 bare SASL tokens would follow; after version 1
 (Kafka 1.0) SaslAuthenticate requests follow."""
 REAUTHENTICATE_AT = 0.85
-"""The part of a session's lifetime after which this client authenticates again. Java's client takes
-a random part from 0.85 to 0.95."""
+"""The part of a SASL session's lifetime, from its start, after which this client authenticates
+again. Java's client takes a random part from 0.85 to 0.95."""
 
 
 class Mechanism(Protocol):

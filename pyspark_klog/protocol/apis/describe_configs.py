@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings of topics, brokers and others, with their sources."""
+"""DescribeConfigs: the settings of topics, brokers and other resources, each with its source."""
 
 from pyspark_klog.protocol.fields import array, boolean, int8, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -141,8 +141,9 @@ class FetchResponse(Response, api=ApiKey.FETCH, versions=(0, 18), flexible_since
 # The hand-written decoder of Fetch requests reads the usual shape as fast as possible: no forgotten
 # topics, no tagged fields, and in flexible versions counts and lengths below 127. All other
 # requests, including damaged ones, and versions below 9 go to the decoder ``rows``, which codec.py
-# generates from the fields. Responses need no hand-written codec: the generated codec, too, does
-# not copy record sets. Decoded record sets are views, and the sender reads parts of files itself.
+# generates from the fields. Responses need no hand-written codec, because the generated codec does
+# not copy record sets either: decoding makes views of them, and encoding leaves a record set in a
+# file to the code that sends the response.
 #
 # A hand-written encoder is faster for one kind of request only: the request of a follower that
 # fetches from a single partition. A producer with acks=all waits for this request, because it tells

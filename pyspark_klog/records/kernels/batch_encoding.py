@@ -32,7 +32,8 @@ from pyspark_klog.records.layout import (
     RECORD_COUNT_AT,
 )
 
-# Columns of the table of batches, which has one row per batch, sorted by partition.
+# Columns of the table ``batches`` that encode_rows writes: one row per encoded batch, sorted by
+# partition.
 BATCH_PARTITION = 0
 BATCH_START = 1  # position of the batch header in the output; the records begin 61 bytes later
 BATCH_END = 2
@@ -263,8 +264,9 @@ def encode_rows(
                 body += varint_size(last_header - first_header)
                 total = varint_size(body) + body
                 if total > max_batch_bytes - BATCH_HEADER_BYTES:
-                    # With its present deltas the row is too large for any batch. As the only record
-                    # of a batch it is smaller, because both deltas are 0 and take one byte each.
+                    # With its timestamp and offset deltas in the present batch, the row is too
+                    # large for any batch. As the only record of a batch it is smaller, because both
+                    # deltas are 0 and take one byte each.
                     alone = body - varint_size(timestamp_ms - base_timestamp_ms)
                     alone += 2 - varint_size(count)
                     if varint_size(alone) + alone > max_batch_bytes - BATCH_HEADER_BYTES:

@@ -1,8 +1,9 @@
 """CRC-32C and CRC-32 for kernels.
 
 When this module is loaded, it chooses the implementation of CRC-32C. Processors with a CRC-32C
-instruction (SSE4.2, ARMv8) sum three blocks at the same time; other processors use tables, eight
-bytes per step. Without numba the C libraries in records/checksums.py are called.
+instruction (SSE4.2, ARMv8) compute the CRCs of three blocks at the same time, and join them; other
+processors use tables, eight bytes per step. Without numba the C libraries in records/checksums.py
+are called.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 _CASTAGNOLI = 0x82F63B78  # both polynomials with their bits reversed
 _IEEE = 0xEDB88320
 _MASK = 0xFFFF_FFFF
-# Three adjacent blocks of this size are summed at the same time; the size is a multiple of 8.
+# The CRCs of three adjacent blocks of this size are computed at the same time; the size is a
+# multiple of 8.
 _BLOCK_BYTES = 1024
 
 
@@ -118,8 +120,8 @@ def _crc32c_by_instruction(buf: Array, start: int, end: int) -> int:
     first = _MASK
     at = start
     while end - at >= 3 * _BLOCK_BYTES:
-        # A CRC instruction waits for the previous one of the same sum. Three independent sums
-        # overlap.
+        # A CRC instruction waits for the result of the previous one. The instructions of three
+        # independent CRCs, one for each block, overlap.
         second = 0
         third = 0
         for word_at in range(at, at + _BLOCK_BYTES, 8):

@@ -275,7 +275,8 @@ def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, in
 def convert_messages(
     buf: Array, start: int, end: int, wrapper_offset: int, out: Array, state: Array
 ) -> int:
-    """Convert the inflated messages of a v1 wrapper to v0 messages, which are smaller.
+    """Convert the inflated messages of a v1 wrapper to v0 messages, which are smaller because they
+    have no timestamp.
 
     ``wrapper_offset`` is the absolute offset of the last message, so the absolute offset of each
     message follows from its inner offset. If ``wrapper_offset`` is 0, the inner offsets are

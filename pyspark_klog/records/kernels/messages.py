@@ -1,7 +1,8 @@
 """Kernels that convert messages of formats v0 and v1, from old producers, to v2 records.
 
-Kernel measure_messages checks the messages, and kernel write_messages writes the records. The
-arrays ``result`` and ``faults`` have the layout that rewriting.py describes.
+Kernel measure_messages checks the messages, and kernel write_messages writes the records. The array
+``result`` receives counts, sizes and timestamps at the MEASURED_* indexes of rewriting.py, and the
+array ``faults`` receives (record number, kind of fault, timestamp) for each fault.
 """
 
 from pyspark_klog.records.kernels.crc import crc32

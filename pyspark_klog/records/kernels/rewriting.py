@@ -1,4 +1,5 @@
-"""Kernels that rewrite the records of a v2 batch with offset deltas from 0, for a broker.
+"""Kernels with which a broker rewrites the records of a producer's v2 batch, because their offset
+deltas are not 0, 1, 2 ... or because the batch header claims LogAppendTime.
 
 The first kernel checks the records and computes the size of the result; the second kernel writes
 the result. So the output buffer has exactly the needed size, and input and output together take at

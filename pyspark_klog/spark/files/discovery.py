@@ -292,7 +292,7 @@ class SegmentDiscovery:
 def check_directory(path: Path) -> None:
     """Check that ``path`` can be a data directory.
 
-    :raises OptionError: if it is no directory on this machine, or one partition's directory
+    :raises OptionError: if it is no directory on this machine, or is the directory of one partition
     """
     if not path.is_dir():
         import platform
