@@ -1,4 +1,5 @@
-"""Converts the Arrow columns of rows to be written into the arrays that compiled kernels take.
+"""Converts the Arrow columns of rows to be written into the arrays that klog's kernels (functions
+that numba compiles) take.
 
 The arrays of a binary column are the end position of each value, the bytes of all values, and the
 validity bitmap. All functions raise InvalidRecords for a column of a wrong type.

@@ -267,7 +267,8 @@ def compressed_batch(
 
 
 def empty_batch(source: BatchView) -> bytes:
-    """Return the header of ``source`` as a batch without records, which keeps the producer state.
+    """Return the header of ``source`` as a batch without records, so that the log still has the
+    producer's last sequence.
 
     Compaction writes such a batch in place of a batch that lost all its records. Offsets, producer
     fields, leader epoch, max timestamp and attributes stay, except codec and delete horizon. The

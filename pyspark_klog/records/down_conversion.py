@@ -1,9 +1,9 @@
 """Down-conversion of records to format v1 or v0, with the same results as Kafka 3.9.
 
 Clients that fetch with versions before 4, and brokers before 0.11, read only these formats. The
-compiled kernels in kernels/down_conversion.py write the records; Python code handles compressed
-batches and wrapper messages one by one. Nearly all work runs without the GIL, so that a broker can
-convert in a helper thread.
+kernels (functions that numba compiles) in kernels/down_conversion.py write the records; Python code
+handles compressed batches and wrapper messages one by one. Nearly all work runs without the GIL, so
+that a broker can convert in a helper thread.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
-# For its fixed work, a compressed batch or wrapper message uses this many bytes of the budget
-# (`ConversionBudget`) in addition to the bytes inflated and written. The kernel writes as many
-# bytes in the time that the fixed work takes.
+# Each compressed batch or wrapper message uses this many bytes of the budget (`ConversionBudget`)
+# in addition to the bytes inflated and written, for the work that does not depend on its size. The
+# kernel writes as many bytes in the time that this work takes.
 _ENTRY_WORK_BYTES = 8 * 1024
 # The messages converted from one compressed batch may take this many times max_bytes, the bound on
 # its inflated size.

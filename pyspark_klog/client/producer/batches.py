@@ -46,8 +46,8 @@ class Batch:
     in_flight: bool = False
     attempts: int = 0
     may_be_written: bool = False
-    """Whether an attempt under the same sequence failed: the broker may have written the batch
-    nevertheless."""
+    """Whether an attempt to send the batch with its present sequence failed: the broker may have
+    written the batch nevertheless."""
     needs_new_sequence: bool = False
     """Whether a sequence before this batch is missing, so that the batch can be written only under
     another identity or, in a transaction, under another sequence."""
@@ -73,8 +73,8 @@ class PartitionQueue:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a failed attempt may have written one of the batches; only the response to the
-        same batch, sent again unchanged, shows whether it did."""
+        """Whether a failed attempt may have written one of the queue's batches; only the response
+        to the same batch, sent again unchanged, shows whether the attempt has written it."""
         return any(b.may_be_written and not b.needs_new_sequence for b in self.batches)
 
     @property

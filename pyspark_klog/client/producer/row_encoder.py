@@ -45,11 +45,12 @@ class RowEncoder:
         timestamp: "Array | None",
     ) -> "EncodedRows":
         """Encode the rows as batches of at most batch.size bytes. Once the topic has refused a
-        batch as too large, the limit is at most half of batch.size (`Producer.size_factor`).
+        batch as too large, this limit is multiplied by `Producer.size_factor`, which is then at
+        most 0.5.
 
-        If a single row is larger than this limit, all rows are encoded again with the limit
-        max.request.size, reduced by the same factor; and if a row is larger than that, too, with
-        the whole max.request.size.
+        If a single row is larger than the limit, all rows are encoded again with the limit
+        max.request.size, multiplied by the same factor; and if a row is larger than that, too,
+        with the whole max.request.size.
 
         ``rows`` has a column value, and may have columns key and partition.
         """

@@ -4,8 +4,8 @@ A driver, which owns the socket, reports events (`connected`, `received`, `lost`
 asks what to do next
 (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection first asks for the broker's versions
 (ApiVersions), and authenticates if it has a SASL mechanism; then `send` accepts requests, whose
-replies come in order. A broker may limit the time of a session: `authentication_due` says when to
-call `authenticate` again (KIP-368).
+replies come in order. A broker may limit the time of a SASL session: `authentication_due` says when
+to call `authenticate` again (KIP-368).
 """
 
 from collections import deque

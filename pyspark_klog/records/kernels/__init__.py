@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def kernels_compiled() -> bool:
-    """Whether kernels run compiled; False if they run as plain Python, which is slow.
+    """Whether kernels run as machine code that numba has compiled; False if they run as plain
+    Python, which is slow.
 
     The call imports numba, if it is installed, which takes 0.2 to 0.5 s.
     """

@@ -129,9 +129,9 @@ def remove_outdated(package_dir: Path, fingerprint: str) -> None:
 def cache_directory(source: str) -> Path | None:
     """Return the cache directory for the kernels that the file ``source`` defines.
 
-    Returns None if no directory is writable. The first call for ``source`` also copies kernels that
-    are cached in the folder of ``source``, and deletes kernels there that were compiled from older
-    sources.
+    Returns None if no directory is writable. If the directory is empty, the first call for
+    ``source`` copies the kernels that are cached in the folder of ``source`` to it. The first call
+    also deletes kernels in that folder that were compiled from other sources.
     """
     package_dir = Path(source).parent
     kernels = _fingerprint(source)
@@ -171,8 +171,8 @@ def _fingerprint(source: str) -> str:
 def is_warm(source: str) -> bool:
     """Whether all kernels of the file ``source`` are in the cache, so that none must be compiled.
 
-    The cached kernels fit this version of Python and of numba, and this processor. The call does
-    not import numba.
+    Only kernels count that were compiled for the running version of Python, the installed version
+    of numba and the present processor. The call does not import numba.
     """
     directory = cache_directory(source)
     stamp = _stamp_name()

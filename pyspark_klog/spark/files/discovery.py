@@ -284,7 +284,7 @@ class SegmentDiscovery:
         self, partition: TopicPartition, search: Callable[[PartitionFiles, Listing], T]
     ) -> T:
         """Run ``search`` on a listing of the partition's files; list the files again and repeat the
-        search while files disappear or are replaced."""
+        search while a broker deletes or replaces files."""
         files = PartitionFiles(self._directory(partition), self._counter)
         return with_stable_listing(files, lambda listing: search(files, listing))
 
@@ -315,7 +315,8 @@ class PartitionGone(OffsetError):
 
 
 def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
-    """Run ``search`` on a listing of the partition's files; repeat it while files disappear.
+    """Run ``search`` on a listing of the partition's files. If a broker deletes or replaces files
+    meanwhile, list the files again and repeat the search.
 
     :raises PartitionGone: if the directory is missing or has no segment
     :raises OffsetError: if files still disappear after ATTEMPTS tries, or the log cleaner was
