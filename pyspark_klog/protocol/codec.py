@@ -134,8 +134,8 @@ def decode_message(
 def decode_in_steps(
     cls: type[M], version: int, buffer: Buffer, position: int, max_elements: int
 ) -> Generator[None, None, tuple[M, int]]:
-    """Decode one message like ``decode_message``, but yield after each array element, so that the
-    caller can do other work before it resumes the generator.
+    """Decode one message like ``decode_message``, but yield after each array element that is not a
+    number, so that the caller can do other work before it resumes the generator.
 
     ``buffer`` must stay unchanged until the end.
     """
@@ -177,8 +177,8 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[None]:
-    """Append an encoded message to ``out`` like ``encode_into``, but yield after each array
-    element, so that the caller can do other work before it resumes the generator.
+    """Append an encoded message to ``out`` like ``encode_into``, but yield after each array element
+    that is not a number, so that the caller can do other work before it resumes the generator.
     """
     cls = type(message)
     encode = _step_encoders.get((cls, version))

@@ -79,8 +79,8 @@ def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> Bou
 
 def make_step_decoder(cls: type[Struct], version: int, flexible: bool) -> StepDecoder:
     """Return a generator function (buffer, position, most elements) that decodes a message and
-    yields after each array element. A message with more than "most elements" array elements and
-    tagged fields together raises MalformedRequest."""
+    yields after each array element that is not a number. A message with more than "most elements"
+    array elements and tagged fields together raises MalformedRequest."""
     source, names = _DecoderSource(version, flexible, counts=True, in_steps=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} decoder in steps>", "exec"), names)
     decoder: StepDecoder = names["decode"]

@@ -26,7 +26,7 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Encoder:
 
 def make_step_encoder(cls: type[Struct], version: int, flexible: bool) -> StepEncoder:
     """Return a generator function that appends the encoded message to a bytearray and yields after
-    each array element.
+    each array element that is not a number.
     """
     source, names = _EncoderSource(version, flexible, in_steps=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} encoder in steps>", "exec"), names)

@@ -198,7 +198,7 @@ def encode_response_in_steps(
     correlation_id: int, message: Response, api_version: int
 ) -> Generator[None, None, list[Buffer | FileRegion]]:
     """Encode a response as parts to send, like ``encode_response_parts``, but yield after each
-    array element, so that the caller can do other work in between."""
+    array element that is not a number, so that the caller can do other work in between."""
     out = _frame_buffer()
     _put_response_header(correlation_id, message, api_version, out)
     yield from encode_in_steps(message, api_version, out)
