@@ -32,9 +32,9 @@ klog has no access control yet: every client may do everything.
 _BETWEEN_BROKERS = """
 ## Between brokers
 
-The brokers of a cluster and their controller talk by the APIs of this table, at
-inter.broker.protocol.version 3.5 to 3.9. Only a broker with zookeeper.connect serves these APIs. On
-any listener but that of inter.broker.listener.name it answers CLUSTER_AUTHORIZATION_FAILED.
+The brokers of a cluster and their controller talk by the APIs of the table below,
+at inter.broker.protocol.version 3.5 to 3.9. Only a broker with zookeeper.connect serves these APIs.
+On any listener but that of inter.broker.listener.name it answers CLUSTER_AUTHORIZATION_FAILED.
 
 | API | key | versions | operations that a client needs |
 |---|---|---|---|

@@ -107,12 +107,12 @@ def configuration_page() -> str:
     parts.append(table(("name", "why"), _names(refused)))
     parts.append(
         "## Kafka's names without effect\n\nklog accepts and ignores the settings of Kafka listed"
-        " here, but some values\n[refuse the start](#kafkas-names-that-refuse-the-start). Kafka 4"
-        " introduced the settings marked \\*.\n"
+        " here, but some values\n[refuse the start](#kafkas-names-that-refuse-the-start).\n"
     )
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
-        text = "\n".join(_wrapped(f"**{reason}** No effect: {listed}"))
+        note = r" (\*: new in Kafka 4)" if SINCE_4.intersection(names) else ""
+        text = "\n".join(_wrapped(f"**{reason}** No effect{note}: {listed}"))
         parts.append(text + "\n")
     listed = ", ".join(f"`{prefix}...`" for prefix in PREFIXES_WITHOUT_EFFECT)
     parts.append(f"All settings whose names begin with {listed} have no effect, either.\n")

@@ -33,11 +33,11 @@ other replica can lead. A replica that goes offline leaves the ISR, unless the r
 one in it. Each election, and each removal of replicas from the ISR, begins a new leader epoch.
 
 A replica has *bounced* when its broker registered again after the partition's state was written to
-ZooKeeper. Its log may now lack records that made it in-sync, so it leaves the ISR before an
-election. A bounced leader leads on, in a new epoch, only if no other replica is in-sync. If all
-replicas have bounced, the leader alone stays in the ISR. In Kafka with ZooKeeper a new controller
-does not notice a bounce, so a bounced replica may lead although it lost acknowledged records. In
-klog the partition waits for a replica that has not bounced, or for an unclean election.
+ZooKeeper. The replica's log may now lack records that made it in-sync, so the replica leaves the
+ISR before an election. Only if all replicas of the ISR have bounced, the leader alone stays in the
+ISR and leads on, in a new epoch. If those that have not bounced are down, the partition waits for
+one of them, or for an unclean election. In Kafka with ZooKeeper a new controller does not notice a
+bounce, so a bounced replica may lead although it lost acknowledged records.
 """
 
 _ELECTED = (

@@ -44,7 +44,7 @@ _STEPS = """\
 
 ## Steps
 
-The group coordinator changes a group's state only as a row of this table says.
+The group coordinator changes a group's state only as a row of the table below says.
 
 | from | to | when |
 |---|---|---|

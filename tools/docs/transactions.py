@@ -84,7 +84,7 @@ _STEPS = """\
 
 ## Steps
 
-The coordinator changes a transaction's state only as a row of this table says.
+The coordinator changes a transaction's state only as a row of the table below says.
 
 | from | to | when |
 |---|---|---|
