@@ -11,8 +11,9 @@ _HEAD = """\
 
 Look up how the broker serves a client's connection. The connection's inbox receives bytes and cuts
 them into requests; its outbox sends the responses in the order of the requests. The broker begins
-no request before it has answered the previous one, except that Produce may follow Produce, and none
-while too many responses are outstanding or unsent. A connection is always in one of these states:
+a request after it has answered the previous one; only Produce requests in a row need not wait for
+each other. While too many responses are outstanding or unsent, the broker begins no request. A
+connection is always in one of these states:
 
 ```mermaid
 stateDiagram-v2
