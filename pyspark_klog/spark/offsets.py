@@ -72,10 +72,11 @@ def from_json_dict(given: object, where: str) -> Offsets:
 
 
 def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
-    """Offsets of an option by partition (-2 earliest, -1 latest, or an offset), and by topic.
+    """Parse the value of the option ``name``: offsets by partition, and offsets by topic.
 
-    A topic can have the word earliest or latest in place of offsets by partition; the word applies
-    to all partitions of the topic.
+    A partition's offset may be -2 (earliest) or -1 (latest). The second map has the topics for
+    which the option gives the word earliest or latest (as -2 or -1) in place of partitions; it
+    applies to all partitions of the topic.
 
     :raises OffsetError: naming the option and what was given, with an example of a valid value
     """
@@ -143,7 +144,8 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
 def read_assignment(text: str) -> frozenset[TopicPartition]:
     """The partitions that option ``assign`` names.
 
-    :raises OffsetError: for any other text, naming it, with an example of a valid value
+    :raises OffsetError: if ``text`` is not JSON that names partitions; the error quotes the text
+        and an example of a valid value
     """
     given = _load(text, "assign", _ASSIGN_EXAMPLE)
     partitions: set[TopicPartition] = set()

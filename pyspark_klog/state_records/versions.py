@@ -13,7 +13,8 @@ M = TypeVar("M", bound=Message)
 
 
 class UnknownStateRecord(KlogError):
-    """This release does not know the kind or version of a state record.
+    """A record of __consumer_offsets or __transaction_state has a kind or version that this release
+    of klog does not know.
 
     Brokers skip such a record with a warning.
     """

@@ -2,8 +2,8 @@
 
 An offset index maps offsets to byte positions in the log file; a time index maps timestamps to
 offsets. Both consist of rows of fixed size in rising order, so that a look-up is a binary search.
-The views work on any buffer and copy nothing. The broker searches the active segment's indexes
-with them, too.
+`OffsetIndexView` and `TimeIndexView` work on any buffer and copy nothing. The broker also uses them
+to search the active segment's indexes in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ class OffsetIndexView:
             relative, position = OFFSET_INDEX_ENTRY.unpack_from(
                 self._buffer, row * OFFSET_INDEX_ENTRY_BYTES
             )
-            # The first batch of a segment never gets a row, so both values are above 0.
+            # Both values must be above 0 in row 0, too: a segment's first batch never gets a row.
             if relative <= last_relative or position <= last_position:
                 raise StorageFormatError(
                     f"offset index of segment {self.base_offset}: row {row} says offset "

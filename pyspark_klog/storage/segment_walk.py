@@ -93,16 +93,17 @@ def walk(
 
 
 def _head(window: bytearray, filled: int) -> EntryHead | None:
-    """Return the first fields of the batch or message at the window's start.
+    """Return the first fields of the batch or message at the start of ``window``, of which only
+    ``filled`` bytes were read from the file.
 
-    The result is None if the window has fewer bytes than a batch header.
+    The result is None if these are fewer bytes than a batch header.
     """
     return read_entry_head(window) if filled >= at.BATCH_HEADER_BYTES else None
 
 
 def _row_of_header(window: bytearray, position: int) -> Table:
-    """Return a table of one row, the batch at ``position``; the window holds the batch's header,
-    but not the whole batch."""
+    """Return a table of one row, which describes the batch at ``position`` in the file; ``window``
+    begins with the batch's header, but does not hold the whole batch."""
     field = dict(
         zip(
             (name for name, _ in at.BATCH_FIELDS),
@@ -223,10 +224,10 @@ def last_stable_offset(
 def _open_at_snapshot(
     files: PartitionFiles, listing: Listing, start: int, high_watermark: int
 ) -> tuple[dict[int, int], int]:
-    """Return the transactions that a producer snapshot lists as open: the newest readable snapshot
-    with an offset from ``start`` to ``high_watermark``.
+    """Read the newest readable producer snapshot whose offset is from ``start`` to
+    ``high_watermark``, and return the transactions that were open at that offset.
 
-    The result is the first offset of each open transaction, by producer id, and the offset of the
+    The result is the first offset of each such transaction, by producer id, and the offset of the
     snapshot. Without such a snapshot the result is ({}, ``start``).
     """
     for offset in reversed(listing.snapshots):
@@ -245,7 +246,8 @@ def _open_at_snapshot(
 
 
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
-    """Update ``began``, the open transactions, from the transactional batches of a table.
+    """Update ``began``, the first offset of each open transaction by producer id, from the
+    transactional batches in ``rows`` (one row for each batch).
 
     Batches without records are skipped: the log cleaner emptied them after their transaction had
     ended. The marker may have been removed, too, so the transaction would look open forever.

@@ -20,19 +20,20 @@ _DEFAULT = "<default>"
 
 
 class EntityName(NamedTuple):
-    """One part of an entity: a type and a name; ``name`` None is the default of the type."""
+    """One part of an entity: a type, such as topics, and the name of a topic. ``name`` None stands
+    for the type's default entity, ``<default>``."""
 
     entity_type: str
     name: str | None
 
 
 Entity = tuple[EntityName, ...]
-"""An entity has one part, for example a topic. Only a client of a user has two parts: first the
-user, then the client."""
+"""The subject of settings or quotas under /config, which has one part, for example a topic. Only the
+combination of a user and a client id has two parts: first the user, then the client."""
 
 
 def entity(entity_type: str, name: str | None) -> Entity:
-    """Return the entity with one part, ``entity_type`` and ``name``."""
+    """Return the entity with one part, such as the type ``topics`` and the name of a topic."""
     return (EntityName(entity_type, name),)
 
 

@@ -45,10 +45,10 @@ class _Open(NamedTuple):
 
 
 class SegmentRange:
-    """Reads the batches of ``offsets`` in a data directory.
+    """Reads ``offsets``, a range of one partition's offsets, from a broker's data directory.
 
     ``on_lost`` is called with a sentence if records have disappeared since Spark planned the query.
-    If it returns instead of raising, reading goes on with the first existing batch of records.
+    If it returns instead of raising, reading goes on at the next record that still exists.
     ``counter`` counts the bytes that were read.
     """
 
@@ -87,8 +87,9 @@ class SegmentRange:
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
         if self._read_committed:
-            # Read all indexes of aborted transactions before the first segment: the broker may
-            # delete a segment with its index, and only a file that is open here stays readable.
+            # Read the indexes of aborted transactions of all segments before the first segment is
+            # read: the broker may delete a segment and its index meanwhile. The segment stays
+            # readable if it is open here, but its index is not open.
             self._aborted = with_stable_listing(self._files, self._find_aborted)
         before: _Open | None = None
         try:

@@ -60,8 +60,8 @@ class ByTopic:
 
 
 Bound = int | Offsets | ByTopic | AtTimestamp | AtTimestamps | AtCommitted
-"""Where to begin or end: EARLIEST, LATEST, an offset for each partition or a word for each topic,
-a time, or the committed offsets of a group."""
+"""Where a query begins or ends to read: EARLIEST or LATEST in all partitions, an offset for each
+partition, EARLIEST or LATEST for some topics, a time, or the committed offsets of a group."""
 
 
 def option_of(bound: Bound, side: Side) -> str:

@@ -46,7 +46,7 @@ class ExactlyOnce(NamedTuple):
     although the rows of the new attempt differ."""
     continue_on_missing: bool = False
     """Whether a query goes on if tasks have no progress rows (committed offsets that say what was
-    written), although brokers may have expired them after the micro-batch was written."""
+    written). Brokers may have deleted old rows: then the query may write a micro-batch twice."""
     query: str | None = None
     """A name in place of the query's id, for ``batch_writer`` under Spark Connect, which does not
     give the id; None to use the query's id."""

@@ -93,9 +93,10 @@ class Options:
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 
     def check_side(self, refused: Mapping[str, str]) -> None:
-        """Refuse the given settings that ``refused`` names, with its advice for each.
+        """Refuse the options ``kafka.NAME`` whose NAME is a key of ``refused``, which has advice
+        for each such option.
 
-        :raises OptionError: for the first such setting
+        :raises OptionError: with the advice, for the first such option that the user gave
         """
         for name in self.one_sided:
             if name in refused:

@@ -229,8 +229,8 @@ def _note_on_unknown(name: str) -> str | None:
 def _of_a_table(options: Mapping[str, str]) -> str:
     """Advice to a user of SQL, which follows a message about a missing option.
 
-    Empty if ``options`` has any option of klog's. A read without any of them may be that of a table
-    of SQL, whose options Spark does not pass on.
+    Empty if ``options`` has any option of klog's. If it has none, the query may read a table that
+    was created in SQL: Spark does not pass the options of CREATE TABLE on.
     """
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""

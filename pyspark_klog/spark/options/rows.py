@@ -337,11 +337,11 @@ BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
 
 
 def read_optional(options: Mapping[str, str], name: str, value_type: type[_T]) -> _T | None:
-    """The value of an option, or its row's default; None without both.
+    """The value that ``options`` has for the option ``name``, else the option's default, else None.
 
-    The keys of ``options`` are in lower case. ``value_type`` is the type of the row's values.
+    The keys of ``options`` are in lower case. ``value_type`` is the Python type of the value.
 
-    :raises OptionError: for a value that the row's kind refuses
+    :raises OptionError: if the user gave a text that is no value of this option
     """
     row = BY_KEY[name.lower()]
     text = options.get(name.lower(), row.default)

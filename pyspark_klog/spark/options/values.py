@@ -38,7 +38,7 @@ class Kind(Protocol):
 
 
 class Choice(NamedTuple):
-    """A word of ``words``, which are in lower case; users may write it in any case."""
+    """A word out of ``words``, which are in lower case; users may write the word in any case."""
 
     words: tuple[str, ...]
 
@@ -85,7 +85,7 @@ class WholeNumber(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Some words of ``known``, separated by commas, in any case; their order is kept."""
+    """Some words of ``known``, separated by commas, in any case; `parse` keeps the user's order."""
 
     known: tuple[str, ...]
 

@@ -237,8 +237,9 @@ class Discovery:
         """The end of each partition: the last stable offset under read_committed.
 
         A leader that was just elected may lag behind, and a replaced leader may not know that it
-        was replaced. So if an end is below a ``known`` offset, other brokers are asked for the
-        leader, up to fetchOffset.numRetries times; after that the end is taken as it is.
+        was replaced. So if an end is below the offset that ``known`` has for the partition (where
+        the next micro-batch begins), other brokers are asked for the leader, up to
+        fetchOffset.numRetries times; after that the end is taken as it is.
         """
         wanted = list(partitions)
         for number in range(1, self._options.offset_attempts + 1):

@@ -13,8 +13,8 @@ def partitions_of_keys(
 ) -> frozenset[TopicPartition]:
     """The partitions in which Kafka's default partitioner puts records with these keys.
 
-    ``keys`` is None for any key. ``partition_counts`` has the number of partitions of each topic
-    where it is known; all partitions of other topics are kept.
+    With ``keys`` None (any key) the result has all of ``partitions``. ``partition_counts`` has the
+    number of partitions of each topic where it is known; all partitions of other topics are kept.
     """
     if keys is None:
         return partitions

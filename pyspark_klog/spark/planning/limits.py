@@ -1,6 +1,5 @@
-"""Limits the offsets of a micro-batch: shares a maximum, and waits for a minimum. Pure.
-
-The time is an argument, in ms of a clock that never goes back.
+"""Limits the offsets of a micro-batch: divides a maximum among partitions, and delays a micro-batch
+until it has a minimum of offsets. Pure: functions get the time, in ms of a monotonic clock.
 """
 
 from collections.abc import Mapping

@@ -39,8 +39,8 @@ class PlanIdentity(NamedTuple):
     planned_ms: int
     """The time on the driver's host after planning, in ms."""
     by_filters: bool
-    """Whether Spark made the plan in order to push a query's filters down, which makes a new plan
-    in each such query."""
+    """Whether Spark asked for the plan while it pushed a query's filters down. Then it asks for a
+    new plan in each query with filters."""
 
 
 class Query(NamedTuple):
@@ -57,7 +57,8 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedOffsets:
-    """The plan of a batch read, and the range of offsets that it reads from each partition."""
+    """The identity of a batch read's plan, and the range of offsets that the plan reads from each
+    partition."""
 
     plan: PlanIdentity
     start: Offsets
@@ -77,8 +78,9 @@ def find_query(get_property: Callable[[str], str | None]) -> Query | None:
     batch_id = get_property("streaming.sql.batchId")
     if batch_id is not None:
         stream_id = get_property("sql.streaming.queryId")
-        # The key has the id of the streaming query's run (one start of the query), because a new
-        # run may repeat a micro-batch of an earlier run, with the plan of that earlier run.
+        # The query's key has the id of the streaming query's run (one start of the query): if the
+        # query is started again, the new run may repeat the last micro-batch, and Spark may give it
+        # the plan of the earlier run. The different key shows that this plan is reused.
         run_id = get_property("spark.jobGroup.id")
         return Query(f"{stream_id}/{run_id}/{batch_id}", created_ms, True)
     return Query(query_id or execution_id, created_ms, False)
@@ -100,8 +102,8 @@ def is_reused(plan: PlanIdentity, query: Query, known_key: bool | None, now_ms: 
     (True) or of another query (False); None if no task has used the plan on this host.
     """
     if query.is_in_stream and known_key is None:
-        # A plan that was made to push filters down is not old: Spark pushes filters down, and so
-        # makes a new plan, in each micro-batch.
+        # A plan that Spark asked for while it pushed filters down is this micro-batch's, whatever
+        # its age: Spark pushes filters down, and so asks for a new plan, in each micro-batch.
         return not plan.by_filters and _is_of_earlier_micro_batch(plan, query, now_ms)
     is_made_after = query.created_ms is not None and query.created_ms > plan.planned_ms
     return known_key is False or (is_made_after and not query.is_in_stream)

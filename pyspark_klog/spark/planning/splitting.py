@@ -32,7 +32,8 @@ def size(offsets: OffsetRange) -> int:
 
 
 def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int]) -> list[int]:
-    """The number of pieces of each range; ``parts``, the numbers so far, are too few in total.
+    """The number of pieces of each range, if ``parts``, the numbers so far, have a sum below
+    ``min_tasks``.
 
     A piece whose share of ``min_tasks`` rounds to 1 is too small to be cut: its range keeps its
     pieces. The pieces of the other ranges share the remaining tasks in proportion to their sizes.

@@ -89,10 +89,11 @@ class GroupCommitter:
             self._thread.start()
 
     def settle(self) -> None:
-        """Wait a moment until the last reported position is committed, or its commit has failed.
+        """Wait until the last reported position is committed to the group, or this commit has
+        failed; at most `SETTLE_WITHIN_S`.
 
         Called at the end of an AvailableNow run: the driver's container may stop as soon as the
-        query has ended, and this process stops with it.
+        query has ended, and this process, which commits in a thread, stops with it.
         """
         with self._changed:
             self._changed.wait_for(

@@ -146,11 +146,12 @@ class DeadLetters:
         refusal: Refusal,
         now_ms: int,
     ) -> None:
-        """Write dead letters for rows (the sink's columns) with the same refusal. ``times`` are
-        the timestamps of their records, None for records that get the time of writing.
+        """Write dead letters for ``rows`` (the sink's columns), which were all refused for the
+        reason in ``refusal``. ``times`` are the timestamps of the rows' records, None if records
+        get the time of writing.
 
-        :raises DeadLettersFailed: if letters cannot be written, or there are more than
-            deadLetterMax
+        :raises DeadLettersFailed: if the dead letters cannot be written, or the task has more of
+            them than option deadLetterMax allows
         """
         if not rows.num_rows:
             return
@@ -198,8 +199,8 @@ class DeadLetters:
         encoded = encode(0, rows.num_rows, max(self._batch_bytes, 1_024))
         batches = encoded.batches
         for row, _ in encoded.rejected:
-            # A row that is too large for its own topic may fit the dead letters' topic. Each such
-            # dead letter is a batch of its own, since brokers limit requests, too.
+            # A dead letter that is larger than the batch size may still fit the dead letters'
+            # topic: send it in a batch without other records.
             alone = encode(row, 1, INT32_MAX)
             if alone.rejected:
                 raise DeliveryFailed(f"the dead letter is larger than {INT32_MAX} bytes")

@@ -24,8 +24,8 @@ segments only every few minutes anyway."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
-"""The retention in ms, by run of a streaming query and topic; None if no warning is to be logged
-(again). Spark usually commits all micro-batches of a run in one process, so one run logs once."""
+"""The topic's retention.ms, by run (start) of a streaming query and topic; None if the topic needs
+no warning about old records, or has had one in this run."""
 
 
 def log_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:

@@ -222,7 +222,8 @@ def run_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Log how much stays written. Never raises, since an error would hide the abort's reason."""
+    """Log how many rows and dead letters of a failed write stay in the topics. Never raises, since
+    an error would hide why the write failed."""
     written = [m for m in messages if isinstance(m, TaskWritten)]
     kept = [m for m in written if m.progress is None or m.progress.opened is None]
     if kept:

@@ -90,9 +90,10 @@ _SCHEMAS: Mapping[str, StructType] = {
 """Null stands for an unknown value, such as the leader and the offsets of a partition without a
 leader, or an epoch or topic id that brokers do not have. ``latestOffset`` is the high watermark, or
 under read_committed the last stable offset. ``lag`` is ``latestOffset`` minus ``committedOffset``,
-at least 0. A group's ``kind`` is consumer or sink. Groups of exactly-once sinks are not in table
-``offsets`` but in ``sinks``: one row for each task and topic of its offset, with what the task
-wrote last, and one for the query's last run, in which task, rows, bytes and hash are null."""
+at least 0. A group's ``kind`` is consumer or sink. The offsets of exactly-once sinks are not in
+table ``offsets`` but in ``sinks``: a row for each task, with what the task wrote last, and a row
+for the query's last run, in which task, rows, bytes and hash are null. If exactlyOnceTopic was
+changed, there are such rows for each ``topic`` for which offsets are committed."""
 
 
 def table_schema(table: str) -> StructType:

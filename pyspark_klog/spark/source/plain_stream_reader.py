@@ -70,8 +70,9 @@ class PlainStreamReader(StreamReaderBase):
     @one_line
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """Plan a micro-batch. After a restart Spark first calls partitions(x, x), where x is the
-        last end in the checkpoint. If the checkpoint has no commit of the query's first batch,
-        Spark then calls initialOffset() and plans this batch again: initialOffset() ignores x.
+        last end in the checkpoint; the reader goes on at x. If the checkpoint has no commit of the
+        query's first batch, Spark then calls initialOffset() and plans this batch again: so
+        initialOffset() returns the query's start, not x.
         """
         self._begin()
         position = from_json_dict(end, "the end of the batch in the checkpoint")

@@ -35,7 +35,8 @@ class RangePartition(InputPartition):
     """The range of offsets that one task reads.
 
     ``topic_id`` is the id that the range's topic must have; all zero accepts any topic of its name.
-    ``mark`` identifies the plan: Spark may reuse a plan although the topics have changed since.
+    ``mark`` identifies the plan, all the ranges that were returned to Spark together: Spark may
+    reuse a plan in a later query, although the topics have changed since.
     """
 
     def __init__(

@@ -32,7 +32,8 @@ _FILTERS_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class PlanMark(NamedTuple):
-    """Identifies the plan of a task, so that the task can detect that Spark reuses the plan."""
+    """Identifies the plan of a task (all partitions that the source returned to Spark together), so
+    that the task can detect that Spark reuses the plan for a later query."""
 
     plan: PlanIdentity
     offsets: PlannedOffsets | None
@@ -50,15 +51,16 @@ class EmptyPartition(InputPartition):
 
 
 def new_plan() -> PlanIdentity:
-    """Identify the plan that is being made now, in one of Spark's planning processes."""
+    """A new identity for the plan (the partitions for Spark) that is being made in this planning
+    process of Spark."""
     plan_id = bytes.fromhex(chance.unique_text())[:8]
     return PlanIdentity(plan_id, clock.epoch_ms(), _FILTERS_MODULE in sys.modules)
 
 
 def may_be_outdated(options: Options) -> bool:
     """Whether Spark may reuse a plan for a query in which a new plan would read other rows."""
-    # Spark 4.1 and later keep plans, since they push filters down. Spark 4.0 has no method
-    # pushFilters, and plans in each query.
+    # Spark 4.1 and later, which have the method pushFilters, may use a plan in later queries, too.
+    # Spark 4.0 lacks this method, and asks for a new plan in each query.
     if not hasattr(DataSourceReader, "pushFilters"):
         return False
     return not (is_constant(options.starting) and is_constant(options.ending))

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ARROW_BATCH_BYTES = 4 << 20
-"""The most bytes of values, and of keys, in an Arrow batch of several rows. Spark and pyarrow take
-about 0.3 ms of Python's time for each batch; in the JVM, batches of 0.5 to 4 MB cost the same."""
+"""The most bytes of all values, and of all keys, in an Arrow batch of more than one row. Fewer
+batches are faster, since Spark and pyarrow take about 0.3 ms of Python's time for each. In the JVM
+the same rows take the same time in batches of 0.5 to 4 MB."""
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),

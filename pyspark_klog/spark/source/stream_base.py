@@ -93,8 +93,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         discovery = self._begin()
         begin = from_json_dict(start, "the start of the batch in the checkpoint")
         until = from_json_dict(end, "the end of the batch in the checkpoint")
-        # A query with the same relation twice (a self-union) plans each batch twice: the second
-        # plan of the first batch has the same end as the first plan.
+        # If a query has the same relation twice (a self-union), Spark calls this method twice for
+        # each batch. The second call for the first batch has the same end as the first call.
         is_first = not begin and (not self._has_durable_start() or until == self._first_until)
         if is_first:
             self._first_until = until.copy()
@@ -215,7 +215,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
         """Return ``ends``, but the start for each partition whose last stable offset is before its
-        start, because a transaction is open there; warn of such partitions, or fail."""
+        start, because a transaction is open there. With failOnDataLoss raise DataLost if there are
+        such partitions; without it log a warning."""
         held_back = self._begin().open_transactions(start, ends)
         for partition, text in sorted(held_back.items()):
             where = f"before offset {start[partition]}, where reading was to begin"

@@ -148,7 +148,7 @@ def check_arrow() -> None:
 
 
 def check_numba(allow_slow: bool) -> None:
-    """Refuse to run the kernels as plain Python by accident.
+    """Refuse to run the kernels (numba functions) as plain Python, which is very slow, by accident.
 
     :raises PackageMissing: if numba is not installed and the option allowSlow is not set
     """

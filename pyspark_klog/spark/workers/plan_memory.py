@@ -3,7 +3,8 @@
 One file has the ids of plans (the partitions that a batch read returned to Spark), each with the
 query that used the plan first. The other file has hashes of the notices that were logged. Both are
 in the local folder of the executor or driver, which Spark deletes with that process. Each file has
-a fixed number of slots and never grows: a later entry for the same slot replaces the earlier one.
+a fixed number of slots and never grows: an entry's id determines its slot, and a later entry for
+the same slot replaces the earlier one.
 """
 
 import contextlib
@@ -41,8 +42,8 @@ def note_plan_use(
     """Note that a task of the query ``key`` uses the plan ``plan_id`` (8 bytes that identify the
     partitions of a batch read).
 
-    Returns None if the plan was unknown, else whether the same query used the plan first. If the
-    file cannot be read or written, the plan counts as unknown.
+    Returns None if no worker of this executor has noted the plan before, else whether the plan was
+    noted for the same query first. If the file cannot be read or written, the result is None, too.
     """
     folder = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:

@@ -202,7 +202,8 @@ def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[i
 
     While the coordinator of a group changes, neither the old nor the new coordinator may list the
     group. A request for the group's offsets waits for the new coordinator instead. The search ends
-    at the first index without a progress row: the driver commits new tasks in their order."""
+    at the first index without a progress row: the driver commits the first progress row of each
+    task of a streaming query, in the order of the indices, so that no higher index has one."""
     found: set[int] = set()
     index = first
     while index in listed or groups.rows(index, stable=False):

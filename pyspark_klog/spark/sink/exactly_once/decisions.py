@@ -1,7 +1,7 @@
 """Decides what a task of an exactly-once sink does, from the progress row it finds. Pure.
 
 A progress row says what a task wrote in a micro-batch; it is an offset that the task's consumer
-group has committed. A `RunMark` names the last run of the query that passed its first micro-batch.
+group has committed. A `RunMark` names the last run (start) of the query that began to commit.
 
 `decide_task` is called with the progress row that exists when the task begins, and again with the
 one that exists once the task has taken its transactional id, since an older attempt may have
@@ -47,8 +47,8 @@ class Write(NamedTuple):
     ends_itself: bool
     """Whether the task may commit its transaction itself. In a streaming query it does so only if
     no other producer has had its transactional id since the task's last progress row.
-    If false, the driver compares the progress rows of all tasks, then commits: the micro-batch may
-    repeat an earlier one that was split into other tasks."""
+    If false, the driver compares the progress rows of all tasks, then commits: an earlier run may
+    have written the micro-batch before, with its rows split into other tasks."""
 
 
 class Wait(NamedTuple):
@@ -57,8 +57,8 @@ class Wait(NamedTuple):
 
 def needs_mark(row: ProgressRow | None, now: CurrentTask) -> bool:
     """Whether `decide_task` needs the `RunMark`, which names the last run (start of the query) that
-    has passed its first micro-batch. If another run wrote this batch's progress row, the mark shows
-    whether that run was stopped before, or belongs to a copy of the query."""
+    began to commit. If another run wrote this batch's progress row, the mark shows whether that run
+    was stopped before this run began, or belongs to a copy of the query."""
     return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
 
 
@@ -67,7 +67,8 @@ def decide_task(
 ) -> Fail | Verify | Write:
     """Decide what a task does by ``row``, its progress row: the offset that its consumer group has
     committed, which says what the task wrote last. ``mark`` names the last run (start of the query)
-    that has passed its first micro-batch; it is used only if `needs_mark` is true.
+    that began to commit; it is used only if `needs_mark` is true. "End itself" means that the task
+    commits its transaction, "leave open" that the driver does so, after all tasks have returned.
 
     =====================  =====================================================  =================
     row found              why it may be there                                    decision
@@ -105,7 +106,8 @@ def after_fenced(row: ProgressRow | None, now: CurrentTask) -> Fail | Verify | W
     anything else        a newer run of the query                             fail
     ===================  ===================================================  ====================
 
-    If the attempt failed at once, Spark would start a third one, which would fence the second.
+    If the attempt failed in place of waiting, Spark would start a third attempt, which would fence
+    the second one, the holder of the id.
     """
     if row is None or row.batch_id < now.batch_id:
         return Wait()
@@ -123,13 +125,13 @@ def explain_foreign_row(row: ProgressRow, now: CurrentTask, mark: RunMark | None
     another copy of the query, for example with a copied checkpoint; None if that run may have been
     stopped before.
 
-    ``mark`` is the sink's `RunMark`: it names the last run that passed its first batch.
+    ``mark`` is the sink's `RunMark`: it names the last run that began to commit.
 
     ====================================  =========================================================
     mark                                  whether the row comes from another copy of the query
     ====================================  =========================================================
-    none                                  no: no run has passed its first batch
-    of this run                           yes: this run is past its first batch, or about to be
+    none                                  no: no run has begun to commit a batch
+    of this run                           yes: this run has begun to commit, so no other run may
     of a run that began after this run    yes: this run still writes, though a later one has begun
     of an earlier run                     no: the row's run was stopped; this run repeats its batch
     ====================================  =========================================================

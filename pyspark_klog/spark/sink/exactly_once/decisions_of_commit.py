@@ -1,10 +1,10 @@
 """Decides what the driver does once all tasks of a micro-batch have returned. Pure.
 
-A task ends its own transaction only if no run can repeat the batch (`decisions.py`). Other tasks
-hand their transactions over, and none of their rows is visible before the driver has compared all
-progress rows of the sink. The driver refuses a batch in these cases, checked in this order. Here a
-row is a progress row, a committed offset that says what a task wrote last; a mark is a `RunMark`,
-which names the last run (start of the query) that has passed its first batch.
+A task ends its own transaction only if no earlier run can have written the batch (`decisions.py`).
+Other tasks hand their transactions over, and none of their rows is visible before the driver has
+compared all progress rows of the sink. The driver refuses a batch in these cases, checked in this
+order. Here a row is a progress row, a committed offset that says what a task wrote last; a mark is
+a `RunMark`, which names the last run (start of the query) that began to commit and its first batch.
 
 | found | why the batch is refused |
 |---|---|
@@ -83,8 +83,9 @@ class Seen(NamedTuple):
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
-    """Whether every task has ended its own transaction, because no run can repeat the batch: then
-    the driver has nothing to compare and sends no request."""
+    """Whether each task has ended its own transaction, and had committed an earlier batch of this
+    run (start of the query): then no other run has written this batch before, so the driver has
+    nothing to compare and sends no request."""
     return all(
         task.opened is None
         and task.row.run_id == task.run_id
@@ -132,7 +133,7 @@ def _new_mark(batch: MicroBatchResults, seen: Seen) -> RunMark | None:
     return RunMark.next_mark(last, batch.batch_id, batch.run_id, time_ms)
 
 
-# --- one check for each row of the table in the module's docstring --------------------------------
+# --- checks of decide_commit: each returns the reason to refuse the batch, or None ----------------
 def _under_another_topic(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, (topic, row) in sorted(seen.elsewhere.items()):
         if row.batch_id >= batch.batch_id:
@@ -234,8 +235,8 @@ def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Every progress row of this batch was written with or after this row of task 0, so none
-        # can have expired.
+        # Task 0 is in every batch, and its recent row is of this batch or an earlier one. So the
+        # other progress rows of this batch are as recent, and none can have expired.
         return True
     if batch.batch_id == 0:
         # Only the driver commits batch 0, after it has stored a run mark with the time. If batch 0

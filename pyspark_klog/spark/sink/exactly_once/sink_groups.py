@@ -1,6 +1,6 @@
 """An exactly-once sink's data on brokers: transactional ids, and offsets that consumer groups have
 committed. The offsets are a progress row for each task, which says what the task wrote last, and a
-`RunMark`, which names the last run (start) of the query that has passed its first micro-batch."""
+`RunMark`, which names the last run (start) of the query that began to commit."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -103,8 +103,8 @@ class SinkGroups:
             raise ExactlyOnceRefused(f"group {group}: {error}") from None
 
     def mark(self) -> RunMark | None:
-        """The sink's `RunMark`, which names the last run (start) of the query that has passed its
-        first micro-batch; None if no run has."""
+        """The sink's `RunMark`, which names the last run (start) of the query that began to commit;
+        None if no run has begun."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:

@@ -176,9 +176,10 @@ class _Attempt:
         if the producer may begin a transaction without InitProducerId; else None. ``found`` is the
         progress row that the group's coordinator has returned.
 
-        A later attempt must send InitProducerId: an attempt that failed may have taken the
+        Attempts after a task's first must send InitProducerId: a failed attempt may have taken the
         transactional id without leaving a progress row. Below transaction.version 2 the first
-        attempt must, too: a late EndTxn of the last micro-batch could end this one's transaction.
+        attempt must send it, too: a late EndTxn request of the last micro-batch could end the
+        transaction of this one.
         """
         held = self._held
         if held.committed is None or self._task.attempt_number:
@@ -260,13 +261,13 @@ class _Attempt:
             )
 
     def _check_no_open_transaction(self) -> None:
-        """Check that no partition of the topic has an open transaction of this producer.
+        """Check that no partition of option topic's topic has an open transaction of this producer.
 
         The coordinator has ended the transactional id's earlier transaction, and no attempt has
         committed this batch. But Apache Kafka writes no transaction marker to a partition that has
-        no leader then (docs/exactly-once.md): the earlier transaction stays open there, and the
-        next commit would commit its rows, too. Only the topic of option topic is checked: the
-        topics that rows name are not known yet."""
+        no leader at that time (docs/exactly-once.md): the earlier transaction stays open there, and
+        this task's commit would commit its rows, too. Topics that only rows name are not checked,
+        because the task has not read its rows yet."""
         topic = self._options.topic
         if topic is None:
             return

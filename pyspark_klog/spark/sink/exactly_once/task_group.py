@@ -1,6 +1,6 @@
 """Decides what a task does, by offsets that consumer groups have committed: its progress row, which
 says what the task wrote last, and the sink's `RunMark`, which names the last run (start) of the
-query that has passed its first micro-batch."""
+query that began to commit."""
 
 from collections.abc import Callable
 
@@ -34,8 +34,9 @@ class TaskGroup:
         """The task's progress row: the offset that its consumer group has committed for the topic.
         With ``stable`` the call waits while a transaction with a newer progress row is not ended.
 
-        Only an attempt that has the transactional id may wait. The wait of any other attempt could
-        be for a dead attempt's transaction, or for one that was left to the driver.
+        Only an attempt that has the transactional id may wait. Another attempt could wait too long:
+        until a dead attempt's transaction times out, or until the driver commits a transaction that
+        was left to it.
         ``while_unstable`` is called before each wait, and may raise.
 
         :raises ExactlyOnceRefused: if the group has committed an offset of this batch or a later
@@ -65,8 +66,8 @@ class TaskGroup:
         return rows.get(self._task.topic)
 
     def mark(self) -> RunMark | None:
-        """The sink's `RunMark`, which names the last run (start) of the query that has passed its
-        first micro-batch; None if no run has."""
+        """The sink's `RunMark`, which names the last run (start) of the query that began to commit;
+        None if no run has begun."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
