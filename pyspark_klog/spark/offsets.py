@@ -48,9 +48,9 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> str:
 def from_json_dict(given: object, where: str) -> Offsets:
     """Read offsets (>= 0) from a checkpoint, in the JSON form of Spark's Kafka connector.
 
-    ``where`` names the offsets in messages. The form has no version number. If a later klog changed
-    the form, it would mark the new form by keys that are no topic names, which this function
-    refuses.
+    Error messages call the offsets ``where``. The JSON form has no version number. If a later klog
+    changed the form, it would mark the new form by keys that are no topic names, and this function
+    refuses such keys.
 
     :raises OffsetError: if ``given`` does not have this form
     """

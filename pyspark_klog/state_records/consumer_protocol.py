@@ -41,14 +41,14 @@ class ConsumerProtocolAssignment(Message, versions=(0, 3)):
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Decode a member's subscription; raises KlogError for other bytes."""
+    """Decode a member's subscription; raises KlogError if ``data`` is none."""
     return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Decode a member's assignment; raises KlogError for other bytes.
+    """Decode a member's assignment; raises KlogError if ``data`` is none.
 
-    A member without an assignment has empty bytes, which raise KlogError too.
+    A member without an assignment has empty bytes, which raise KlogError, too.
     """
     return _decode(ConsumerProtocolAssignment, data)
 

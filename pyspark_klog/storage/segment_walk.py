@@ -247,7 +247,8 @@ def _open_at_snapshot(
 
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
     """Update ``began``, the first offset of each open transaction by producer id, from the
-    transactional batches in ``rows`` (one row for each batch).
+    transactional batches in ``rows`` (one row for each batch) with offsets in ``start`` to ``end``
+    (exclusive).
 
     Batches without records are skipped: the log cleaner emptied them after their transaction had
     ended. The marker may have been removed, too, so the transaction would look open forever.

@@ -37,7 +37,7 @@ def encode_transaction_index(entries: Iterable[AbortedEntry]) -> bytes:
 
 
 def decode_transaction_index(data: Buffer) -> list[AbortedEntry]:
-    """Return the complete rows, in the order of the file.
+    """Return the aborted transactions, one for each complete row, in the order of the file.
 
     An incomplete row at the end, which the broker may be writing now, is left out.
 

@@ -45,9 +45,10 @@ def encode_preferred_replica_election(partitions: Iterable[TopicPartition]) -> b
 
 
 def decode_preferred_replica_election(data: bytes | None) -> tuple[TopicPartition, ...]:
-    """Decode /admin/preferred_replica_election: the partitions, without repetitions.
+    """Decode /admin/preferred_replica_election: the partitions whose preferred replica should
+    become leader, without repetitions.
 
-    :raises ZnodeError: if ``data`` is no such list
+    :raises ZnodeError: if ``data`` is no list of partitions
     """
     return _decode_partitions(PREFERRED_REPLICA_ELECTION, data)
 
@@ -61,9 +62,10 @@ def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_isr_change(name: str, data: bytes | None) -> tuple[TopicPartition, ...]:
-    """Decode /isr_change_notification/``name``: the partitions, without repetitions.
+    """Decode /isr_change_notification/``name``: the partitions with a changed ISR, without
+    repetitions.
 
-    :raises ZnodeError: if ``data`` is no such list
+    :raises ZnodeError: if ``data`` is no list of partitions
     """
     return _decode_partitions(f"{ISR_CHANGES}/{name}", data)
 

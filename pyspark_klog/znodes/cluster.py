@@ -52,7 +52,8 @@ class FinalizedFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The producer ids ``first`` to ``last``, both inclusive, which belong to one broker."""
+    """The producer ids ``first`` to ``last``, both inclusive, which only the broker ``broker_id``
+    gives to producers."""
 
     broker_id: BrokerId
     first: ProducerId

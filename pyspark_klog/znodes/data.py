@@ -230,7 +230,7 @@ def encode_uuid(value: UUID) -> str:
 
 
 def decode_uuid(text: str) -> UUID | None:
-    """Parse Kafka's text of a UUID; None for other texts."""
+    """Parse Kafka's text of a UUID, 22 characters of URL-safe base64; None for other texts."""
     return UUID(bytes=urlsafe_b64decode(f"{text}==")) if _ID.fullmatch(text) else None
 
 

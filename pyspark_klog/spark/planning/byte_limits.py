@@ -14,10 +14,11 @@ SAMPLES_AT_ONCE = 32
 
 
 class ByteRates:
-    """Bytes per offset by partition: a moving average of samples, and the last sample.
+    """Estimates bytes per offset by partition, by which maxBytesPerTrigger limits a micro-batch.
 
-    The larger of the two counts: if records get larger, the next micro-batch gets shorter at once;
-    if records get smaller, micro-batches grow gradually.
+    The estimate is the moving average of a partition's samples, or the last sample if that is
+    larger: if records get larger, the next micro-batch gets shorter at once; if records get
+    smaller, micro-batches grow gradually.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Splits ranges of offsets into tasks: maxRecordsPerPartition, then minPartitions. Pure.
+"""Splits ranges of offsets into tasks by maxRecordsPerPartition, then by minPartitions. Pure.
 
 The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The sizes of the pieces of
 a range differ by at most one offset; in Spark they differ by more where both options are set.

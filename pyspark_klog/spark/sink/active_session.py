@@ -15,10 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 def set_active_session(spark: "SparkSession", *, replace: bool) -> None:
-    """Make ``spark`` the active session of the calling thread; never raises.
+    """Make ``spark`` the active session of the calling thread, in which Spark looks up Python data
+    sources; never raises.
 
     Without ``replace`` a session that is already active stays. Under Spark Connect nothing happens:
-    the client has no JVM thread, and the server's session looks sources up.
+    the client has no JVM thread, and the server looks sources up in its own session.
     """
     jvm_session = getattr(spark, "_jsparkSession", None)
     if jvm_session is None:

@@ -47,7 +47,8 @@ class TaskWritten(WriterCommitMessage):
     progress: "TaskProgress | None" = None
     """With exactlyOnce, what the driver needs to commit the task's rows; else None."""
     run: str | None = None
-    """The id of the streaming query's run, which changes with each restart; None in a batch."""
+    """``<query id>/<run id>`` of the streaming query, which changes with each restart of the query;
+    None in a batch."""
 
 
 def write_task(
@@ -216,8 +217,8 @@ def check_timestamps(
 
 
 def run_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """The run of the streaming query whose tasks sent the messages; None in a batch, or without
-    tasks."""
+    """The run (start) of the streaming query whose tasks sent the messages; None in a batch, or
+    without tasks."""
     return next((message.run for message in messages if isinstance(message, TaskWritten)), None)
 
 

@@ -1,4 +1,5 @@
-"""Finds the micro-batch and the run for which a function of foreachBatch is called."""
+"""Finds the micro-batch for which Spark calls the user's function of foreachBatch, and the run (one
+start) of the query."""
 
 import re
 from dataclasses import dataclass

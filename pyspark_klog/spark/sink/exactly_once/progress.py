@@ -24,10 +24,11 @@ class TaskProgress:
     """The task's progress row. If another attempt committed this micro-batch's rows, so that this
     attempt wrote none, it is the row of that attempt."""
     before: ProgressRow | None
-    """The progress row that existed when the task began to write; None if there was none. In a task
-    that only compared its rows with committed ones, it is the same as ``row``."""
+    """The progress row (committed offset) that existed when the task began to write; None if there
+    was none. In a task that only compared its rows with committed ones, it is equal to ``row``."""
     opened: "OpenTransaction | None"
     """The task's transaction, for the driver to end; None if the task has committed it, or only
     compared its rows with committed ones."""
     run_id: str
-    """The id of the query's run that writes now."""
+    """The id of the run (one start of the query) in which the task wrote its rows, or compared them
+    with the rows that an earlier attempt committed."""

@@ -65,8 +65,8 @@ _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
-"""How long an attempt waits for another attempt of the task that has written all its rows: Spark
-ends the other attempts once one has succeeded."""
+"""How long an attempt waits for another attempt of the task that has written all its rows
+(`_PATIENCE_MS`: that still writes rows). Spark ends the other attempts once one has succeeded."""
 _NEW = TransactionDescription("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
