@@ -28,8 +28,8 @@ class EntityName(NamedTuple):
 
 
 Entity = tuple[EntityName, ...]
-"""The subject of settings or quotas under /config. An entity has one part, for example a topic; only
-a user combined with a client id has two parts: first the user, then the client."""
+"""The subject of settings or quotas under /config. An entity has one part, for example a topic.
+Only a user combined with a client id has two parts: first the user, then the client."""
 
 
 def entity(entity_type: str, name: str | None) -> Entity:

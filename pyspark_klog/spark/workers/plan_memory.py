@@ -42,8 +42,8 @@ def note_plan_use(
     """Note that a task of the query ``key`` uses the plan ``plan_id`` (8 bytes that identify the
     partitions of a batch read).
 
-    Returns None if no worker of this executor has noted the plan before, else whether the plan was
-    noted for the same query first. If the file cannot be read or written, the result is None, too.
+    Returns None if the executor's file does not have the plan yet, else whether the plan was noted
+    for the same query first. If the file cannot be read or written, the result is None, too.
     """
     folder = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:

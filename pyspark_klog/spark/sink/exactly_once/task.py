@@ -267,7 +267,7 @@ class _Attempt:
         committed this batch. But Apache Kafka writes no transaction marker to a partition that has
         no leader at that time (docs/exactly-once.md): the earlier transaction stays open there, and
         this task's commit would commit its rows, too. Topics that only rows name are not checked,
-        because the task has not read its rows yet."""
+        because the task has read only its first row by now."""
         topic = self._options.topic
         if topic is None:
             return
