@@ -89,7 +89,7 @@ def test_sinks_are_listed_one_a_line(broker: BrokerProcess, sink: SinkId) -> Non
 def test_a_sink_is_described_by_its_rows(broker: BrokerProcess, sink: SinkId, topic: str) -> None:
     lines = klog(broker, "sinks", "describe", sink.query_id).output.splitlines()
     assert lines[0] == f"sink sink of query {sink.query_id}  prefix klog-sink"
-    assert lines[1] == f"run {RUN} passed its first batch, 40, {TIME}"
+    assert lines[1] == f"run {RUN} began to commit with batch 40, {TIME}"
     assert [line.split() for line in lines[2:]] == [
         ["TASK", "TOPIC", "BATCH", "RUN", "ROWS", "BYTES", "WRITTEN"],
         ["0", topic, "42", RUN, "5", "600", *TIME.split()],

@@ -15,7 +15,7 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
     with which micro-batch."""
     for mark in (mark for group in groups for mark in group.marks.values()):
         time = shown_time(mark.time_ms)
-        click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
+        click.echo(f"run {mark.run_id} began to commit with batch {mark.batch_id}, {time}")
     rows = [
         (
             *(group.task, partition.topic, row.batch_id, row.run_id),
