@@ -95,13 +95,14 @@ class BrokerServer:
     Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. One
     process can run any number of brokers. ``load_kernel`` loads the produce kernel, compiled code
     that checks many Produce requests at once. The broker calls it when clients send many or large
-    Produce requests (produce/turn_plans.py); without it, Python code checks all requests. With
-    ``compile_kernel`` the kernel is compiled and loaded earlier (produce/quiet_loading.py).
-    ``load_cleaner`` is called before the first log is compacted (compaction/loading.py). ``adopt``
-    adds topics to the metadata for partition folders whose topic is not in the metadata; without
-    it, a standalone broker refuses such folders. ``accept_missing`` creates empty logs for
-    partitions whose data is missing; without it, a standalone broker does not start. ``authorizer``
-    decides what each client may do.
+    Produce requests (produce/turn_plans.py); without it, Python code checks all requests.
+    ``compile_kernel`` compiles the kernel when the broker has started; the kernel is then loaded
+    even for few requests: after the first Produce request, once no connection has been used for 250
+    ms (produce/quiet_loading.py). ``load_cleaner`` is called before the first log is compacted
+    (compaction/loading.py). ``adopt`` adds topics to the metadata for partition folders whose topic
+    is not in the metadata; without it, a standalone broker refuses such folders. ``accept_missing``
+    creates empty logs for partitions whose data is missing; without it, a standalone broker does
+    not start. ``authorizer`` decides what each client may do.
     """
 
     def __init__(
@@ -205,8 +206,8 @@ class BrokerServer:
                 raise
             if self._started is not None:
                 # After a CannotStart, such as a port in use, close the logs cleanly. Any other
-                # error may come from the disk or from wrong state in memory: then leave the logs as
-                # after a kill.
+                # error may come from the disk or from wrong state in memory: then do not flush the
+                # logs or mark them as closed, so that the next start recovers them.
                 self.close(cleanly=refusal is error)
             else:
                 self._release()
@@ -253,7 +254,7 @@ class BrokerServer:
     def _make_parts(
         self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
     ) -> _Started:
-        """Create all parts that serve requests; no listener is open yet."""
+        """Create all objects that serve requests; the listeners are opened later."""
         config = self.config
         purgatory = Purgatory(self.loop)
         replicas = self._host(broker_id, metadata, logs, purgatory)
@@ -411,8 +412,9 @@ class BrokerServer:
         )
 
     def _prepare_kernels(self) -> None:
-        """Load the kernels (compiled code, such as that for Produce requests), which a child
-        process compiles if necessary. Blocks: called in a helper thread."""
+        """Load the kernels (compiled code, such as that for Produce requests). A child process
+        compiles them first if the cache on disk does not have them. Blocks: called in a helper
+        thread."""
         if self._load_kernel is not None:
             self._load_kernel(lambda: not self._is_wanted)
 

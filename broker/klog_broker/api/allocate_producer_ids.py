@@ -11,8 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: AllocateProducerIdsRequest, context: RequestContext
 ) -> None:
-    """Answer NOT_CONTROLLER unless this broker stays the controller until the block is
-    allocated."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until the block of producer ids
+    is allocated."""
     cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
 
 

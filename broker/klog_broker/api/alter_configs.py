@@ -37,7 +37,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: SettingsServices, request: AlterConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Apply or refuse each resource as a whole, independently of the others."""
+    """Apply or refuse all changes of a resource (a topic or broker) together, independently of the
+    other resources."""
     return alter_each(
         services,
         context,

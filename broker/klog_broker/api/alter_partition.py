@@ -11,8 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: AlterPartitionRequest, context: RequestContext
 ) -> None:
-    """Answer NOT_CONTROLLER unless this broker stays the controller until the changes are
-    written."""
+    """Answer NOT_CONTROLLER unless this broker stays the controller until the requested ISRs are
+    written to ZooKeeper."""
     cluster_of(services, context).controller.alter_partition(request, context.reply.send)
 
 

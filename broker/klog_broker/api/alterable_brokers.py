@@ -1,5 +1,6 @@
-"""Finds the broker whose settings a client describes or alters; raises BrokerError for other
-brokers."""
+"""Finds the settings that a client describes or alters: those of this broker, or those of all
+brokers together. A request for the settings of another single broker is refused with
+BrokerError."""
 
 import re
 

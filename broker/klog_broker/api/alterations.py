@@ -1,4 +1,5 @@
-"""Answers a request that alters settings: applies or refuses each resource independently.
+"""Answers a request that alters settings of resources (topics or brokers): all changes of a
+resource are applied or refused together, independently of the other resources.
 
 AlterConfigs and IncrementalAlterConfigs share :func:`alter_each`. Each of the two APIs passes a
 function to it that checks the changes of one resource.
@@ -51,10 +52,13 @@ def alter_each(
     *,
     validate_only: bool,
 ) -> ResponseSteps:
-    """Apply or refuse each resource as a whole, and answer with ``response`` when all are done.
+    """Apply or refuse all changes of a resource (a topic or broker) together, and answer with
+    ``response`` once every resource is altered or refused. With ``validate_only``, only check the
+    changes.
 
-    ``response`` has one result for each resource, in the same order. ``plan`` returns the change of
-    one resource that the client may alter, or raises BrokerError if the change is invalid.
+    ``response`` has one result for each resource, in the same order. ``plan`` checks the changes of
+    one resource and returns a function that applies them, or raises BrokerError if they are
+    invalid.
     """
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     results: Sequence[_Result] = response.responses

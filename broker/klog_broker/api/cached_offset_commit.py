@@ -37,9 +37,9 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
-"""The most partitions of an OffsetCommit that is served without decoding. The handler of
-OffsetCommit decodes a request with more partitions, and answers it over several event-loop
-turns."""
+"""The most partitions of an OffsetCommit that is served without decoding: its bytes are compared
+with those of an earlier OffsetCommit of the connection. The handler of OffsetCommit decodes a
+request with more partitions, and answers it over several event-loop turns."""
 
 # OffsetCommit version 1 is always decoded, because it has a timestamp for each partition.
 _FIRST_VERSION = 2
@@ -72,7 +72,8 @@ class _CommitPlace:
 
 
 class _CachedOffsetCommit:
-    """Serves OffsetCommits of one member for the same partitions with the same metadata.
+    """Serves the later OffsetCommits of a connection that repeat an earlier one, except for the
+    correlation id, the offsets and the leader epochs: same member, partitions and metadata.
 
     This object also implements PackableCommits (coordinator/group/commits.py) for the request in
     progress: it encodes the request's records and stores its offsets. One object is enough, because
@@ -171,13 +172,15 @@ class _CachedOffsetCommit:
         return True
 
     def _find_shard(self) -> GroupShard | None:
-        """Return the group's coordinator shard. Return None if no shard serves the group now, or if
-        a partition is unknown: then the handler of OffsetCommit serves the request, and answers
+        """Return the group's coordinator shard (the groups of one partition of __consumer_offsets).
+        Return None if this broker does not serve the group now, or if a partition of the request is
+        not in the metadata image: then the handler of OffsetCommit serves the request, and answers
         with the error. Partitions and shard are looked up once per metadata image."""
         image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
-            # The topic may have been deleted and created again: same name, other id.
+            # The topic may have been deleted and created again since this object was made: same
+            # name, other id.
             and image.topic_by_id(each.record.topic_id) is not None
             for each in self._places
         )
@@ -231,9 +234,13 @@ class _CachedOffsetCommit:
 def cache_request(
     services: GroupServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _CachedOffsetCommit | None:
-    """Return an object that serves the connection's next, similar OffsetCommits without decoding
-    them. Return None for rare requests: with a retention time, a repeated partition or topic, a
-    topic without partitions, an unknown topic, too many partitions, or too much metadata."""
+    """Return an object that serves the connection's next OffsetCommits without decoding them, if
+    they repeat this request except for the correlation id, the offsets and the leader epochs.
+
+    Return None for versions 0 and 1, and for rare requests: with tagged fields, a retention time, a
+    repeated partition or topic, a topic without partitions, an unknown topic, too many partitions,
+    or too much metadata.
+    """
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
     names, topic_ids = _names(services, request, context)

@@ -11,8 +11,12 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: ControlledShutdownRequest, context: RequestContext
 ) -> None:
-    """Answer NOT_CONTROLLER unless this broker stays the controller until it has moved the
-    leaderships. The response lists partitions that no other replica can lead."""
+    """Move the leaderships of a broker that shuts down to other replicas. Answer NOT_CONTROLLER
+    unless this broker stays the controller until then.
+
+    The response lists the partitions that the broker to shut down still leads, because no other
+    replica is in sync. Partitions with one replica are not listed.
+    """
     cluster_of(services, context).controller.shut_down(request, context.reply.send)
 
 

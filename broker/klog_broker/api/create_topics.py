@@ -139,7 +139,8 @@ def _created(
     """Return the result for a created topic. With validate_only no topic is created, and the result
     has no topic id.
 
-    ``client_text`` caches the described settings for later topics with the same overrides.
+    ``client_text`` caches the described settings for later topics of the request that override the
+    same settings in the same way.
     """
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in client_text else _SETTINGS

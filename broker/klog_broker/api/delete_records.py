@@ -92,7 +92,8 @@ class _Waiting(NamedTuple):
 
 
 class _DelayedDeletion(DelayedOperation):
-    """A request that waits until the followers' logs start where the leaders' logs do."""
+    """A DeleteRecords request that waits until the logs of all live followers start at the offset
+    that the request has set as the leader's log start offset, or later."""
 
     __slots__ = ("_context", "_response", "_services", "_waiting")
     kind = "DeleteRecords"

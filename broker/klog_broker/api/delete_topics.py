@@ -51,7 +51,8 @@ def _delete(
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
     times = Counter((each.name, each.topic_id) for each in asked)
-    # The dict keeps one of several entries with the same name and id.
+    # The dict keeps one of several entries with the same name and id, so that a topic gets one
+    # result.
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
         yield 2
         try:

@@ -97,8 +97,8 @@ def _answer(
     """Describe each resource independently of the others. If the list of setting names of a
     resource is null or, as in Kafka, empty, all settings of the resource are described.
 
-    A resource that the request names twice is described once, since the description is much longer
-    than the name.
+    A resource that the request names twice is described once, because a short request that repeats
+    a name could cause a huge response.
     """
     results = []
     answered: _DescribedSettings = {}
@@ -125,7 +125,8 @@ def _configs(
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
     """Return the described settings of one resource. Each yield is the cost of a step, in units of
     about 5 us of the event loop's time (runtime/event_loop/slices.py). ``answered`` caches the
-    described settings for later topics with the same overrides (most topics have none)."""
+    described settings for later topics of the request with the same overrides (most topics have
+    none)."""
     yield 1
     keys = asked.configuration_keys or None
     if asked.resource_type not in _SETTINGS:

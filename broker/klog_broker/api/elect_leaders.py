@@ -57,7 +57,7 @@ class Elections(Protocol):
 
 
 class ElectionServices(NamedTuple):
-    """The services of ElectLeaders in a cluster."""
+    """The objects that the handler of ElectLeaders uses on a broker in a cluster."""
 
     metadata: MetadataStore
     elections: Elections

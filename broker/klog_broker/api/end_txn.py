@@ -102,8 +102,12 @@ class _CachedEndTxn:
 def cache_request(
     services: TransactionServices, frame: bytes, request: EndTxnRequest, context: RequestContext
 ) -> _CachedEndTxn | None:
-    """Return an object that serves the connection's next, similar EndTxn requests without decoding
-    them. Return None for versions other than 5, and for a frame with tagged fields."""
+    """Return an object that serves the connection's next EndTxn requests without decoding them, if
+    they repeat this request except for the correlation id, the producer id and epoch, and the
+    choice of commit or abort.
+
+    Return None for versions other than 5, and for a frame with tagged fields.
+    """
     client_id = (context.header.client_id or "").encode()
     name = request.transactional_id.encode()
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES

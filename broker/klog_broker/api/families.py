@@ -1,7 +1,8 @@
-"""The families of APIs: which APIs a broker serves, and with which services.
+"""The families of APIs: which APIs a broker serves, and which objects their handlers use.
 
-A family is a group of APIs whose handlers use the same services. The broker binds each family to
-its services once, at start-up. ApiVersions lists the APIs of all bound families.
+A family is a group of APIs whose handlers use the same services (objects of the broker, such as
+logs, the metadata and the group coordinator). The broker binds each family to its services once, at
+start-up. ApiVersions lists the APIs of all bound families.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ from klog_broker.dispatch.api_handler import ApiHandler, BrokerApi, bind
 from klog_broker.fetch.services import FetchServices
 from klog_broker.produce.services import ProduceServices
 
-# --- the families: APIs that use the same services -----------------------------------------------
+# --- the families: groups of APIs whose handlers use the same services (objects of the broker) ----
 _PRODUCE: tuple[BrokerApi[ProduceServices], ...] = (produce.API,)
 _FETCH: tuple[BrokerApi[FetchServices], ...] = (fetch.API,)
 _LOGS: tuple[BrokerApi[LogServices], ...] = (
@@ -196,8 +197,8 @@ def offset_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
 
 
 def offset_handlers_in_cluster(services: OffsetsServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of the APIs about committed offsets in a cluster, also of offsets in
-    ZooKeeper."""
+    """Return the handlers of OffsetCommit and OffsetFetch of a broker in a cluster. Version 0 of
+    both APIs stores and reads offsets in ZooKeeper; later versions use the group coordinator."""
     return bind(_OFFSETS_IN_CLUSTER, services)
 
 
@@ -223,7 +224,7 @@ def election_handlers(services: TopicsServices) -> tuple[ApiHandler, ...]:
 
 
 def election_handlers_in_cluster(services: ElectionServices) -> tuple[ApiHandler, ...]:
-    """Return the handler of ElectLeaders of a broker in a cluster."""
+    """Return the handler with which a broker in a cluster serves ElectLeaders."""
     return bind(_ELECTIONS_IN_CLUSTER, services)
 
 

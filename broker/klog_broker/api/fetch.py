@@ -2,9 +2,9 @@
 
 The partitions are read immediately. If they have fewer than ``min_bytes``, the fetch waits in the
 purgatory until the high watermarks have moved far enough, a leadership has ended, or
-``max_wait_ms`` has passed. Where a look-up would block on the disk, a helper thread reads the pages
-into the page cache first. For clients before version 4 the records are converted down before they
-are sent (down_conversion.py).
+``max_wait_ms`` has passed. Where the look-up of the fetch offset in a log would block on the disk,
+a helper thread reads the pages into the page cache first. For clients before version 4 the records
+are converted down before they are sent (down_conversion.py).
 
 The *scope* of a fetch is the set of partitions that it reads: the partitions in the request, or the
 partitions of its fetch session that may have changed (scopes.py).
@@ -75,9 +75,9 @@ class _DelayedFetch(DelayedOperation):
         self.go_on(self._read())
 
     def go_on(self, cold: list[ReadPartition]) -> None:
-        """Continue after the first read. ``cold`` are the partitions whose look-up would have
-        blocked on the disk: helper threads read their pages first. Without such partitions, answer
-        if there are enough bytes; otherwise wait in the purgatory."""
+        """Continue after the first read. ``cold`` are the partitions whose read would have blocked
+        on the disk, so helper threads read the missing pages into the page cache first. Without
+        such partitions, answer if there are enough bytes; otherwise wait in the purgatory."""
         context = self._context
         if cold:
             self._warm(cold)

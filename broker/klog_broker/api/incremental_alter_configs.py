@@ -44,7 +44,8 @@ class Operation(IntEnum):
 def handle(
     services: SettingsServices, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Apply or refuse each resource as a whole, independently of the others."""
+    """Apply or refuse all changes of a resource (a topic or broker) together, independently of the
+    other resources."""
     return alter_each(
         services,
         context,

@@ -38,8 +38,8 @@ class _State(NamedTuple):
     following: list[int]
 
 
-# A part of an expression as a function: adds the states that match the part and then lead to the
-# given state. Returns the state in which the part begins.
+# A function for one part of a regular expression: adds the states that match the part and then lead
+# to the given state. Returns the state in which the part begins.
 _Part = Callable[["LinearPattern", int], int]
 
 
@@ -62,8 +62,8 @@ class LinearPattern:
         return len(self._states) - 1
 
     def once_more(self) -> None:
-        """Count one more copy of a repeated part. An empty part, such as a group (), has no states
-        but is counted too, since each copy costs time."""
+        """Count one more copy of a repeated part, such as each x of ``x{3}``. An empty part, such
+        as a group (), has no states but is counted too, since each copy costs time."""
         self._times += 1
         if self._times > MAX_STATES:
             raise InvalidPattern(f"the pattern repeats more than {MAX_STATES} parts")
@@ -269,7 +269,8 @@ class _Parser:
         else:
             part = _repeated(part, sign == "+", 1 if sign == "?" else None)
         if self._next() == "?":
-            # A reluctant quantifier matches the same whole texts as a greedy one.
+            # Skip the ? of a reluctant quantifier, such as ``a+?``: it matches the same whole texts
+            # as the greedy ``a+``.
             self._take()
         # A second quantifier, such as Java's possessive ones, is refused, because no part of an
         # expression can begin with a quantifier.

@@ -56,8 +56,8 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One ListOffsets request. If a look-up would block on the disk, a helper thread does the
-    blocking part, and the request continues after that."""
+    """One ListOffsets request. If the look-up of an offset would block on the disk, a helper thread
+    does the blocking part, and the request continues after that."""
 
     def __init__(
         self, services: LogServices, request: ListOffsetsRequest, context: RequestContext
@@ -77,9 +77,9 @@ class _ListOffsets:
         )
 
     def run(self) -> ResponseSteps:
-        """Return the response; each yield is the cost of a step in units of about 5 us. If a
-        look-up needs a helper thread, return None instead; ``run`` is called again after the helper
-        has finished, and continues with the same partition."""
+        """Return the response; each yield is the cost of a step in units of about 5 us of the event
+        loop's time. If the look-up of an offset needs a helper thread, return None instead; ``run``
+        is called again after the helper has finished, and continues with the same partition."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row
@@ -98,7 +98,8 @@ class _ListOffsets:
     def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
         """Yield each partition of the request, together with the response of its topic.
 
-        Each topic's response is first yielded with None in place of a partition.
+        Each topic's response is first yielded with None in place of a partition, so that the caller
+        yields a cost for the topic, too.
         """
         for topic in self._request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
@@ -230,7 +231,8 @@ class _ListOffsets:
 
 
 class _NeedsHelper(Exception):
-    """Raised when a helper thread has to run ``work`` before the look-up can continue."""
+    """Raised when the look-up of an offset would block on the disk: a helper thread has to run
+    ``work`` before the look-up can continue."""
 
     def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
         self.key = key

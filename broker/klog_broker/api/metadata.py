@@ -178,8 +178,8 @@ def _create(
             if isinstance(result, BrokerError)
         }
         refused.update(creation_errors(codes))
-        # The response has an error although the topic was created, because Kafka answers with the
-        # same error while its controller creates a topic. The client retries.
+        # Answer with an error although the topic was created, so that the client requests the
+        # metadata again: Kafka answers with the same error while its controller creates a topic.
         if services.metadata.is_standalone:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:

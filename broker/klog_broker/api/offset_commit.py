@@ -115,8 +115,10 @@ def handle_in_cluster(
 def cache_request_in_cluster(
     both: OffsetsServices, frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> CachedRequest | None:
-    """Return an object that serves the connection's next, similar OffsetCommits without decoding
-    them; None for version 0, whose offsets are in ZooKeeper, and for rare requests."""
+    """Return an object that serves the connection's next OffsetCommits without decoding them, if
+    they repeat this request except for the correlation id, the offsets and the leader epochs.
+    Return None for version 0, whose offsets are in ZooKeeper, for version 1, and for rare requests
+    (cached_offset_commit.py lists them)."""
     return cache_request(both.groups, frame, request, context)
 
 

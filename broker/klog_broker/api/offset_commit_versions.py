@@ -28,11 +28,13 @@ def missing_group_error(api_version: int) -> ErrorCode:
 def frame_layout(
     frame_bytes: int, request: OffsetCommitRequest, header: RequestHeader
 ) -> struct.Struct | None:
-    """Return the layout of a frame of version 2 or later.
+    """Return the layout of the frame of an OffsetCommit of version 2 or later, to read the later
+    frames of the connection that differ in few fields.
 
-    The fields are: API key and version; the correlation id; then alternately bytes that stay the
-    same, and a partition's offset and leader epoch (from version 6 on). Return None if the frame's
-    length does not fit because the request has tagged fields.
+    The fields of the layout are: API key and version; the correlation id; then alternately bytes
+    that must be the same in the later frames, and a partition's offset and leader epoch (from
+    version 6 on). Return None if the frame's length does not fit because the request has tagged
+    fields.
     """
     version = header.api_version
     sizes = _Flexible if version >= FLEXIBLE_SINCE else _Fixed

@@ -174,9 +174,11 @@ def _offsets(
     """Yield each partition's number, its committed offset (None without one), and its error.
 
     A deleted topic's offset is not returned for the present topic of the same name, whose id is
-    ``topic_id``. Kafka 4.3 hides the offset only from clients that give the topic's id. A
-    coordinator whose list of topics is incomplete may know only the older topic: BrokerError
-    COORDINATOR_LOAD_IN_PROGRESS.
+    ``topic_id``. Kafka 4.3 hides the offset only from clients that give the topic's id.
+
+    While this broker does not know all topics yet, ``topic_id`` may be the id of the deleted topic.
+    Then a committed offset with another topic id, and an unknown topic id in the request, raise
+    BrokerError COORDINATOR_LOAD_IN_PROGRESS.
     """
     topic, numbers = asked.name, asked.partitions
     if topic is None:

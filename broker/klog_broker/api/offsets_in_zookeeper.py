@@ -45,7 +45,8 @@ class OffsetsServices(NamedTuple):
 
 
 def is_in_zookeeper(context: RequestContext) -> bool:
-    """Return whether a broker in a cluster serves the request from ZooKeeper."""
+    """Return whether a broker in a cluster serves this OffsetCommit or OffsetFetch from ZooKeeper:
+    it has version 0."""
     return context.api_version == _IN_ZOOKEEPER
 
 

@@ -1,4 +1,5 @@
-"""The services of each family of APIs (APIs that use the same services): one Protocol for each."""
+"""The services of APIs (the objects that their handlers use): one Protocol for each family of APIs,
+whose handlers use the same objects."""
 
 from __future__ import annotations
 

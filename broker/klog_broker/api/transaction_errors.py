@@ -1,4 +1,5 @@
-"""Shared parts of the transaction APIs: errors by API version, and absent partitions."""
+"""Shared parts of the transaction APIs: the errors that each API version knows, and the search for
+partitions that the metadata image does not have."""
 
 from collections.abc import Iterable
 

@@ -118,14 +118,15 @@ def handle(
 
 
 class _VerificationCheck:
-    """Guards a commit against the end of its transaction during verification.
+    """Refuses offsets of a transaction that has ended while this broker verified with the
+    transaction coordinator that it is open.
 
     If another broker is the transaction coordinator, the transaction can end while this broker
     waits for the answer. Offsets appended after the transaction's marker would open a transaction
     that nobody ends. So, as for Produce, the log creates a verification guard before the
-    coordinator is asked, and the commit is refused if a marker has ended the verification since. If
-    this broker is the coordinator, no guard is needed: the coordinator answers with the state at
-    the time of the append.
+    coordinator is asked, and the commit of the offsets is refused if a marker has ended the
+    verification since. If this broker is the coordinator, no guard is needed: the coordinator
+    answers with the state at the time of the append.
     """
 
     def __init__(

@@ -114,7 +114,8 @@ class IsrRequests:
 
     def _image_changed(self) -> None:
         """When a broker has failed, check immediately the followers of all partitions that this
-        broker leads, so that no partition waits for a replica of the failed broker."""
+        broker leads, so that the high watermarks, and DeleteRecords requests, do not wait longer
+        than necessary for the failed broker's replicas."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:

@@ -21,12 +21,12 @@ class ProducerIds:
     """
 
     def __init__(self, metadata: MetadataStore, *, prefetches: bool = False) -> None:
-        """With ``prefetches`` the next block is requested before the present one is used up: in a
-        cluster the controller, often another broker, allocates blocks, and its response takes
-        time."""
+        """With ``prefetches`` the next block of producer ids is requested before the present block
+        is used up: in a cluster the controller, often another broker, allocates blocks, and its
+        response takes time."""
         self.unavailable = (
-            # The controller may soon send a block, so the client should retry. Kafka uses the same
-            # error.
+            # The controller may soon send a block of producer ids, so the client should retry.
+            # Kafka uses the same error.
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if prefetches else ErrorCode.KAFKA_STORAGE_ERROR
         )
         """The error for a client if no producer id is available."""

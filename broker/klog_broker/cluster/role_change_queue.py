@@ -33,7 +33,8 @@ class QueuedRequest(NamedTuple):
 
 
 class ControllerRequestQueue:
-    """The queue of controller requests, for the loop's thread only.
+    """The queue of the controller's requests to this broker; called only in the event loop's
+    thread.
 
     `broker_epoch` returns this broker's epoch, -1 while the broker is not registered. The epochs of
     a request are checked when its turn comes, because a newer controller may have sent requests
