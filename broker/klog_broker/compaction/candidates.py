@@ -97,9 +97,11 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
 
 
 def first_dirty_offset(log: LogFacts) -> int:
-    """Return where the next round begins: the checkpointed offset if it lies in the log.
+    """Return the offset at which the next cleaning round begins: ``cleaned_offset``, up to which
+    earlier rounds have cleaned the log.
 
-    Without such a checkpoint the round begins at the log's start.
+    If no round has cleaned the log, or ``cleaned_offset`` lies before the log's start or after its
+    end, the round begins at the log's start.
     """
     cleaned = log.cleaned_offset
     if cleaned is None or not log.log_start_offset <= cleaned <= log.log_end_offset:

@@ -1,5 +1,5 @@
-"""Reads a segment in chunks of whole batches. Each batch is checked, its CRC too. A chunk has a
-table with the header fields of its batches."""
+"""Reads a segment in chunks of whole batches, for the log cleaner. Each batch is checked, its CRC
+too. A chunk has a table with the header fields of its batches."""
 
 from collections.abc import Iterator
 from pathlib import Path

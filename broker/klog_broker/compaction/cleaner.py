@@ -1,4 +1,5 @@
-"""The log cleaner: picks the dirtiest log, has helper threads clean it, then picks the next log.
+"""The log cleaner: picks the dirtiest log, has helper threads clean it (a round), then picks the
+next log.
 
 log.cleaner.threads limits how many rounds run at once. If a round fails, its log is set aside and
 reported: it is not cleaned again until the broker restarts. After errors that may pass, such as a
@@ -48,7 +49,7 @@ class Timers(Protocol):
 
 
 class Cleaner:
-    """Chooses logs and runs cleaning rounds over them, for the event loop's thread only.
+    """Chooses logs and cleans each of them in a round; called only in the event loop's thread.
 
     ``prepare`` is called in a helper thread before the first round, and loads the cleaner's kernels
     (functions that numba compiles). If the broker is shutting down, ``prepare`` returns False, and
@@ -105,7 +106,8 @@ class Cleaner:
             self._look_for_logs()
 
     def stop(self) -> None:
-        """Start no further round. Running rounds are given up before their next step."""
+        """Start no further cleaning of a log (round). A running round ends before its next step,
+        and leaves the rest of its log as it was."""
         self._is_stopped = True
 
     def close(self) -> None:
@@ -119,7 +121,8 @@ class Cleaner:
 
     # --- choosing a log --------------------------------------------------------------------------
     def _look_for_logs(self) -> None:
-        """Look at all logs, some in each event-loop turn, and start rounds with the dirtiest."""
+        """Look at all logs, some in each event-loop turn, and start to clean the dirtiest logs, as
+        many as log.cleaner.threads allows."""
         if not (self._is_looking or self._is_stopped):
             self._is_looking = True
             self._continue_look(iter(tuple(self._logs.logs())), [])
@@ -353,7 +356,8 @@ class Cleaner:
 
 
 def _step(steps: "Generator[Step, None, None]") -> "Step":
-    """Run one step of a round in a helper thread, with a short interpreter switch interval.
+    """Run one step of a cleaning round in a helper thread, with a short interpreter switch
+    interval.
 
     Between its kernels and codecs, a step executes Python code, which holds the GIL. With a short
     interval the event loop's thread gets the GIL back sooner.

@@ -1,7 +1,7 @@
 """One cleaning round over one log: maps the keys of the dirty part, then rewrites the segments.
 
-The round runs step by step in helper threads. Between two steps the loop's thread may pause the
-round to limit its I/O, swap the new segment into the log, or give the round up. The round reads
+The round runs step by step in helper threads. Between two steps the event loop's thread may pause
+the round to limit its I/O, swap the new segment into the log, or give the round up. The round reads
 only closed segments below the last stable offset, which do not change meanwhile.
 """
 
@@ -44,21 +44,23 @@ class SourceSegment(NamedTuple):
 
 
 class StepDone(NamedTuple):
-    """The result of a step of a round: the numbers of bytes that the step has read and written."""
+    """The result of a step of a cleaning round: the numbers of bytes that the step has read and
+    written."""
 
     bytes_read: int
     bytes_written: int = 0
 
 
 class Ready(NamedTuple):
-    """The result of a step after which ``segment`` is to replace ``sources`` in the log."""
+    """The result of a step of a cleaning round that has completed ``segment``: before the next
+    step, ``segment`` replaces ``sources`` in the log."""
 
     segment: Segment
     sources: Sequence[SourceSegment]
 
 
 class Finished(NamedTuple):
-    """The result of the last step of a round."""
+    """The result of the last step of a cleaning round."""
 
     end_offset: int
     """The log is clean up to this offset."""
@@ -96,7 +98,7 @@ class Job:
 
 
 class CleaningRound:
-    """A cleaning round over one log. Helper threads run its ``steps``, one after the other."""
+    """One cleaning of one log. Its ``steps`` run in helper threads, one after the other."""
 
     def __init__(self, job: Job, key_map: KeyMap) -> None:
         self.tally = Tally()
@@ -118,7 +120,8 @@ class CleaningRound:
             self._writing = None
 
     def steps(self) -> Generator[Step, None, None]:
-        """Run the round. Raises OSError, DamagedLog, RecordsError, MapTooSmall.
+        """Run the cleaning round, and yield the result of each step. Raises OSError, DamagedLog,
+        RecordsError, MapTooSmall.
 
         After an error, the cleaned segments that have already replaced old ones stay in the log.
         """
@@ -135,8 +138,8 @@ class CleaningRound:
 
     # --- mapping the keys of dirty records -------------------------------------------------------
     def _map_keys(self) -> Generator[Step, None, int]:
-        """Put the keys of the dirty records into the map; returns the end offset of the part whose
-        keys are all in the map."""
+        """Put the keys of the dirty records into the map of keys. Returns the offset up to which
+        all keys are in the map: the end of the segments to clean, or less if the map is full."""
         first_dirty = self._job.extent.first_dirty_offset
         verdicts = Verdicts(self._transactions_from(first_dirty), {}, self._job.now_ms)
         end_offset = first_dirty

@@ -38,10 +38,11 @@ Flags = npt.NDArray[np.bool_]
 # the run stays in the processor's cache.
 _RUN_BYTES = 512 * 1024
 _RUN_BUFFER_BYTES = 2 * _RUN_BYTES
-# A run's buffer that has grown beyond this size is not reused for the next run.
+# A buffer for decompressed batches (a run) that has grown beyond this size is not reused for the
+# next run.
 _MOST_KEPT_BYTES = 4 << 20
 # An uncompressed batch of at most this size, such as a transaction marker, is copied into a run's
-# buffer of decompressed batches. A larger one ends the run.
+# buffer of decompressed batches. A larger one ends the run, and the kernel reads it without a copy.
 _SMALL_BYTES = 512
 # The output limit of the single codec call that decompresses a batch's records: _GUESS_FACTOR times
 # the decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES. Records
@@ -55,8 +56,9 @@ _GZIP_FORMAT = 31  # zlib's number for gzip header and trailer with a window of 
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_DEFAULT_LEVEL = 3
 
-# The part of a batch that a run has: only the header, the decompressed batch, a copy of the
-# uncompressed batch, or nothing, because the run ends before the batch.
+# The part of a batch that a run (batches in one buffer, the compressed ones decompressed) has: only
+# the header, the decompressed batch, a copy of the uncompressed batch, or nothing, because the run
+# ends before the batch.
 _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
@@ -106,7 +108,8 @@ class Codecs:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.run_buffer: Any = np.empty(0, np.uint8)
-        """The buffer for the decompressed batches of a run, reused for the next run."""
+        """The buffer into which consecutive batches (a run) are decompressed; reused for the next
+        run."""
         self._guess_bytes = _FIRST_GUESS_BYTES
         self._lz4: Any = None
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
@@ -214,8 +217,8 @@ class Runs:
         self._attributes: list[int] = attributes.tolist()
 
     def inflated(self, first: int) -> TableChunk:
-        """Return the run of batches that begins with row ``first``, which is compressed; valid
-        until the next call.
+        """Decompress batches into one buffer, beginning with the compressed batch in row ``first``,
+        and return them (the run); valid until the next call.
 
         The run's bytes have the batches' headers unchanged, followed by decompressed records. The
         run's table has the positions and sizes of the batches in these bytes. Raises RecordsError
@@ -279,8 +282,9 @@ class Runs:
 
 
 def _as_plain(table: Numbers, sizes: list[int]) -> Numbers:
-    """Return a copy of these rows of the chunk's table, changed to describe a run: the same batches
-    uncompressed, with these sizes, one after another in the run's buffer."""
+    """Return a copy of these rows of the chunk's table, changed to describe a run (batches that
+    were decompressed into one buffer): the same batches uncompressed, with these sizes, one after
+    another in the run's buffer."""
     plain = table.copy()
     size_column = np.array(sizes, np.int64)
     plain[SIZE_BYTES::TABLE_COLUMNS] = size_column

@@ -34,8 +34,8 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import Record
 
-# The first size of the buffer for the changed batches of a run (batches that were decompressed
-# together) until they are compressed again; the buffer grows if needed.
+# The first size of the buffer to which the kernel writes batches that it has changed, until they
+# are compressed again; the buffer grows if needed.
 _PLAIN_BYTES = 1 << 20
 _NO_NUMBERS = np.empty(0, np.int64)
 
@@ -179,7 +179,8 @@ class ChunkFilter:
         does not fit into ``out``, has compressed records that must be read, is of an older format,
         or is damaged.
 
-        Returns the kernel's status, which says why it stopped; ``_state`` has the row.
+        Returns the kernel's status, which says why it stopped; STATE_ROW in ``_state`` is the row
+        at which it stopped.
         """
         state = self._state
         state.fill(0)
@@ -207,7 +208,7 @@ class ChunkFilter:
         return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: TableChunk) -> Numbers:
-        """Return an array in which kernel.filter_rows marks the records of one batch.
+        """Return an array in which kernel.filter_rows marks the records of one batch after another.
 
         The array has one number for each record of the batch with the most records. A mark says
         where the record ends and whether the record is kept.
@@ -290,8 +291,9 @@ class ChunkFilter:
         return kept
 
     def _is_kept(self, record: Record) -> bool:
-        """Whether a record of format v0 or v1 stays in the log: no later record has its key, and it
-        is no tombstone that is old enough to be removed."""
+        """Whether a record of format v0 or v1 stays in the log. A record after the last offset that
+        the map of keys covers stays. An earlier record stays if it has a key, the map has no later
+        record of this key, and it is no tombstone that is old enough to be removed."""
         if record.offset > self._latest_offset:
             return True
         if record.key is None or (record.value is None and not self._keep_old_tombstones):

@@ -1,8 +1,9 @@
 """Compiled loops of compaction: map keys to offsets, and filter superseded records.
 
 The map identifies a key by a hash of 128 bits (SipHash-2-4) under a secret random key. Two keys
-with the same hash would lose data, so no producer may be able to make such a pair. The slots lie in
-one array of int64, SLOT_WORDS for each, and are probed one after the other.
+with the same hash would lose data, so no producer may be able to make such a pair. The map is one
+array of int64, divided into slots of SLOT_WORDS numbers. A slot has one key, or is empty. A look-up
+tries the slots one after the other.
 
 The kernels add_rows and filter_rows go through the batches of a chunk; the table of kernels.scan
 has a row for each batch. Both read and hash some records ahead, and prefetch their slots before
@@ -71,7 +72,7 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- the layout of a slot of the map of keys, in int64 words -------------------------------------
+# --- a slot of the map of keys (the place of one key): its fields, in int64 words -----------------
 SLOT_HASH = 0  # two words
 SLOT_OFFSET = 2  # the key's last offset plus one; 0 marks an empty slot
 SLOT_WORDS = 3
@@ -83,7 +84,7 @@ RETAIN_EMPTY = 4  # if no record is left, the batch's header stays
 SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has none
 
 # --- the fields of ``state``, in which add_rows and filter_rows return results -------------------
-STATE_ROW = 0  # the row at which the kernel stopped, and where the next call continues
+STATE_ROW = 0  # the row (batch) at which the kernel stopped; the next call continues there
 STATE_RECORD = 1  # the record of that row which the returned status is about
 STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has handled
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
@@ -164,7 +165,8 @@ def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 
 @inline
 def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tuple[int, int]:
-    """Return the 128 bits of SipHash-2-4 of ``buf[start:end]``, as two int64 words."""
+    """Return the 128 bits of SipHash-2-4 of ``buf[start:end]``, as two int64 words. ``hash_low``
+    and ``hash_high`` are the hash function's secret key."""
     v0 = 0x736F6D6570736575 ^ hash_low
     v1 = 0x646F72616E646F6D ^ hash_high ^ 0xEE
     v2 = 0x6C7967656E657261 ^ hash_low
@@ -193,18 +195,18 @@ def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tu
     return low, v0 ^ v1 ^ v2 ^ v3
 
 
-# --- slots of the map of keys --------------------------------------------------------------------
+# --- the slots (places of one key each) of the map of keys ----------------------------------------
 @inline
 def _first_place(hash_low: int, slots: int) -> int:
-    """Return the position in ``keys`` of the slot where the search for a hash begins; ``slots``,
-    the number of slots, is below 2^31."""
+    """Return the position in ``keys``, the map of keys, of the slot where the search for a key's
+    hash begins. ``slots``, the number of the map's slots, is below 2^31."""
     return ((hash_low & _LOW_32_BITS) * slots >> 32) * SLOT_WORDS
 
 
 @inline
 def _find(keys: Array, low: int, high: int) -> int:
-    """Return the position in ``keys`` of the hash's slot, or of the empty slot that the hash would
-    take."""
+    """Return the position in ``keys``, the map of keys, of the slot that has this hash, or of the
+    empty slot that the hash would take."""
     at = _first_place(low, len(keys) // SLOT_WORDS)
     while keys[at + SLOT_OFFSET] != 0 and (
         keys[at + SLOT_HASH] != low or keys[at + SLOT_HASH + 1] != high
@@ -217,9 +219,9 @@ def _find(keys: Array, low: int, high: int) -> int:
 
 @inline
 def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
-    """Store ``offset`` for the hash, unless a larger offset is stored. Returns 1 if the hash took
-    an empty slot, 0 if it had a slot, and -1 if it has none and may not take one: the map is full
-    (``has_room`` is false)."""
+    """Store ``offset`` in the map for the hash of a key, unless the map has a larger offset for
+    this hash. Returns 1 if the hash took an empty slot, 0 if it had a slot, and -1 if it has none
+    and may not take one: the map is full (``has_room`` is false)."""
     at = _find(keys, low, high)
     before = int(keys[at + SLOT_OFFSET])
     if before == 0:
@@ -244,10 +246,11 @@ def put_key(
     most_keys: int,
     state: Array,
 ) -> int:
-    """Store ``offset``, 0 to 2^63-2, for ``key`` if it is the key's largest offset so far.
+    """Store ``offset``, 0 to 2^63-2, in the map for ``key`` if it is the key's largest offset so
+    far.
 
     Returns FULL, and stores nothing, if the map would have more than ``most_keys`` keys.
-    ``most_keys`` must be below the number of slots.
+    ``most_keys`` must be below the number of the map's slots (places of one key each).
     """
     low, high = _hash(key, 0, len(key), hash_low, hash_high)
     taken = _put(keys, low, high, offset, state[STATE_KEYS] < most_keys)
@@ -314,8 +317,9 @@ def _note_hash(
     block: Array,
     to: int,
 ) -> None:
-    """Store a key's hash at ``to`` in ``block``, the records that are looked up together later, and
-    prefetch the slot where the search for the hash begins."""
+    """Store a key's hash at ``to`` in ``block``, and prefetch the slot of the map where the search
+    for the hash begins. ``block`` collects the hashes of some records before the first of them is
+    looked up, so that the processor fetches their slots at the same time."""
     low, high = _hash(chunk, start, end, hash_low, hash_high)
     prefetch(keys, _first_place(low, len(keys) // SLOT_WORDS))
     block[to + _BLOCK_HASH] = low

@@ -29,22 +29,24 @@ SLOT_BYTES = 8 * kernel.SLOT_WORDS
 _FIRST_SLOTS = 4096
 _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
-# The map grows when this part of its slots is taken, because searches are short only with free
-# slots. A map of the largest allowed size is filled further, to its load factor.
+# The map grows when this fraction of its slots (places of one key each) is taken, because searches
+# are short only with free slots. A map of the largest allowed size is filled further, to its load
+# factor.
 _FILL_OF_SMALL = 0.5
 _FILL_OF_KNOWN = 0.75
-"""If the caller of `KeyMap` gives a limit for the number of keys, the map grows at most to so many
-slots that this number of keys fills this part of them."""
+"""The caller of `KeyMap` may give a limit for the number of keys. The map then grows only to the
+size at which so many keys fill this fraction of its slots (places of one key each), or
+``load_factor`` of them if that is less."""
 
 
 class KeyMap:
     """Maps the hashes of keys to offsets, like Kafka's SkimpyOffsetMap.
 
-    The map begins small. Its slots take at most ``max_bytes``; while the map grows, the old slots
-    are in memory as well. The largest map is full when ``load_factor`` of its slots are taken.
-    ``hash_key`` is two secret random numbers of 64 bits, different for each map. The caller adds at
-    most ``most_keys`` keys, so the map does not grow beyond the slots for these keys.
-    ``max_decompressed_bytes`` limits the size of a decompressed batch.
+    The map begins small. Its slots (places of one key each) take at most ``max_bytes``; while the
+    map grows, the old slots are in memory as well. The largest map is full when ``load_factor`` of
+    its slots are taken. ``hash_key`` is two secret random numbers of 64 bits, different for each
+    map. The caller adds at most ``most_keys`` keys, so the map does not grow beyond the slots for
+    these keys. ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
     def __init__(
@@ -84,12 +86,12 @@ class KeyMap:
 
     @property
     def slots(self) -> Numbers:
-        """The slots of the map, for kernels; valid until the next call that adds keys."""
+        """The map's array of slots, for kernels; valid until the next call that adds keys."""
         return self._slots
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the slots take now."""
+        """The memory that the map's array of slots takes now."""
         return self._slots.nbytes
 
     @property
@@ -220,8 +222,8 @@ class KeyMap:
         return min(int(slots * _FILL_OF_SMALL), self._most_keys)
 
     def _grow(self) -> bool:
-        """Enlarge the map to four times its slots, but not beyond its limit; returns False if the
-        map is full."""
+        """Enlarge the map to four times its slots (places of one key each), but not beyond its
+        largest size. Returns False if the largest map would be full, too."""
         slots = self._slot_count()
         if self.is_full:
             return False

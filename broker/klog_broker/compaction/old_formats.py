@@ -28,7 +28,8 @@ class Kept(NamedTuple):
 def filter_entry(
     entry: LegacyView, is_kept: Callable[[Record], bool], max_decompressed_bytes: int
 ) -> Kept:
-    """Return the entry with the kept records only; no bytes if no record is kept.
+    """Return ``entry``, a message of format v0 or v1 or a wrapper around several compressed
+    messages, with the kept records only; no bytes if no record is kept.
 
     An entry whose records are all kept stays unchanged. If only some records of a wrapper are kept,
     a new wrapper is built around them. The records keep their offsets and timestamps, and the

@@ -14,7 +14,7 @@ class CleanerSettings:
     threads: int = 1
     # The memory for the maps of keys of all threads together; more than 1 MiB for each thread.
     dedupe_buffer_bytes: int = 128 << 20
-    # The part of a map's slots that may be filled: above 0, at most 1.
+    # The fraction of the places for keys in a map that may be filled: above 0, at most 1.
     load_factor: float = 0.9
     # The limit for the bytes that all threads read and write in a second, on average; above 0,
     # math.inf for no limit.

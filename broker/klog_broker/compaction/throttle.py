@@ -4,8 +4,8 @@ import math
 
 
 class Throttle:
-    """Computes how long a round pauses after each step, so that the average rate of all rounds
-    stays below the limit."""
+    """Computes how long a cleaning round pauses after each step, so that all rounds together read
+    and write, on average, fewer bytes per second than the limit."""
 
     def __init__(self, max_bytes_per_second: float) -> None:
         self._rate = max_bytes_per_second

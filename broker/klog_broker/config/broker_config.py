@@ -59,8 +59,8 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class ValueSource:
-    """The origin of a value. `text` names the origin in messages: ``default``, ``FILE:LINE``, an
-    option's name such as ``--set``, or (for a change) the text of `origin`."""
+    """The origin of a setting's value. `text` names the origin in messages: ``default``,
+    ``FILE:LINE``, an option's name such as ``--set``, or (for a change) the text of `origin`."""
 
     origin: Origin
     text: str

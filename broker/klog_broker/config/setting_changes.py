@@ -100,6 +100,7 @@ def effective_settings(
     start: BrokerConfig, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
 ) -> EffectiveSettings:
     """Return the broker's settings: `start`, changed by the valid changes of the two mappings.
+    Invalid changes are ignored, and the result has a sentence about each.
 
     `all_brokers` and `this_broker` map the name of each changed setting to its new text.
     """

@@ -12,7 +12,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
-    """Show a progress bar while the block runs; ``total`` is None if it is unknown.
+    """Show a progress bar while the ``with`` block runs; ``total`` is None if it is unknown.
 
     No bar is shown without rich, or if stderr is not a terminal.
     """

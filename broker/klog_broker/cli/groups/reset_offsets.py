@@ -33,7 +33,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
 _Done = list[tuple[str, OffsetPlan, dict[TopicPartition, int]]]
-"""For each group: its id, the plan with its new offsets, and its present committed offsets."""
+"""For each group: its id, the new offsets (the plan), and the offsets that the group had committed
+before the command."""
 
 _LONGEST = 2**63 - 1
 _OFFSET = click.IntRange(-_LONGEST, _LONGEST)

@@ -38,8 +38,8 @@ class Latencies:
         for step in sorted(self._steps):
             passed += self._steps[step]
             if passed >= wanted:
-                # Latencies are known only as steps: return the upper end of this step, or the
-                # maximum latency if it is less.
+                # Latencies are counted only by steps of a tenth of a millisecond: return the upper
+                # end of this step, or the maximum latency if it is less.
                 return min((step + 1) / _STEPS_A_MS, self.max_ms)
         return 0.0
 

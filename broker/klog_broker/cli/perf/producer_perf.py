@@ -48,8 +48,8 @@ class _Meter:
         queue.append((monotonic_s(), records, size_bytes))
 
     def written(self, batch: Batch) -> None:
-        """Count a batch as acknowledged. The producer splits a batch that the broker refused as too
-        large; then this is called for each part."""
+        """Count a batch as acknowledged. If the broker refuses a batch as too large, the producer
+        splits the batch, and this method is called for each part."""
         now_s = monotonic_s()
         queue = self._under_way[batch.partition]
         left = batch.record_count

@@ -185,4 +185,4 @@ def counted(records: int) -> str:
 
 
 def _nobody(count: int) -> None:
-    """Take the place of a progress bar when none is shown."""
+    """Do nothing: this callback takes the place of a progress bar when none is shown."""

@@ -153,8 +153,8 @@ class RecordReader:
 
 
 def _shown_by(fetched: Fetched) -> Callable[[BatchView | LegacyView, int], bool]:
-    """Return a function that tells whether the batch at a position is shown: it is not part of an
-    aborted transaction."""
+    """Return a function that tells whether the records of a batch, which begins at a position in
+    the fetched bytes, are shown: the batch is not part of an aborted transaction."""
     if not fetched.aborted:
         return lambda entry, position: True  # noqa: ARG005
     from pyspark_klog.records.aborted_transactions import AbortedFilter
