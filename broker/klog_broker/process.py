@@ -1,4 +1,4 @@
-"""Runs a broker in its own process: descriptors, signals, output, exit code."""
+"""Runs a broker in its own process: the limit of file descriptors, signals, output, exit code."""
 
 import gc
 import logging

@@ -51,14 +51,16 @@ class OutboxOwner(Protocol):
     def state(self) -> ConnectionState: ...
 
     def schedule_resume(self) -> None:
-        """Continue parsing later in this event-loop turn, because requests may be begun again."""
+        """Continue to parse the connection's received bytes, later in this event-loop turn: a
+        response was completed, so the next request may be passed to its handler."""
 
     def on_close_queued(self) -> None:
         """Pass no more requests to handlers: the connection closes once all earlier responses are
         sent."""
 
     def on_all_sent(self) -> bool:
-        """Called when all responses are sent; returns whether the connection became QUIET."""
+        """Called when all responses are sent. Returns whether the connection became QUIET: it also
+        has no unparsed bytes and no unanswered request."""
 
     def on_sent(self) -> None:
         """Called after responses were sent as far as the socket permits."""
@@ -100,16 +102,17 @@ class Outbox:
         """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
         """The number of places in the queue that have no response yet. A place is for one request,
-        or for several Produce requests of the connection that one produce plan (it serves many
-        connections together) has served."""
+        or for several Produce requests of the connection that one produce plan has served (the
+        compiled kernel serves many connections together)."""
         self.planned = 0
         """How many of the ``outstanding`` places are for Produce requests that a produce plan has
-        served, such as acks=all requests that wait for the followers. While only such places are
-        outstanding, a plan may serve the connection's next requests."""
+        served (the compiled kernel serves many connections together), such as acks=all requests
+        that wait for the followers. While only such places are outstanding, a plan may serve the
+        connection's next requests, too."""
         self.held = 0
-        """How many of the ``outstanding`` places stop the parsing of later requests. A handler
-        calls a place's ``hold`` for this while a helper thread or the transaction coordinator
-        checks the request."""
+        """How many of the ``outstanding`` places in the queue stop the parsing of later requests. A
+        handler calls a place's ``hold`` for this while a helper thread or the transaction
+        coordinator checks the request."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -142,7 +145,7 @@ class Outbox:
 
     def begin_planned(self, api_key: int) -> QueuedResponse:
         """Add a place to the queue for the responses to Produce requests that the event-loop turn's
-        produce plan has served.
+        produce plan has served (the compiled kernel serves many connections together).
 
         A plan may serve later requests of the connection before this place is filled.
         """
@@ -202,9 +205,9 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # While a handler has stopped the parsing (`hold`), a partly received large frame gets no
-        # buffer, so the rest of the frame is not received. So the connection resumes also when the
-        # last place that was held is filled.
+        # While a place is held, the connection gets no buffer for a large request, so it does not
+        # receive the rest of such a request. So the connection resumes when the last held place is
+        # filled, even if its state does not say so (``resumes``).
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 

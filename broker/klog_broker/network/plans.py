@@ -1,8 +1,9 @@
 """The interface through which the network offers Produce requests to the event-loop turn's produce
 plan.
 
-A produce plan serves the plain Produce requests of many connections together, with one call of a
-compiled kernel. klog_broker.produce implements the interface.
+A produce plan serves the plain (such as uncompressed) Produce requests of many connections
+together, with the compiled kernel; the ordinary Produce handler serves other requests one by one.
+klog_broker.produce implements the interface.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ if TYPE_CHECKING:
 
 
 class Plans(Protocol):
-    """Serves the plain Produce requests of many connections together, once in each event-loop
-    turn."""
+    """Serves the plain (such as uncompressed) Produce requests of many connections together, with
+    the compiled kernel, once in each event-loop turn (the turn's produce plan)."""
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections may be offered: False until the compiled produce kernel is loaded."""
+        """Whether connections may be offered to the event-loop turn's produce plan: False until the
+        compiled kernel, which makes the plans, is loaded."""
 
     def offer_received(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Offer a connection that has received Produce requests; return whether the event-loop
-        turn's produce plan serves them.
+        """Offer a connection that has received Produce requests to the event-loop turn's produce
+        plan, in which the compiled kernel serves many connections together; return whether the plan
+        takes the connection.
 
         If so, the connection must not parse its received bytes before the plan calls its
         ``on_planned``.
         """
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Offer a readable connection; return whether the event-loop turn's produce plan receives
-        from it and serves its Produce requests.
+        """Offer a readable connection to the event-loop turn's produce plan, in which the compiled
+        kernel serves many connections together; return whether the plan receives from the
+        connection and serves its Produce requests.
 
         If the plan does, it calls the connection's ``receive``, ``put_off`` or
         ``continue_after_plan`` in the append phase of the same event-loop turn, or none of these if

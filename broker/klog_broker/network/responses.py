@@ -77,14 +77,15 @@ class QueuedResponse:
         self.api_key = api_key
         self.head = head
         """The request's API key (upper 16 bits) and version (lower 16 bits), under which the
-        metrics count it as answered. COUNTED_ELSEWHERE if the place is for requests that a produce
-        plan has served: produce/planner.py counts these."""
+        metrics count it as answered. COUNTED_ELSEWHERE if the place is for Produce requests that
+        the compiled kernel has served together (in a produce plan): produce/planner.py counts
+        these."""
         self.began_ns = began_ns
         """The time in ns of the event-loop turn in which the request was passed to its handler."""
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0
-        """The size of the parts in memory, without file regions."""
+        """The size in bytes of the response's parts in memory; file regions do not count."""
         self.fits_one_send = True
         """Whether one send call can take the parts: at most _PARTS_PER_SEND parts, and no file
         region."""
@@ -148,8 +149,8 @@ class QueuedResponse:
         return self.frame is not None
 
     def end_turn(self) -> None:
-        """After the event-loop turn that parsed the request: return the large frame's buffer to the
-        pool.
+        """Called after the event-loop turn that parsed the request. If the request was a large
+        frame, which has a buffer of its own, return this buffer to the pool.
 
         If ``hold`` was called, the buffer is returned only once the place is filled.
         """
@@ -199,7 +200,8 @@ class ShortRegion(OSError):
 
 
 class OutgoingParts:
-    """The parts of responses that a connection may send now, and the progress in the first part."""
+    """The parts (byte strings and file regions) of responses that a connection may send now, and
+    how many bytes of the first part are sent."""
 
     __slots__ = ("_done_bytes", "_parts", "_warm_end", "bytes_in_memory")
 
@@ -230,11 +232,11 @@ class OutgoingParts:
     ) -> tuple[Sent, int]:
         """Send up to ``budget_bytes``; parts in memory may exceed this budget.
 
-        Returns why the sending stopped, and the number of sent bytes. File pieces are probed before
-        they are sent, because sendfile of a page that is not in the page cache blocks even on a
-        non-blocking socket. ``is_fresh`` means that all parts were added in this event-loop turn.
-        Then a small ProbedRegion (whose first and last byte were found in the page cache when it
-        was created) needs no further probe.
+        Returns why the sending stopped, and the number of sent bytes. Before a piece of a file is
+        sent, the page cache is probed for it, because sendfile of a page that is not in the page
+        cache blocks even on a non-blocking socket. ``is_fresh`` means that all parts were added in
+        this event-loop turn. Then a small ProbedRegion (whose first and last byte were found in the
+        page cache when it was created) needs no further probe.
         """
         sent_bytes = 0
         parts = self._parts
@@ -290,10 +292,11 @@ class OutgoingParts:
         return region.file, region.position + self._done_bytes, min(left, READ_AHEAD_BYTES)
 
     def warmed(self, size_bytes: int) -> None:
-        """Record that the next ``size_bytes`` of the first region were read ahead.
+        """Record that the next ``size_bytes`` of the first region were read from the disk into the
+        page cache.
 
-        These bytes are sent without a probe: if the page cache is too small, a probe would request
-        the same read-ahead forever.
+        These bytes are sent without probing the page cache again: if the cache is too small to keep
+        them, each probe would request the same read-ahead again, forever.
         """
         self._warm_end = self._done_bytes + size_bytes
 
@@ -340,8 +343,9 @@ class OutgoingParts:
 
 
 class PendingResponse(Protocol):
-    """The delayed responses to acks=all requests whose batches a produce plan has appended: the
-    responses wait until the followers have the batches."""
+    """The delayed responses to acks=all requests that a produce plan has served (the compiled
+    kernel serves many connections together): the responses wait until the followers have the
+    batches."""
 
     def wait(self, place: QueuedResponse, /) -> None:
         """Complete ``place`` with the responses once the followers have the batches, or the

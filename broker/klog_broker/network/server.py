@@ -1,5 +1,6 @@
 """Listeners and connections of one broker: accepting, limits, closing idle connections, and
-offering Produce requests to the event-loop turn's produce plan."""
+offering Produce requests to the event-loop turn's produce plan (the compiled kernel serves many
+connections together)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from klog_broker.runtime.threads.helpers import Helpers
 _log = logging.getLogger("klog.network")
 
 FrameHandler = Callable[[memoryview, QueuedResponse | SingleResponse, Connection], bool]
-"""Serves a request: (frame, slot, connection) -> whether the frame's bytes may be reused now."""
+"""Serves a request. Its arguments are the request's frame, the slot (the place for the response)
+and the connection. Returns whether the frame's bytes may be reused now."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -290,8 +292,8 @@ class Server:
 
     @property
     def is_planning(self) -> bool:
-        """Whether Produce requests may be offered to the event-loop turn's produce plan: the
-        compiled produce kernel is loaded."""
+        """Whether Produce requests may be offered to the event-loop turn's produce plan, which
+        serves many connections together: the compiled kernel that makes the plans is loaded."""
         return self._plans is not None and self._plans.is_planning
 
     def offer_to_plan(
@@ -300,7 +302,7 @@ class Server:
         """Offer received bytes that begin with a Produce request to this event-loop turn's produce
         plan, which serves the Produce requests of many connections together.
 
-        Returns whether the plan takes them.
+        Returns whether the plan takes the bytes; if not, the connection parses them.
         """
         if self._plans is None:
             return False

@@ -23,7 +23,8 @@ class SingleRequestConnection(Protocol):
     """The methods of a connection that this module uses."""
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response, or give the request a place in the outbox's queue if it has none yet.
+        """Send the response, or give the request a place in the outbox (the connection's queue of
+        responses) if it has none yet.
 
         Called after the event-loop turn's appends.
         """
@@ -44,11 +45,12 @@ class SingleResponse:
         """The request's API key (upper 16 bits) and version (lower 16 bits), under which the
         metrics count it as answered."""
         self.response: list[Any] | None = None
-        """The response as a list of one part, if it needs no place in the outbox; otherwise
-        None."""
+        """The response as a list of one part, if it needs no place in the outbox (the connection's
+        queue of responses); otherwise None."""
         self._outbox = outbox
         self.ordinary: QueuedResponse | None = None
-        """The request's place in the outbox; None while it has none."""
+        """The request's place in the outbox (the connection's queue of responses); None while it
+        has none."""
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +63,8 @@ class SingleResponse:
         return self.response is not None or (self.ordinary is not None and self.ordinary.is_filled)
 
     def place(self) -> QueuedResponse:
-        """Return the request's place in the outbox; create the place if there is none."""
+        """Return the request's place in the outbox (the connection's queue of responses); create
+        the place if there is none."""
         place = self.ordinary
         if place is None:
             place = self.ordinary = self._outbox.begin(self.head >> 16, self.head)
@@ -71,7 +74,8 @@ class SingleResponse:
 
     def complete(self, parts: list[Any]) -> None:
         """Answer with a whole frame in parts. A response of one part in memory needs no place in
-        the outbox."""
+        the outbox (the connection's queue of responses), because no other response has to be sent
+        before it."""
         if (
             self.ordinary is None
             and self.response is None
@@ -83,8 +87,9 @@ class SingleResponse:
             self.place().complete(parts)
 
     def send_early(self) -> None:
-        """Send the response before the event-loop turn's send phase if it has a place in the
-        outbox. A response without a place is sent in the send phase."""
+        """Send the response before the event-loop turn's send phase if it has a place in the outbox
+        (the connection's queue of responses). A response without a place is sent in the send
+        phase."""
         if self.ordinary is not None:
             self.ordinary.send_early()
 
@@ -109,8 +114,8 @@ class SingleResponse:
 
 
 class SingleRequests:
-    """The single requests of an event-loop turn: each is the only open request of its connection.
-    Loop thread only."""
+    """The single requests of an event-loop turn: each came while its connection had no outstanding
+    response. Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

@@ -5,7 +5,8 @@ from all connections, and assigns their offsets: this is the turn's produce plan
 the plan; tables.py writes and reads the kernel's table; planner.py writes the planned batches to
 the logs and commits them; targets.py finds the partitions that may be in a plan. turn_plans.py
 collects the connections of a plan, and has kernel_loading.py load the kernel when enough requests
-come; quiet_loading.py loads the kernel while the broker is quiet. pipeline.py appends the Produce
-requests that are not in a plan. May import: every package below fetch and produce in the layers of
+come; quiet_loading.py loads the kernel while the broker is quiet (without requests). pipeline.py
+appends the Produce requests that are not in a plan, which the ordinary Produce handler
+(api/produce.py) has read. May import: every package below fetch and produce in the layers of
 docs/architecture.md, and network.
 """

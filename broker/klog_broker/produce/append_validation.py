@@ -54,15 +54,17 @@ class AppendValidation:
         self._working = 0
 
     def has_waiting(self, connection_id: str) -> bool:
-        """Return whether an append of the connection waits: then all later appends of the same
-        connection must wait, too."""
+        """Return whether an append of the connection waits until a helper thread has validated its
+        batch: then all later appends of the connection must wait behind it, so that their order is
+        kept."""
         return connection_id in self._queues
 
     def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
-        """Put an append behind the waiting appends of its connection."""
+        """Let an append wait until a helper thread has validated its batch, and until all earlier
+        appends of the same connection are made."""
         if not append.pending.context.reply.hold():
-            # The request's bytes do not stay valid: the records are views of the receive buffer,
-            # which is reused after this event-loop turn. So copy them.
+            # The records are views of the receive buffer, which is reused after this event-loop
+            # turn: copy them, because the append is made later.
             append = append._replace(records=bytearray(append.records))
         held = _WaitingAppend(leader, append)
         queue = self._queues.get(connection_id)

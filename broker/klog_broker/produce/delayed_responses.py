@@ -1,9 +1,9 @@
-"""Delayed responses to the acks=all requests that a produce plan has served: they wait until the
-followers have the batches.
+"""Delayed responses to acks=all requests that a produce plan has served (the compiled kernel serves
+many connections together): they wait until the followers have the batches.
 
-The produce kernel has written each response as a success. All responses of one connection to the
-requests of one plan wait together if the requests have the same timeout, since they are sent in
-order anyway. If a batch fails, its part of the response is overwritten with the error.
+The kernel has written each response as a success. All responses of one connection to the requests
+of one plan wait together if the requests have the same timeout, since they are sent in order
+anyway. If a batch fails, its part of the response is overwritten with the error.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class DelayedResponse(DelayedOperation):
         return not self._waiting
 
     def wait(self, place: ResponsePlace) -> None:
-        """Send the response at ``place`` when it is complete, or when the timeout has passed."""
+        """Send the response at ``place`` (in the connection's queue of responses) once each batch
+        is replicated or has failed, or when the timeout has passed."""
         self._place = place
         purgatory = self._services.purgatory
         keys = [leader.topic_partition for leader, _ in self._waiting]

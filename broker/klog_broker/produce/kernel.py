@@ -3,10 +3,10 @@ requests that the turn has received, and gives offsets to their batches, in one 
 
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
-set, partitions and producers that the caller knows, transactions that have begun. At any other
-request the kernel stops reading this connection's bytes, and the generic handler serves the
-request. The kernel decides the same as the handler, in the same order, but changes only its own
-tables: the caller (planner.py) writes the batches and then commits.
+set, partitions and producers that the caller knows, transactions that have begun or may begin. At
+any other request the kernel stops reading this connection's bytes, and the ordinary Produce handler
+serves the request. The kernel decides the same as the handler, in the same order, but changes only
+its own tables: the caller (planner.py) writes the batches and then commits.
 
 The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
 partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
@@ -64,41 +64,44 @@ from pyspark_klog.records.layout import (
 )
 
 IS_COMPILED = COMPILED
-"""False without numba: the kernel is then plain Python code, and slower than the generic
+"""False without numba: the kernel is then plain Python code, and slower than the ordinary Produce
 handler."""
 
 # --- results of plan_produce ---------------------------------------------------------------------
-DONE = 0  # the requests of all connections are planned, or left to the generic handler
-# A section of the table, or the array of responses (`replies`), is full: the produce plan ends with
-# the last request that fitted, and the other requests need another produce plan.
+DONE = 0  # the appends for all requests are planned, or left to the ordinary Produce handler
+# A section of the kernel's table, or the array of responses (`replies`), is full: this list of
+# appends (produce plan) ends with the last request that fitted, and the caller has the other
+# requests planned in another one.
 FULL = 1
-# The caller has to write a partition's facts into the partition's slot (a row of the table), whose
-# number the table has in HEAD_NEEDED, and call again.
+# The caller has to write a partition's facts into the partition's slot (a row of the kernel's
+# table), whose number the table has in HEAD_NEEDED, and call the kernel again.
 NEED_SLOT = 2
-# The caller has to write the log's state of a producer into the producer's row of the table, whose
-# number the table has in HEAD_NEEDED, and call again.
+# The caller has to write the log's state of a producer into the producer's row of the kernel's
+# table, whose number the table has in HEAD_NEEDED, and call the kernel again.
 NEED_PRODUCER = 3
 # The caller has to write the producer's state as for NEED_PRODUCER, and first decide whether the
 # producer's batch begins a transaction.
 NEED_TRANSACTION = 4
 
 # Internal results, which ``plan_produce`` never returns. _TAKEN: the request or batch passed all
-# checks. _STOP: the generic handler has to serve the request.
+# checks. _STOP: the ordinary Produce handler has to serve the request.
 _TAKEN = 5
 _STOP = 6
 
-# --- words of the head of the kernel's table -----------------------------------------------------
-# The number of this produce plan. If SLOT_ROUND of a slot, or PRODUCER_ROUND of a producer, is
-# another number, the slot or producer has the facts of an earlier plan, which are out of date.
+# --- the head of the kernel's table: positions of its 64-bit words -------------------------------
+# The number of this produce plan (the kernel's list of appends for many Produce requests). A row of
+# a partition (slot) or producer is out of date if its SLOT_ROUND or PRODUCER_ROUND has another
+# number: then the row has the facts of an earlier plan.
 HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
-# how many slots (rows of partitions) are in use; they stay in use for later produce plans
+# how many slots (rows with a partition's facts) are in use; they stay in use for the Produce
+# requests of later event-loop turns
 HEAD_SLOTS = 3
 HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
-HEAD_TOUCHED = 7  # how many slots (partitions) have batches in this produce plan
+HEAD_TOUCHED = 7  # how many partitions get batches in this produce plan (list of appends)
 HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
@@ -110,14 +113,19 @@ HEAD_REQUEST_STAMP = 12
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_HELD = 16  # how many batches of this produce plan have a delayed response (acks=all)
-HEAD_LEAVES_TRANSACTIONS = 17  # 1: requests with a transactional id are left to the generic handler
-# The word HEAD_VERSIONS + v counts the requests of Produce version v in this produce plan.
+HEAD_HELD = 16  # how many batches to append have a response that waits for the followers (acks=all)
+# 1 if the broker has access control: then the kernel leaves requests with a transactional id to the
+# ordinary Produce handler.
+HEAD_LEAVES_TRANSACTIONS = 17
+# The word HEAD_VERSIONS + v counts the requests of Produce version v that the kernel serves in this
+# produce plan (list of appends).
 HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 
-# --- words of a connection in the kernel's table -------------------------------------------------
-CONNECTION_AT = 0  # position, in the arena (the receive buffer), of the next frame to plan
+# --- a connection's row in the kernel's table: positions of its 64-bit words ---------------------
+# Where in the arena (the receive buffer) the connection's first request begins that the kernel has
+# not served yet.
+CONNECTION_AT = 0
 CONNECTION_END = 1
 CONNECTION_REPLIES_AT = 2
 CONNECTION_REPLIES_END = 3
@@ -126,7 +134,7 @@ CONNECTION_PRINCIPAL = 5  # a small number for the principal (security/principal
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
-# --- words of a slot (the facts of a partition) in the kernel's table ----------------------------
+# --- a slot (a partition's row in the kernel's table): positions of its 64-bit words -------------
 SLOT_ROUND = 0
 SLOT_STATE = 1
 SLOT_NEXT_OFFSET = 2
@@ -145,75 +153,87 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-# how the produce plan treats acks=-1: ACKS_ALL_NEVER (leaves the request to the generic handler),
-# ACKS_ALL_AT_ONCE (answers after the append) or ACKS_ALL_LATER (after the replication)
+# how the kernel treats requests with acks=-1: ACKS_ALL_NEVER (leaves them to the ordinary Produce
+# handler), ACKS_ALL_AT_ONCE (answers them after the append) or ACKS_ALL_LATER (after the
+# replication)
 SLOT_ACKS_ALL = 18
-# For each produce plan, the caller (PlanTables.fill_slot) writes the words of a slot from
-# SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0. The kernel writes the words from
-# SLOT_BATCHES to SLOT_HASH.
-SLOT_BATCHES = 19  # how many batches this produce plan has for the partition
+# For each produce plan (list of appends), the kernel's caller (PlanTables.fill_slot) writes the
+# words of a partition's slot from SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0.
+# The kernel writes the words from SLOT_BATCHES to SLOT_HASH.
+SLOT_BATCHES = 19  # how many batches this produce plan (list of appends) has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-# The position of the partition's first batch in `batches`, the array to which the kernel copies the
-# planned batches. While _gather copies them: the position for the partition's next batch.
+# The position of the partition's first batch in `batches`, the array to which the kernel copies all
+# batches that its caller writes to the logs. While _gather copies them: the position for the
+# partition's next batch.
 SLOT_OUT = 22
 SLOT_REQUEST = 23  # number (HEAD_REQUEST_STAMP) of the last request with a batch for the partition
 SLOT_BY_ID = 24
 SLOT_PARTITION = 25
 SLOT_NAME_BYTES = 26
 SLOT_HASH = 27
-# The caller writes the words of a slot from SLOT_TARGET to SLOT_UNTIMED_LIMIT_MS; the kernel writes
-# SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET is the position of the slot that this
-# produce plan uses for the partition: a partition has several slots if requests name its topic by
-# name and by id, or if several principals write.
+# The kernel's caller writes the words of a slot (a partition's row) from SLOT_TARGET to
+# SLOT_UNTIMED_LIMIT_MS; the kernel writes SLOT_FIRST_TIMESTAMP_MS and SLOT_PRINCIPAL. SLOT_TARGET
+# is the position of the slot that the kernel uses for the partition in this produce plan (list of
+# appends): a partition has several slots if requests name its topic by name and by id, or if
+# several principals write.
 SLOT_TARGET = 28
-SLOT_FIRST_OFFSET = 29  # the offset that this produce plan gives to the partition's first batch
+SLOT_FIRST_OFFSET = 29  # the partition's first offset in this produce plan (list of appends)
 SLOT_LONGEST_MS = 30
 SLOT_UNTIMED_LIMIT_MS = 31
-# The maximum timestamp of the partition's first batch in this produce plan.
+# The maximum timestamp of the partition's first batch in this produce plan (list of appends).
 SLOT_FIRST_TIMESTAMP_MS = 32
-SLOT_PRINCIPAL = 33  # the number of the principal whose requests use this slot
+# The number of the principal (security/principal_numbers.py) whose requests use this slot (a
+# partition's row). The number is 0 if the broker has no access control.
+SLOT_PRINCIPAL = 33
 SLOT_WORDS = 34
 MAX_SLOTS = 512
-NAME_BYTES = 256  # each slot's bytes, in the array `names`, for the topic's name or id
+# How many bytes of the array `names` each slot (a partition's row) has for the topic's name or id.
+NAME_BYTES = 256
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # the produce plan leaves the partition's requests to the generic handler
+SLOT_UNAVAILABLE = 2  # the kernel leaves the partition's requests to the ordinary Produce handler
 
-# --- words of a producer of a slot's partition, in the kernel's table ----------------------------
+# --- a producer's row for one partition, in the kernel's table: positions of its words -----------
 PRODUCER_ROUND = 0
 PRODUCER_SLOT = 1
 PRODUCER_ID = 2
 PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
-PRODUCER_BATCHES = 6  # how many batches of the producer this produce plan has for the partition
-PRODUCER_BUCKET = 7  # the number of the bucket in the hash table that leads to the producer
+# How many batches of the producer this produce plan (list of appends) has for the partition.
+PRODUCER_BATCHES = 6
+PRODUCER_BUCKET = 7  # the number of the hash table's bucket that points to this producer's row
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 # The words of each batch in the producer's window (its last WINDOW_BATCHES batches in this produce
-# plan): first and last sequence, first and last offset, maximum timestamp.
+# plan, the kernel's list of appends): first and last sequence, first and last offset, maximum
+# timestamp.
 WINDOW_WORDS = 5
 # Whether the producer has an open transaction in the partition.
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
-# Whether the producer's first batch in this produce plan begins a transaction in the partition.
+# Whether the producer's first batch in this produce plan (list of appends) begins a transaction in
+# the partition.
 PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1
-# The offset of the producer's first batch in this produce plan.
+# The offset of the producer's first batch in this produce plan (list of appends).
 PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
 # The log has no state of the producer: its first batch may have any epoch and sequence.
 PRODUCER_NEW = 1
-PRODUCER_KNOWN = 2  # the log, or this produce plan, has the producer's epoch and last sequence
+# The producer's epoch and last sequence are known, from the log or from an earlier batch of this
+# produce plan (list of appends).
+PRODUCER_KNOWN = 2
 
-# --- words of a planned batch in the kernel's table ----------------------------------------------
+# --- the row of a batch to append, in the kernel's table: positions of its 64-bit words ----------
 ROW_SLOT = 0
 ROW_AT = 1
 ROW_BYTES = 2
 ROW_LAST_DELTA = 3
 ROW_MAX_TIMESTAMP_MS = 4
-ROW_PRODUCER = 5  # position of the producer's words in the table; -1 without a producer id
+# Where the producer's row begins in the kernel's table; -1 if the batch has no producer id.
+ROW_PRODUCER = 5
 ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
@@ -228,7 +248,7 @@ ROW_TIMEOUT_MS = 12
 ROW_WORDS = 13
 MAX_ROWS = 8192
 
-# --- words of an entry for the offset and time indexes, in the kernel's table --------------------
+# --- the row of an entry for the offset and time indexes, in the kernel's table ------------------
 INDEX_SLOT = 0
 INDEX_LAST_OFFSET = 1
 INDEX_POSITION = 2
@@ -236,7 +256,7 @@ INDEX_MAX_TIMESTAMP_MS = 3
 INDEX_MAX_TIMESTAMP_OFFSET = 4
 INDEX_WORDS = 5
 
-# --- positions of the sections of the kernel's table ---------------------------------------------
+# --- where the sections of the kernel's table begin ----------------------------------------------
 _SLOT_BUCKETS = 2048
 _PRODUCER_BUCKETS = 4096
 CONNECTIONS_AT = HEAD_WORDS
@@ -293,7 +313,7 @@ def _make_unowned() -> Any:
 unowned: Any = _make_unowned() if COMPILED else None
 
 
-# --- finding the slot of a partition, and the words of a producer --------------------------------
+# --- finding the row (slot) of a partition, and the row of a producer, in the table --------------
 @inline
 def _find_slot(
     arena: Array,
@@ -305,7 +325,7 @@ def _find_slot(
     table: Array,
     names: Array,
 ) -> int:
-    """Return the position, in the table, of the slot (the facts of a partition) for this topic,
+    """Return the position, in the kernel's table, of the slot (the partition's row) for this topic,
     partition and principal; make a new slot if none exists. Return -1 if no slot is free."""
     mark = 1 if by_id else 0
     # A CRC is below 2^32, a partition and a principal below 2^31: the sum is below 2^49, and cannot
@@ -314,8 +334,8 @@ def _find_slot(
     found_hash += principal * 60_493
     bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
     while True:
-        # The hash table has more buckets than there are slots, so the loop always finds an empty
-        # bucket.
+        # The hash table has more buckets than there are slots (partitions' rows), so the loop
+        # always finds an empty bucket.
         number = int(table[SLOT_BUCKETS_AT + bucket]) - 1
         if number < 0:
             break
@@ -353,9 +373,9 @@ def _find_slot(
 
 @inline
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
-    """Return the position in the table of the words of this producer in the slot's partition. If
-    the producer has no words in this produce plan yet, begin new ones; return -1 if the section of
-    producers is full.
+    """Return the position, in the kernel's table, of the row of this producer for the slot's
+    partition. If the producer has no row in this produce plan (list of appends) yet, begin a new
+    one; return -1 if the section of producers is full.
 
     Each produce plan has its own producers, so a bucket of the hash table that an older plan filled
     counts as empty. The current plan has filled a bucket if the producer to which the bucket leads
@@ -367,8 +387,8 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     while True:
         number = int(table[PRODUCER_BUCKETS_AT + bucket]) - 1
         producer = PRODUCERS_AT + number * PRODUCER_WORDS
-        # The hash table has more buckets than a produce plan has producers, so the loop always
-        # finds an empty bucket.
+        # The hash table has more buckets than the kernel's table has rows for producers, so the
+        # loop always finds an empty bucket.
         if (
             number < 0
             or table[producer + PRODUCER_ROUND] != current
@@ -408,9 +428,9 @@ def _check_batch(
     table: Array,
 ) -> int:
     """Check that the ``size`` bytes of records are one batch to append unchanged, and write the
-    words of this planned batch, except its offset. A batch may begin a transaction only if it
-    ``is_only_batch`` of its request, because the caller asks the transaction coordinator about one
-    partition at a time."""
+    batch's ``row`` in the kernel's table, except its offset. A batch may begin a transaction only
+    if it ``is_only_batch`` of its request, because the caller asks the transaction coordinator
+    about one partition at a time."""
     if (
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
@@ -505,8 +525,8 @@ def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
 
 @inline
 def _apply_row(row: int, connection: int, table: Array) -> None:
-    """Give the batch its offset, and update the facts in the table about its partition and
-    producer, so that the next batch is checked against them."""
+    """Give the batch its offset, and update the rows of its partition and its producer in the
+    kernel's table, so that the next batch is checked against these."""
     slot = int(table[row + ROW_SLOT])
     size = int(table[row + ROW_BYTES])
     offset = int(table[slot + SLOT_NEXT_OFFSET])
@@ -528,7 +548,7 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
                 limit_ms = max_timestamp_ms + longest_ms
         table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
     # Add the batch to the segment's maximum timestamp, index entries and size, as Segment.commit
-    # does for a batch outside a produce plan.
+    # does for a batch that the ordinary Produce handler appends.
     if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
         table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
         table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset
@@ -588,8 +608,10 @@ def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
 def _take_frame(
     arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
 ) -> int:
-    """Plan the whole request that ends at ``end``, or no part of it; return _TAKEN, _STOP (the
-    generic handler has to serve it), FULL or a NEED_ result."""
+    """Plan the appends of the whole request that ends at ``end``, or of no part of it. Return
+    _TAKEN (they are planned), _STOP (the ordinary Produce handler has to serve the request), FULL
+    (a section of the table is full) or a NEED_ result (the caller has to fill a row of the table,
+    and call again)."""
     if end - at < FRAME_HEAD_BYTES or read_i16(arena, at + 4) != PRODUCE:
         return _STOP
     version = read_i16(arena, at + 6)
@@ -737,13 +759,15 @@ def _take_frame(
                 return NEED_SLOT
             if table[slot + SLOT_STATE] != SLOT_READY:
                 return _STOP
-            # A partition can have several slots, such as one for its topic's name and one for the
-            # topic's id: use the slot that has the partition's facts in this produce plan.
+            # A partition can have several slots (rows in the table), such as one for its topic's
+            # name and one for the topic's id: use the one that the caller has filled for this
+            # produce plan (list of appends).
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # A produce plan takes only requests with one batch for each partition, so that all
-            # checks use the state before the request.
+            # The kernel takes only requests with one batch for each partition: all batches of a
+            # request are checked before any gets its offset, so a second batch would not be checked
+            # against the first one.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -823,8 +847,9 @@ def _take_frame(
 # --- planning the requests of all connections ----------------------------------------------------
 @inline
 def _gather(arena: Array, table: Array, batches: Array) -> None:
-    """Copy the planned batches to ``batches``, partition by partition, and set their offsets and
-    leader epochs."""
+    """Copy the batches that the kernel has accepted from the arena (the receive buffer) to
+    ``batches``, partition by partition, because the caller writes the batches of a partition at
+    once. Set their offsets and leader epochs."""
     out = 0
     for i in range(int(table[HEAD_TOUCHED])):
         slot = int(table[TOUCHED_AT + i])
@@ -879,11 +904,12 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 
 @kernel("in8", "out64", "out8", "out8", "out8")
 def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
-    """Plan the requests of the connections in ``table``, from where the last call stopped.
+    """Plan the appends for the requests of the connections in ``table``: check the batches, and
+    assign their offsets. Continue where the last call stopped.
 
     Return DONE, FULL or a NEED_ result. After DONE and FULL, ``batches`` (as large as the receive
-    arena) has the planned batches with their offsets and leader epochs: those of one partition lie
-    side by side, from the position SLOT_OUT of its slot on. ``replies`` has the responses,
-    connection by connection.
+    arena) has the accepted batches with their offsets and leader epochs: those of one partition lie
+    side by side, from the position SLOT_OUT of its slot (row in the table) on. ``replies`` has the
+    responses, connection by connection.
     """
     return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))

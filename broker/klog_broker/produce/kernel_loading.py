@@ -35,11 +35,12 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
-        kernel_checks()  # loads the kernels of log/validation here, not in the loop thread
+        # Loads the kernels of log/validation in this helper thread, not in the loop thread.
+        kernel_checks()
         return module if module.IS_COMPILED else None
 
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
-    """Compile the kernels in a child process if they are not in their cache on disk. Return whether
-    the cache has them now."""
+    """Compile the kernels for Produce in a child process if they are not in their cache on disk.
+    Return whether the cache has them now."""
     return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

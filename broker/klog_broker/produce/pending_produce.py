@@ -32,8 +32,9 @@ class PartitionAppend(NamedTuple):
     answer: PartitionProduceResponse
     records: memoryview | bytearray | bytes
     guard: VerificationGuard | None = None
-    """For a batch that begins a transaction: the token of its verification by the transaction
-    coordinator (KIP-890), which the log requires. Other batches have None."""
+    """For a batch that begins a transaction: the token of the verification that the transaction
+    coordinator has made (KIP-890). The log refuses such a batch without its token. Other batches
+    have None."""
 
 
 class _Waiting(NamedTuple):

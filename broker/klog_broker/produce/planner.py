@@ -4,9 +4,9 @@ them.
 A produce plan is the kernel's description of the appends for the turn's plain Produce requests. The
 kernel changes nothing outside its table. All planned batches are written behind the logs' ends,
 partition by partition; they become part of the logs only when the partitions commit. If one write
-fails, all writes are taken back, and the generic handler serves the requests as if there had been
-no plan. If all succeed, the partitions commit, and the connections queue the responses and continue
-with the requests that the kernel left to the generic handler.
+fails, all writes are taken back, and the ordinary Produce handler serves the requests as if there
+had been no plan. If all succeed, the partitions commit, and the connections queue the responses and
+continue with the requests that the kernel left to the ordinary handler.
 """
 
 from __future__ import annotations
@@ -50,29 +50,33 @@ class PlannedConnection(Protocol):
         principal may write (security/principal_numbers.py)."""
 
     def plannable(self) -> tuple[int, int] | None:
-        """Return start and end of the connection's unparsed bytes in the receive arena; None if the
-        produce plan may not serve them, because earlier requests are still being served."""
+        """Return start and end of the connection's unparsed bytes in the receive arena (the buffer
+        for all connections). Return None if the produce plan may not serve them, because an earlier
+        request that no plan has served is still unanswered, or too many responses are unsent."""
 
     def on_planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
-        """Continue after a produce plan to which the connection offered bytes that it had received:
-        the plan has served the first ``taken_bytes`` of them. The connection sends ``replies``, and
-        parses the other bytes."""
+        """Continue after the event-loop turn's produce plan (the compiled kernel serves many
+        connections together), to which the connection offered bytes that it had received: the plan
+        has served the first ``taken_bytes`` of them. The connection sends ``replies``, and parses
+        the other bytes."""
 
     def continue_after_plan(
         self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
     ) -> None:
-        """Continue after a produce plan that received bytes for the connection, and left bytes to
-        parse or responses to send. The plan has served the first ``taken_bytes`` of the receive
-        arena's bytes from ``start`` to ``end``. The connection sends ``replies``, and parses the
-        other bytes."""
+        """Continue after the event-loop turn's produce plan (the compiled kernel serves many
+        connections together), which received bytes for the connection, and left bytes to parse or
+        responses to send. The plan has served the first ``taken_bytes`` of the receive arena's
+        bytes from ``start`` to ``end``. The connection sends ``replies``, and parses the other
+        bytes."""
 
     def close(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Received(NamedTuple):
-    """The bytes that one ``SocketCalls.receive`` has received for a produce plan, from all
-    connections that joined the plan instead of receiving by themselves."""
+    """The bytes that one call of compiled code (``SocketCalls.receive``) has received for an
+    event-loop turn's produce plan, from all connections that joined the plan instead of receiving
+    by themselves."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
@@ -84,8 +88,8 @@ NOTHING_RECEIVED = Received((), (0,))
 
 
 class PlanTargets(Protocol):
-    """Finds the partitions to which an event-loop turn's produce plan may append; implemented in
-    targets.py."""
+    """Finds the partitions to which an event-loop turn's produce plan (the kernel's list of
+    appends) may append; implemented in targets.py."""
 
     @property
     def version(self) -> int:
@@ -93,15 +97,16 @@ class PlanTargets(Protocol):
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals have different rights. If not, the kernel's facts of a partition are
-        valid for all principals."""
+        """Whether principals may have different rights. If not, the facts of a partition in the
+        kernel's table are valid for all principals."""
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
     ) -> PlanTarget | None:
-        """Return the partition if the produce plan may append to it for the principal whose number
-        (security/principal_numbers.py) is ``principal``; None leaves the request to the generic
-        handler. ``topic`` is the topic's name, or its id if ``by_id``."""
+        """Return the partition if the produce plan (the kernel's list of appends) may append to it
+        for the principal whose number (security/principal_numbers.py) is ``principal``; None leaves
+        the request to the ordinary Produce handler. ``topic`` is the topic's name, or its id if
+        ``by_id``."""
 
     def hold(
         self,
@@ -115,13 +120,13 @@ class PlanTargets(Protocol):
         now."""
 
     def appended(self) -> None:
-        """Complete the delayed fetches of followers now, because delayed responses of the produce
-        plan wait until the followers have the appended batches."""
+        """Complete the delayed fetches of followers now: responses to acks=all requests wait until
+        the followers have the batches that were just appended."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Return whether the transaction coordinator and the log allow the batch to begin its
-        producer's transaction in this partition now. False leaves the request to the generic
-        handler."""
+        producer's transaction in this partition now. False leaves the request to the ordinary
+        Produce handler."""
 
 
 _NO_DELAYED_REQUESTS: Mapping[int, int] = {}
@@ -132,25 +137,26 @@ class _CommitFailed(Exception):
 
 
 class _Turn:
-    """The connections that an event-loop turn's produce plan serves: first those that have received
-    by themselves and offered their bytes, then those for which one ``SocketCalls.receive`` has
-    received."""
+    """The connections whose Produce requests the kernel serves together in this event-loop turn:
+    first those that have received by themselves and offered their bytes, then those for which one
+    ``SocketCalls.receive`` has received."""
 
     def __init__(
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
-        # Start and end in the arena of each connection's bytes that no produce plan has served yet.
+        # By connection: start and end of its bytes in the receive arena that no produce plan has
+        # served yet. A turn has several plans if the kernel's table is too small for all requests.
         self.places = places
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
-        """Whether no connection has to continue after the produce plan: one ``SocketCalls.receive``
-        has received for all of them, all received requests are served, and all responses are
-        sent."""
+        """Whether no connection has anything left to do after the kernel has served this turn's
+        Produce requests: one ``SocketCalls.receive`` has received for all of them, all received
+        requests are served, and all responses are sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
-        """Add ``data`` to the responses that the produce plan's connection ``number`` sends."""
+        """Add ``data`` to the responses that connection number ``number`` of ``waiting`` sends."""
         self.replies.setdefault(number, []).append(data)
 
 
@@ -169,7 +175,8 @@ class ProducePlanner:
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
         self.requests = 0
-        """How many requests produce plans have served so far, for tests and metrics."""
+        """How many requests the compiled kernel has served (in produce plans) so far, for tests and
+        metrics."""
         self._kernel = kernel
         self._targets = targets
         self._clock = clock
@@ -183,14 +190,14 @@ class ProducePlanner:
         self._targets_version = targets.version
         self._slots_before = 0
         # By log: the number of the slot (a row of the kernel's table) that has the log's facts in
-        # this produce plan.
+        # this produce plan (the kernel's list of appends).
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
         self, offered: Sequence[PlannedConnection], received: Received = NOTHING_RECEIVED
     ) -> bool:
-        """Plan the Produce requests that the kernel can plan, append their batches, and answer
-        them.
+        """Serve the Produce requests that the kernel can serve: have it plan their appends, append
+        the batches, and send the responses.
 
         ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
         called once, in order. Connections in ``received`` get their responses from ``calls.send``,
@@ -241,7 +248,8 @@ class ProducePlanner:
         return is_over
 
     def _plan_all(self, turn: _Turn) -> None:
-        """Make one produce plan, or several if the tables are too small for all requests."""
+        """Make one produce plan (the kernel's list of appends), or several if the kernel's table is
+        too small for all requests."""
         tables = self._tables
         first = 0
         while first < len(turn.waiting):
@@ -267,8 +275,8 @@ class ProducePlanner:
                 self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
                 return
-            # A section of the kernel's table is full: the next produce plan begins with the
-            # connection whose request did not fit.
+            # A section of the kernel's table, or the array of responses, is full: the next produce
+            # plan (list of appends) begins with the connection whose request did not fit.
             first += min(tables.connection, count)
             if not requests and not self._free_slots():
                 first += 1
@@ -306,8 +314,9 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free all slots of the kernel's table after a produce plan that took no request. Return
-        whether any slot was in use before that plan, so that another plan has more free slots."""
+        """Free all slots (partitions' rows) of the kernel's table after a produce plan (list of
+        appends) that took no request. Return whether any slot was in use before that plan, so that
+        another plan has more free slots."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -339,9 +348,10 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """Write the state of a producer, whose first batch in this produce plan is transactional,
-        into the kernel's table. The producer's transaction has begun, or it begins with this batch;
-        otherwise the kernel leaves the request to the generic handler."""
+        """Write the state of a producer into the kernel's table. The producer's first batch in this
+        produce plan (list of appends) is transactional: its transaction has begun, or it begins
+        with this batch. If neither is true, the kernel leaves the request to the ordinary Produce
+        handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
@@ -362,8 +372,8 @@ class ProducePlanner:
     # -- append and commit --------------------------------------------------------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Write and commit the produce plan's batches. Return False if some could not be written;
-        then no log has changed."""
+        """Write and commit the batches of the produce plan (the kernel's list of appends). Return
+        False if the batches of a partition could not be written; then no log has changed."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:
@@ -405,16 +415,17 @@ class ProducePlanner:
 
     def _send_responses(self, turn: _Turn) -> bool:
         """Send the responses of all connections with one ``calls.send``, if possible: one
-        ``calls.receive`` has received for all connections, the produce plan has served all received
-        bytes, no response is delayed, and each connection has a response. If that is not possible,
-        send nothing and return False: the caller handles the connections one by one."""
+        ``calls.receive`` has received for all connections, the kernel has served all received
+        bytes, no response is delayed, and each connection is open and has a response. If that is
+        not possible, send nothing and return False: the caller handles the connections one by
+        one."""
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
-        # The produce plan's appends may have completed delayed requests, and a connection is closed
-        # if sending its response fails.
+        # Some connections may be closed: the appends above may have completed delayed requests, and
+        # a connection is closed if sending its response fails.
         descriptors = [each.descriptor for each in turn.waiting if each.is_open]
         if min(sizes) <= 0 or len(descriptors) < count:
             return False
@@ -430,9 +441,9 @@ class ProducePlanner:
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
-        """Count the Produce requests of a produce plan as answered in this event-loop turn.
-        ``later`` has the number of requests that a later turn answers and counts, by head (API key
-        and version in one number)."""
+        """Count the Produce requests that the kernel has served as answered in this event-loop
+        turn, except those in ``later``: the number of requests, by head (API key and version in one
+        number), that a later turn answers and counts."""
         for version, count in self._tables.versions():
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
@@ -440,9 +451,9 @@ class ProducePlanner:
                 self._times.answered_later.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
-        """Store in ``turn`` how far the produce plan served each connection, and send the
-        connection's responses, or add them to ``turn``. Return how many requests a later event-loop
-        turn answers, by head (API key and version in one number)."""
+        """Store in ``turn`` how far the kernel served each connection, and send the connection's
+        responses, or add them to ``turn``. Return how many requests a later event-loop turn
+        answers, by head (API key and version in one number)."""
         tables = self._tables
         later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []
@@ -477,8 +488,8 @@ class ProducePlanner:
         self._times.answered_later.append((head, count, since_ns))
 
     def _hold(self, part: ResponsePart, answered: Callable[[int], None]) -> bytes | DelayedResponse:
-        """Return the delayed response for a part of a connection's responses, or its bytes if it
-        can be sent now."""
+        """Return the delayed response for ``part`` (some of a connection's responses, whose
+        requests have the same timeout), or the part's bytes if they can be sent now."""
         answer = bytearray(self._tables.replies[part.start : part.stop])
         appends = [
             DelayedAppend(
@@ -493,8 +504,8 @@ class ProducePlanner:
         """Send responses to many sockets with one ``calls.send``. Bytes that a socket does not
         accept are left to its connection, which sends them later."""
         assert self.calls is not None
-        # The produce plan's appends may have completed delayed requests, and a connection is closed
-        # if sending its response fails.
+        # Some connections may be closed: the appends above may have completed delayed requests, and
+        # a connection is closed if sending its response fails.
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(
             [turn.waiting[number].descriptor for number, _, _ in ready],

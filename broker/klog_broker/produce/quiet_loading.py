@@ -1,10 +1,11 @@
-"""Loads the compiled kernels for Produce while the broker is quiet, before they are needed.
+"""Loads the compiled kernels for Produce while the broker is quiet (it has had no request for
+250 ms, see _QUIET_MS), before many Produce requests need them.
 
 If the kernels are not in their cache on disk, a child process starts to compile them at once, which
 takes many seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30
-ms, and 130 MB of memory. So loading waits for the first Produce request, and then for a quiet
-moment. When many Produce requests come, turn_plans.py loads the kernels without waiting. A leader
-with followers never has a quiet moment, because their fetches come all the time.
+ms, and 130 MB of memory. So loading waits for the first Produce request, and then until the broker
+is quiet. When many Produce requests come, turn_plans.py loads the kernels without waiting. A leader
+with followers is never quiet, because their fetches come all the time.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
     from klog_broker.produce.turn_plans import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# The broker is quiet if it got no request for this long. A waiting consumer sends a Fetch every 500
-# ms, so there are quiet moments between its requests.
+# The broker is quiet, so that the kernels for Produce may be loaded, if it got no request for this
+# long. A waiting consumer sends a Fetch every 500 ms, so there are quiet moments between its
+# requests.
 _QUIET_MS = 250
 
 
 class QuietKernelLoader:
-    """Loads the kernels for Produce in a quiet moment. Loop thread only. ``compile_kernel`` runs in
-    a helper thread."""
+    """Loads the kernels for Produce once the broker has had no request for 250 ms (_QUIET_MS). Loop
+    thread only. ``compile_kernel`` runs in a helper thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server
@@ -33,15 +35,15 @@ class QuietKernelLoader:
         self._compile_kernel = compile_kernel
 
     def start_compiling(self) -> None:
-        """Start to compile the kernels if they are not in their cache on disk. Called when the
-        broker accepts requests."""
+        """Start to compile the kernels for Produce if they are not in their cache on disk. Called
+        once the broker accepts requests."""
         self._server.helpers.submit(
             lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
         )
 
     def _compiled(self, is_there: bool | None, _: BaseException | None) -> None:
-        # If compiling failed, the next attempt to load the kernels compiles again, and logs why it
-        # fails.
+        # If compiling failed, the kernels are not loaded at a quiet moment. Once many Produce
+        # requests come, turn_plans.py compiles again to load the kernels, and logs why that fails.
         if is_there:
             self._look()
 

@@ -1,10 +1,10 @@
 """Splits the responses to one connection's acks=all requests by the requests' timeouts. Pure.
 
-The responses are those of one produce plan (it serves an event-loop turn's plain requests
-together). Usually all requests of a client have the same timeout, and the responses wait together
-until the batches are replicated. If the timeouts differ (librdkafka has one for each topic), the
-responses wait separately. A common wait would give a request with a long timeout REQUEST_TIMED_OUT
-as soon as the shorter timeout of an earlier request has passed.
+The responses are those of one produce plan, in which the compiled kernel serves many requests of an
+event-loop turn together. Usually all requests of a client have the same timeout, and the responses
+wait together until the batches are replicated. If the timeouts differ (librdkafka has one for each
+topic), the responses wait separately. A common wait would give a request with a long timeout
+REQUEST_TIMED_OUT as soon as the shorter timeout of an earlier request has passed.
 """
 
 from collections import deque
@@ -29,11 +29,13 @@ class ResponsePart(NamedTuple):
 def split_responses(
     replies: memoryview, held: Sequence[DelayedBatch], start: int, stop: int, requests: int
 ) -> Sequence[ResponsePart]:
-    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are whole response frames.
+    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are one connection's
+    responses as whole frames.
 
-    ``requests`` is the number of the connection's requests that the produce plan has served.
-    Requests with acks=0 have no response, and count for the last part. ``held`` must not be empty,
-    and must have the batches in the order of the responses.
+    ``requests`` is the number of requests that these responses answer, and of the connection's
+    requests with acks=0 that the same produce plan (kernel run) has served. Requests with acks=0
+    have no response, and count for the last part. ``held`` must not be empty, and must have the
+    batches in the order of the responses.
     """
     if len({each.timeout_ms for each in held}) == 1:
         return (ResponsePart(held, start, stop, requests),)

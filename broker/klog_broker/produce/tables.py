@@ -1,4 +1,5 @@
-"""Writes the input of a produce plan into the produce kernel's table, and reads the plan from it.
+"""Writes the input of a produce plan (the kernel's list of appends for many Produce requests) into
+the kernel's table, and reads the plan from the table.
 
 The table is an array of 64-bit words with one section of equal rows for each kind of object, such
 as connections, slots (partitions) and producers. The constants of kernel.py are the positions of
@@ -34,15 +35,18 @@ from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
-"""The words of a partition's row (slot) up to SLOT_OUT: the partition's facts, which the plan
-updates while it adds batches, and the counts and the position of these batches."""
+"""The words of a partition's row (slot) in the kernel's table, up to SLOT_OUT: the partition's
+facts, which the kernel updates for each batch that it accepts, and the count, size, index entries
+and position of these batches."""
 CONNECTION_ROW = Struct("=5q8x")
-"""The words of a connection's row, without the last one (a small number for its principal)."""
+"""The words of a connection's row in the kernel's table. Skips the last one, a number for the
+connection's principal, which only the kernel reads."""
 BATCH_ROW = Struct("=13q")
 
 
 class TouchedSlot(NamedTuple):
-    """A partition to which a produce plan appends batches."""
+    """A partition to which the batches of a produce plan (the kernel's list of appends) are
+    appended."""
 
     number: int
     row: tuple[int, ...]
@@ -51,7 +55,8 @@ class TouchedSlot(NamedTuple):
 
 
 class DelayedBatch(NamedTuple):
-    """A batch whose response waits until the high watermark has passed the batch."""
+    """A batch of an acks=all request: the response waits until the high watermark has passed the
+    batch."""
 
     slot: int
     end_offset: int
@@ -62,7 +67,8 @@ class DelayedBatch(NamedTuple):
 
 
 class PlanTables:
-    """The table and the buffers of one produce kernel. Loop thread only."""
+    """The produce kernel's table (its input and its results, as 64-bit words), and its buffers.
+    Loop thread only."""
 
     def __init__(self, kernel: Any, arena: memoryview, max_request_bytes: int) -> None:
         import numpy as np
@@ -73,7 +79,8 @@ class PlanTables:
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
         self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        """The responses of the latest produce plan, connection by connection."""
+        """The responses that the kernel has written for the latest produce plan (list of appends),
+        connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
         self._arguments = (
             np.frombuffer(arena, np.uint8),
@@ -86,16 +93,16 @@ class PlanTables:
         self._usual_version = kernel.LAST_VERSION
         self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
-    # -- input, calls and counts of one produce plan ------------------------------------------
+    # -- input, calls and counts of one produce plan (list of appends) ------------------------
 
     def begin_plan(
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
     ) -> None:
-        """Begin a new plan. ``places``: start and end of each connection's bytes in the arena.
-        ``principals``: the number of each connection's principal (security/principal_numbers.py);
-        None if every principal may write to every topic and use every transactional id. A plan with
-        principals leaves requests with a transactional id to the generic handler, which checks
-        access to the id."""
+        """Begin a new produce plan (list of appends). ``places``: start and end of each
+        connection's bytes in the arena (receive buffer). ``principals``: the number of each
+        connection's principal (security/principal_numbers.py); None if every principal may write to
+        every topic and use every transactional id. A plan with principals leaves requests with a
+        transactional id to the ordinary Produce handler, which checks access to the id."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -123,33 +130,35 @@ class PlanTables:
             self._column(kernel.CONNECTION_PRINCIPAL, count)[:] = numbers
 
     def plan(self) -> int:
-        """Let the kernel begin the plan, or continue the plan with the facts that the caller has
-        filled in; return the kernel's status (DONE, FULL, NEED_SLOT, ...)."""
+        """Call the kernel, which begins the produce plan (list of appends), or continues it with
+        the facts that the caller has written into the table. Return the kernel's status (DONE,
+        FULL, NEED_SLOT, ...)."""
         status: int = self._kernel.plan_produce(*self._arguments)
         return status
 
     @property
     def needed(self) -> int:
-        """After the status NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot
-        (partition) or producer whose facts the caller has to fill in before the next call of
-        :meth:`plan`."""
+        """After the status NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot (a
+        partition's row in the kernel's table) or of the producer's row that the caller has to fill
+        before the next call of :meth:`plan`."""
         number: int = self._words[self._kernel.HEAD_NEEDED]
         return number
 
     @property
     def requests(self) -> int:
-        """How many Produce requests the plan serves; the generic handler serves the others."""
+        """How many Produce requests the kernel has accepted; the ordinary Produce handler serves
+        the others."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 
     def head_at(self, position: int) -> int:
-        """Return the head (API key and version in one number) of the request at that arena
-        position."""
+        """Return the head (API key and version in one number) of the request at that position in
+        the arena (receive buffer)."""
         return int.from_bytes(self._arena[position + 4 : position + 8], "big")
 
     def versions(self) -> list[tuple[int, int]]:
-        """Return pairs of a Produce version and the number of the plan's requests with that
-        version. The plan must have at least one request."""
+        """Return pairs of a Produce version and the number of requests with that version that the
+        kernel has accepted. The kernel must have accepted at least one request."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
         # Nearly all clients use one version.
         if self._words[at + self._usual_version] == requests:
@@ -161,22 +170,24 @@ class PlanTables:
 
     @property
     def connection(self) -> int:
-        """After the status FULL (a section of the table has no space for the next request): the
-        number of that request's connection, with which another plan has to begin."""
+        """After the status FULL (the kernel's table has no space for the next request): the number
+        of that request's connection, with which another produce plan (list of appends) has to
+        begin."""
         number: int = self._words[self._kernel.HEAD_CONNECTION]
         return number
 
-    # -- slots: one row for each partition that requests name ---------------------------------
+    # -- slots of the kernel's table: one row for each partition that requests name -----------
 
     @property
     def slots(self) -> int:
-        """How many slots (rows of partitions) are in use. A slot stays in use after the plan, until
-        :meth:`forget_slots` is called."""
+        """How many slots (partitions' rows of the kernel's table) are in use. A slot stays in use
+        for later requests, until :meth:`forget_slots` is called."""
         number: int = self._words[self._kernel.HEAD_SLOTS]
         return number
 
     def forget_slots(self) -> None:
-        """Free all slots. Later plans look each partition up again, and give it a new slot."""
+        """Free all slots (partitions' rows of the kernel's table). Later produce plans look each
+        partition up again, and give it a new slot."""
         kernel = self._kernel
         self._words[kernel.HEAD_SLOTS] = 0
         start = kernel.SLOT_BUCKETS_AT * WORD_BYTES
@@ -184,8 +195,9 @@ class PlanTables:
         self._memory[start:end] = bytes(end - start)
 
     def slot_key(self, number: int) -> tuple[bytes, bool, int, int]:
-        """Return the key of a slot: topic name or id, whether it is an id, partition, and the
-        number (security/principal_numbers.py) of the principal that writes."""
+        """Return the key of a slot (a partition's row of the kernel's table): topic name or id,
+        whether it is an id, partition, and the number (security/principal_numbers.py) of the
+        principal that writes."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         name_at = number * kernel.NAME_BYTES
@@ -197,16 +209,17 @@ class PlanTables:
         )
 
     def leave_slot(self, number: int) -> None:
-        """Make this plan leave requests for the slot's partition to the generic handler."""
+        """Make the kernel leave requests for the slot's partition to the ordinary Produce handler,
+        in this produce plan (list of appends)."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
         words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
 
     def join_slots(self, number: int, other: int) -> None:
-        """Let this plan use the slot ``other`` instead of the slot ``number``. A partition has
-        several slots if requests name its topic by name and by id, or if several principals
-        write."""
+        """Let the kernel use the slot ``other`` (a row of its table) instead of the slot ``number``
+        in this produce plan. A partition has several slots if requests name its topic by name and
+        by id, or if several principals write."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -215,9 +228,9 @@ class PlanTables:
 
     def fill_slot(self, number: int, facts: PlanFacts, acks_all: int) -> None:
         """Write the facts of a partition, such as its next offset and limits, into the partition's
-        slot for this plan. ``acks_all`` is ACKS_ALL_NEVER, ACKS_ALL_AT_ONCE or ACKS_ALL_LATER:
-        whether the plan leaves requests with acks=all to the generic handler, answers them after
-        the append, or after the replication."""
+        slot (row) of the kernel's table, for one produce plan. ``acks_all`` is ACKS_ALL_NEVER,
+        ACKS_ALL_AT_ONCE or ACKS_ALL_LATER: whether the kernel leaves requests with acks=all to the
+        ordinary Produce handler, answers them after the append, or after the replication."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         limits = facts.limits
@@ -250,18 +263,19 @@ class PlanTables:
         words[at + kernel.SLOT_LONGEST_MS] = limits.longest_ms
         words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = limits.untimed_limit_ms
 
-    # -- producers: one row for each producer id and partition in this plan -------------------
+    # -- producers' rows: one for each producer id and partition in this plan -----------------
 
     def producer_key(self, number: int) -> tuple[int, int]:
-        """Return the slot number and the producer id of the producer ``number``."""
+        """Return the number of the slot (the partition's row in the kernel's table) and the
+        producer id that belong to the producer's row ``number``."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         slot_at = words[at + kernel.PRODUCER_SLOT]
         return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
 
     def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
-        """Write the producer's state in the log into the producer's row. ``entry`` is None if the
-        log has no state of the producer."""
+        """Write the producer's state in the log into the producer's row of the kernel's table.
+        ``entry`` is None if the log has no state of the producer."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
@@ -275,8 +289,8 @@ class PlanTables:
             words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
     def first_batch(self, number: int) -> FirstBatch:
-        """Return the first batch of the producer in this plan. With the status NEED_TRANSACTION the
-        kernel asks whether this batch may begin a transaction."""
+        """Return the first batch of the producer among the requests that the kernel plans. With the
+        status NEED_TRANSACTION the kernel asks whether this batch may begin a transaction."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         id_at = words[kernel.HEAD_TRANSACTIONAL_ID_AT]
@@ -295,7 +309,8 @@ class PlanTables:
 
     def begin_transaction(self, number: int, first: ProducerHead) -> None:
         """Let the producer begin its transaction with the batch ``first``, which the log has
-        checked: write a producer state with which the kernel accepts the batch."""
+        checked: write a producer state into the kernel's table with which the kernel accepts the
+        batch."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
@@ -306,11 +321,13 @@ class PlanTables:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether batches of the plan have delayed responses."""
+        """Whether any response waits until the followers have the batches that the kernel has
+        accepted (acks=all)."""
         return bool(self._words[self._kernel.HEAD_HELD])
 
     def held(self) -> dict[int, list[DelayedBatch]]:
-        """Return the batches of the plan with delayed responses, by connection."""
+        """Return the batches whose response waits until the followers have them (acks=all), by
+        connection number."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[DelayedBatch]] = {}
         if not words[kernel.HEAD_HELD]:
@@ -330,25 +347,26 @@ class PlanTables:
                 )
         return found
 
-    # -- results of a plan: responses and batches ---------------------------------------------
+    # -- results of the kernel: responses and batches -----------------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
-        """Return the word ``field`` of each of the plan's first ``count`` connections."""
+        """Return the word ``field`` in the rows of the first ``count`` connections in the kernel's
+        table."""
         kernel = self._kernel
         at = kernel.CONNECTIONS_AT + field
         return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]
 
     def all_taken(self, count: int) -> bool:
-        """Return whether the plan serves all requests of its first ``count`` connections, so that
-        no received byte is left to the generic handler."""
+        """Return whether the kernel has served all requests of the first ``count`` connections, so
+        that no received byte is left to the ordinary Produce handler."""
         kernel = self._kernel
         return self._column(kernel.CONNECTION_AT, count) == self._column(
             kernel.CONNECTION_END, count
         )
 
     def answers(self, count: int) -> tuple[list[int], list[int]]:
-        """Return, for each of the plan's first ``count`` connections, where its responses start and
-        end in ``replies``, the array of all responses."""
+        """Return, for each of the first ``count`` connections, where its responses start and end in
+        ``replies``, the array of all responses."""
         kernel = self._kernel
         return (
             self._column(kernel.CONNECTION_REPLIES_AT, count).tolist(),
@@ -356,15 +374,15 @@ class PlanTables:
         )
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
-        """Yield a row for each of the plan's first ``count`` connections: start and end of its
-        bytes in the arena that the plan has not served, start and end of its responses in
-        ``replies``, and how many requests the plan has served."""
+        """Yield a row for each of the first ``count`` connections: start and end of its bytes in
+        the arena (receive buffer) that the kernel has not served, start and end of its responses in
+        ``replies``, and how many requests the kernel has served."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)
 
     def touched(self) -> list[TouchedSlot]:
-        """Return the partitions with batches in this plan."""
+        """Return the partitions for which the kernel has accepted batches."""
         kernel, words = self._kernel, self._words
         count = words[kernel.HEAD_TOUCHED]
         found: list[TouchedSlot] = []
@@ -406,7 +424,8 @@ class PlanTables:
         return appends
 
     def _index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
-        """Return the entries that the plan adds to the index files of logs, by slot number."""
+        """Return the entries for the index files of logs that belong to the accepted batches, by
+        slot number (the number of the partition's row in the kernel's table)."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedIndexEntry]] = {}
         at = kernel.INDEX_ROWS_AT
@@ -417,8 +436,8 @@ class PlanTables:
         return found
 
     def _producers(self) -> dict[int, list[PlannedProducer]]:
-        """Return the producers that have batches in the plan. The keys are the positions, in the
-        table, of the slots of their partitions."""
+        """Return the producers of the batches that the kernel has accepted. The keys are the
+        positions, in the kernel's table, of the slots (rows) of their partitions."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedProducer]] = {}
         for number in range(words[kernel.HEAD_PRODUCERS]):

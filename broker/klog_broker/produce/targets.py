@@ -1,4 +1,5 @@
-"""Finds the partitions to which an event-loop turn's produce plan may append."""
+"""Finds the partitions to which an event-loop turn's produce plan (the compiled kernel's list of
+appends) may append."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,8 +23,8 @@ from pyspark_klog.ids import UUID
 
 
 class ProduceTargets:
-    """The partitions to which a produce plan may append: those that this broker leads, except those
-    of internal topics."""
+    """The partitions to which a produce plan (the compiled kernel's list of appends) may append:
+    those that this broker leads, except those of internal topics."""
 
     def __init__(self, services: ProduceServices) -> None:
         self._services = services
@@ -44,10 +45,11 @@ class ProduceTargets:
     ) -> PlanTarget | None:
         """Return the partition of the topic with this name or id, if the principal with the number
         ``principal`` (security/principal_numbers.py) may write to it; None leaves the request to
-        the generic handler.
+        the ordinary Produce handler.
 
-        A plan uses the result for all client addresses of the principal. So the result is None if
-        the principal may write from some addresses only, and the generic handler checks the access.
+        The compiled kernel uses the result for all client addresses of the principal. So the result
+        is None if the principal may write from some addresses only: then the ordinary handler
+        checks the access.
         """
         services = self._services
         try:
@@ -86,8 +88,8 @@ class ProduceTargets:
         return None if made.is_due else made
 
     def appended(self) -> None:
-        """Complete the delayed fetches of followers now, because delayed responses of the plan wait
-        until the followers have the appended batches."""
+        """Complete the delayed fetches of followers now: responses to acks=all requests wait until
+        the followers have the batches that were just appended."""
         self._services.purgatory.check_now()
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:

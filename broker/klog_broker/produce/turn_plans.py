@@ -1,10 +1,12 @@
-"""Collects the connections of each event-loop turn's produce plan, and loads the produce kernel.
+"""Collects the connections of each event-loop turn's produce plan (a kernel's list of appends for
+many Produce requests), and loads the produce kernel.
 
-Before the kernel is loaded there are no plans: numba is not imported, and the generic handler
-serves all requests. Loading begins when a client pipelines Produce requests or sends a large one,
-when many are received (see the constants), or at a moment without requests (quiet_loading.py). A
-helper thread loads the kernel, after a child process has compiled it if necessary. From then on
-each event-loop turn makes one plan for all connections whose received bytes begin with Produce.
+Before the kernel is loaded there are no plans: numba is not imported, and the ordinary Produce
+handler serves all requests. Loading begins when a client pipelines Produce requests or sends a
+large one, when many are received (see the constants), or at a moment without requests
+(quiet_loading.py). A helper thread loads the kernel, after a child process has compiled it if
+necessary. From then on each event-loop turn makes one plan for all connections whose received bytes
+begin with Produce.
 
 A readable connection without other work may join the turn's plan (``offer_readable``). One call
 receives from all joined connections, and another one sends the responses to those connections whose
@@ -42,13 +44,13 @@ _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
 """Load the produce kernel also when connections have received Produce requests this many times:
 serving the requests without the kernel has cost as much time as loading it. On a leader with
-followers the quiet moment for which quiet_loading.py waits never comes, because the followers send
-fetches all the time."""
+followers, quiet_loading.py never loads the kernel: it waits for a moment without requests, but the
+followers send fetches all the time."""
 
 
 class TurnPlans:
-    """Collects the connections that an event-loop turn's produce plan serves together. Loop thread
-    only."""
+    """Collects the connections that an event-loop turn's produce plan serves together (the compiled
+    kernel's list of appends). Loop thread only."""
 
     def __init__(
         self,
@@ -62,10 +64,10 @@ class TurnPlans:
         self._load_kernel = load_kernel
         self._make_planner = make_planner
         self.is_load_requested = False
-        """Whether loading was requested: the kernel is loaded, is being loaded, or could not be
-        loaded."""
+        """Whether loading was requested: the produce kernel is loaded, is being loaded, or could
+        not be loaded."""
         self.is_closed = False
-        """Whether the broker is stopping: a compilation of the kernel is then abandoned."""
+        """Whether the broker is stopping: a compilation of the produce kernel is then abandoned."""
         self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
@@ -79,7 +81,8 @@ class TurnPlans:
 
     @property
     def is_planning(self) -> bool:
-        """Whether the compiled produce kernel is loaded, so that produce plans are made."""
+        """Whether the compiled produce kernel is loaded, so that it serves Produce requests of many
+        connections together (in produce plans)."""
         return self.planner is not None
 
     @property
@@ -91,9 +94,9 @@ class TurnPlans:
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
         """Add a connection that has received Produce requests to this event-loop turn's produce
-        plan, which serves many connections together. The connection must then not parse its bytes
-        before its ``on_planned`` is called. Return False if the plan does not take the
-        connection."""
+        plan, in which the compiled kernel serves many connections together. The connection must
+        then not parse its bytes before its ``on_planned`` is called. Return False if the plan does
+        not take the connection."""
         if self.planner is None:
             if not self.is_load_requested:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -107,9 +110,9 @@ class TurnPlans:
         return True
 
     def offer_readable(self, connection: Connection) -> bool:
-        """Let a readable connection join this event-loop turn's produce plan: one call then
-        receives from all joined connections. Return False if the connection has to receive by
-        itself."""
+        """Let a readable connection join this event-loop turn's produce plan, in which the compiled
+        kernel serves many connections together: one call then receives from all joined connections.
+        Return False if the connection has to receive by itself."""
         joined = self._joined
         if not joined:
             if not self.receives:
@@ -122,8 +125,9 @@ class TurnPlans:
 
     @property
     def receives(self) -> bool:
-        """Whether readable connections may join produce plans: the produce kernel is loaded, and
-        the system can receive from many connections in one call of compiled code."""
+        """Whether readable connections may join produce plans (the compiled kernel serves many
+        connections together): the kernel is loaded, and the system can receive from many
+        connections in one call of compiled code."""
         return self.planner is not None and self.planner.calls is not None
 
     def _schedule(self) -> None:
@@ -139,8 +143,8 @@ class TurnPlans:
         received = self._receive(joined) if joined else NOTHING_RECEIVED
         after_bytes = received.bounds[-1] if received.connections else before_bytes
         if self.planner.run(waiting, received):
-            # The plan has finished all connections for which it received, so their bytes in the
-            # arena are free again.
+            # All requests of the connections for which this turn's produce plan received are served
+            # and answered, so their bytes in the arena (receive buffer) are free again.
             arena.unmark(before_bytes, after_bytes)
 
     def _receive(self, joined: list[Connection]) -> Received:
@@ -180,8 +184,8 @@ class TurnPlans:
             self.load()
 
     def load(self) -> None:
-        """Load the produce kernel once, in a helper thread; produce plans are made once it is
-        loaded."""
+        """Load the produce kernel once, in a helper thread. Once it is loaded, it serves Produce
+        requests of many connections together (in produce plans)."""
         if not self.is_load_requested:
             self.is_load_requested = True
             self._asked_ms = self._loop.now_ms()

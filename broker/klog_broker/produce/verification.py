@@ -127,7 +127,7 @@ class ProduceVerification:
 
         The connection's next requests are parsed only after the response to this one. By then the
         appended batches have opened the transaction in the log, so the next batches need no
-        verification, and a produce plan can serve them.
+        verification, and the compiled kernel can serve them in a produce plan.
         """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
@@ -141,8 +141,8 @@ class ProduceVerification:
         )
         keeps_bytes = self._context.reply.hold()
         if not self._is_over and not keeps_bytes:
-            # The request's bytes do not stay valid: the records are views of the receive buffer,
-            # which is reused after this event-loop turn. So copy them.
+            # The records are views of the receive buffer, which is reused after this event-loop
+            # turn: copy them, because the append is made later.
             self._appends = [
                 Unverified(leader, append._replace(records=bytearray(append.records)))
                 for leader, append in self._appends
@@ -164,11 +164,11 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     partition.
 
     Return False if the transaction coordinator or the log refuses, or if the coordinator cannot
-    answer at once: then the generic handler of Produce asks the coordinator again.
+    answer at once: then the ordinary Produce handler asks the coordinator again.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # Another broker is the transaction coordinator, and the generic handler asks that broker.
-        # If this function asked, too, the request would be sent twice.
+        # Another broker is the transaction coordinator, and the ordinary Produce handler asks that
+        # broker. If this function asked, too, the request would be sent twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS

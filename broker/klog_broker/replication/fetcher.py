@@ -43,9 +43,9 @@ MOST_NAMED = 1_000
 """The most partitions that one request names if the leader keeps a fetch session; the next request
 names further partitions."""
 MOST_WHOLE = 5_000
-"""The most partitions that one request names if the leader keeps no session. If more are followed,
-each request names those that the requests before have not named, in turn. A leader accepts about
-30,000 partitions in a request."""
+"""The most partitions that one Fetch names if the leader keeps no fetch session, so that each Fetch
+has to name its partitions. If more partitions are followed, each Fetch names those that the Fetches
+before have not named, in turn. A leader accepts about 30,000 partitions in a request."""
 # A long response is handled in several event-loop turns, each with a limited amount of work. The
 # unit of work is an element of about 5 us (runtime/event_loop/slices.py). A partition counts as
 # _PART_ELEMENTS elements, and its records as one element for every _BYTES_AN_ELEMENT bytes.
@@ -82,8 +82,9 @@ class Fetcher:
         the broker epoch, a new session has to name all partitions."""
         self._followed: dict[Key, FollowedPartition] = {}
         # A partition whose fetch position may have changed is in one of three dicts: in `_news`
-        # until the position is read; in `_due` until a request names the position (None removes the
-        # partition from the session); in `_unflushed` while its next fetch waits for a flush.
+        # until the position is read; in `_due` until a Fetch names the position (None removes the
+        # partition from the leader's fetch session); in `_unflushed` while its next Fetch waits for
+        # a flush of its log.
         self._news: dict[Key, None] = {}
         self._due: dict[Key, RequestedPosition | None] = {}
         self._unflushed: dict[Key, None] = {}
@@ -216,8 +217,9 @@ class Fetcher:
         return True
 
     def _flushes_are_late(self) -> None:
-        """Fetch the other partitions, because flushes have taken replica.fetch.wait.max.ms. The
-        session forgets the unflushed partitions; each is fetched again once it is flushed."""
+        """Fetch without the unflushed partitions, because their flushes have taken
+        replica.fetch.wait.max.ms. The leader's fetch session forgets these partitions; each is
+        fetched again once it is flushed."""
         self._flushed_by = None
         self._due.update(dict.fromkeys(self._unflushed))
         self._unflushed.clear()
@@ -256,10 +258,10 @@ class Fetcher:
 
     def _wait_ms(self) -> int:
         """How many milliseconds the leader may delay the next Fetch: replica.fetch.wait.max.ms, or
-        0 if other partitions wait for the request after it. If the leader keeps no session, and
-        more than MOST_WHOLE partitions are followed, some always wait. Then each Fetch may be
-        delayed for the part MOST_WHOLE / (followed partitions) of that time, so that there is a
-        pause between requests."""
+        0 if other partitions wait for the request after it. If the leader keeps no fetch session,
+        and more than MOST_WHOLE partitions are followed, some always wait, because a Fetch names
+        only MOST_WHOLE. Then each Fetch may be delayed for the part MOST_WHOLE / (followed
+        partitions) of that time, so that there is a pause between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:

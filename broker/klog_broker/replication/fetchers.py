@@ -102,8 +102,9 @@ class Fetchers:
         followed.end()
         fetcher.remove(followed)
         if fetcher.is_empty:
-            # Close the fetcher later: a role change often ends one epoch and begins the next one
-            # with the same leader.
+            # Close the fetcher later, and only if it is still empty: a role change often ends one
+            # leader epoch of the follower and begins the next one with the same leader, whose
+            # fetcher is then used again.
             self._loop.call_soon(self._close_empty)
 
     def _close_empty(self) -> None:

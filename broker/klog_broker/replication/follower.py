@@ -63,7 +63,8 @@ class FollowedPartition:
         self._timer: Timer | None = None
         self._leader_watermark = 0
         self.is_flushing = False
-        """Whether the next Fetch of this partition waits until the log is flushed."""
+        """Whether the next Fetch of this partition waits until the log is flushed
+        (flush.messages=1)."""
 
     def __repr__(self) -> str:
         return f"FollowedPartition({self.partition.topic_partition}, {self._state.phase})"
@@ -132,7 +133,7 @@ class FollowedPartition:
         if self.needs_ends:
             self._refused("ListOffsets did not return the leader's log start and end offset")
 
-    # --- performing the steps of FollowerState ---------------------------------------------------
+    # --- performing the steps that FollowerState returns -----------------------------------------
     def _perform(self, step: Step, part: FetchedPart | None) -> None:
         log = self._log
         if isinstance(step, AppendRecords):

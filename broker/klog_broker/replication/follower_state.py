@@ -19,7 +19,7 @@ from pyspark_klog.records.layout import LOG_OVERHEAD_BYTES
 
 
 class FollowedLog(Protocol):
-    """The part of a PartitionLog that a follower's decisions need."""
+    """The methods of a PartitionLog that the decisions of the partition's follower use."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -246,7 +246,8 @@ class FollowerState:
     def handle_ends(
         self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int
     ) -> Step:
-        """Handle the leader's log start and end offset in `leader_epoch`; return the next step."""
+        """Handle the leader's log start and end offset in `leader_epoch`, which ListOffsets
+        returned; return the next step."""
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None
         asked = self._position()
@@ -263,8 +264,8 @@ class FollowerState:
         return None
 
     def changed(self, now_ms: int) -> Step:
-        """Leave the phase Changing, because the log was truncated or emptied; return the next
-        step."""
+        """Leave the phase Changing, because the truncation or emptying of the log is done; return
+        the next step."""
         phase = self.phase
         assert isinstance(phase, Changing)
         self.phase = Fetching()

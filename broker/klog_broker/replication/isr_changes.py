@@ -69,8 +69,9 @@ class IsrOutcome(Enum):
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """With these errors the controller says that it has the partition epoch of the request, and has not
-made the change. The unchanged partition epoch shows that no other controller has made it. The
-change may still be made if the same request was sent before, and that earlier copy arrives late."""
+made the change of the ISR. The unchanged partition epoch shows that no other controller has made
+the change. The change may still be made if the same request was sent before, and that earlier copy
+arrives late."""
 
 _LEADER_AND_ISR_FOLLOWS = frozenset(
     {
@@ -85,8 +86,8 @@ _LEADER_AND_ISR_FOLLOWS = frozenset(
 
 
 def after_error(error: ErrorCode) -> IsrOutcome:
-    """Return what the leader does after an error of AlterPartition; the same as Kafka
-    (Partition.handleAlterPartitionError)."""
+    """Return what the leader does after AlterPartition has failed with this error; the same as
+    Kafka (Partition.handleAlterPartitionError)."""
     if error in _NOT_MADE:
         return IsrOutcome.REFUSED
     return (
