@@ -23,7 +23,8 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class SlotState(Enum):
-    """The state of a place in the queue of responses."""
+    """The state of a place in the queue of responses: it has no response yet (WAITING), it has one,
+    its request gets no response (SKIPPED), or it closes the connection."""
 
     WAITING = "waiting"
     ANSWERED = "answered"

@@ -42,7 +42,8 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(frozen=True)
 class NetworkLimits:
-    """The limits of connections and requests: Kafka's settings of the same names."""
+    """The limits of connections and requests, from Kafka's settings such as max.connections,
+    connections.max.idle.ms and socket.request.max.bytes."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000

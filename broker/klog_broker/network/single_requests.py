@@ -124,7 +124,8 @@ class SingleRequests:
         first place."""
 
     def begin(self) -> None:
-        """Schedule the sending of this event-loop turn's responses after the turn's appends."""
+        """Schedule the sending of the responses to this event-loop turn's single requests for the
+        time after the turn's appends."""
         self._loop.call_at_send(self._settle)
 
     def _settle(self) -> None:

@@ -106,8 +106,8 @@ HEAD_REPLY_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
-# A number that is higher for each request, and never reset: it shows whether a request has had a
-# batch for a partition before (SLOT_REQUEST).
+# The number of the current request, which is higher for each request, and never reset. A partition
+# with this number as SLOT_REQUEST already has a batch of the request.
 HEAD_REQUEST_STAMP = 12
 # The transactional id of the current request (position and length), and the request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13

@@ -382,7 +382,7 @@ class ProducePlanner:
                 log.write_planned(slot.data, slot.index_entries + 1)
             except LogStorageError as error:
                 _log.debug(
-                    "dropping a produce plan, because writing to partition %s failed: %s",
+                    "serving each Produce request by itself, because a write to %s failed: %s",
                     log.topic_partition,
                     error,
                 )
@@ -406,7 +406,7 @@ class ProducePlanner:
             except LogStorageError as error:
                 # The log's directory is offline now: later writes to the log fail.
                 _log.error(
-                    "cannot remove the batches of a dropped produce plan from partition %s: %s",
+                    "cannot remove batches that were not committed from partition %s: %s",
                     log.topic_partition,
                     error,
                 )

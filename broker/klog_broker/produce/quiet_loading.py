@@ -1,5 +1,5 @@
-"""Loads the compiled kernels for Produce while the broker is quiet (it has had no request for
-250 ms, see _QUIET_MS), before many Produce requests need them.
+"""Loads the compiled kernels for Produce while the broker is quiet (no connection has sent or
+received bytes for 250 ms), before many Produce requests need them.
 
 If the kernels are not in their cache on disk, a child process starts to compile them at once, which
 takes many seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from klog_broker.produce.turn_plans import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# The broker is quiet, so that the kernels for Produce may be loaded, if it got no request for this
-# long. A waiting consumer sends a Fetch every 500 ms, so there are quiet moments between its
-# requests.
+# The broker is quiet, so that the kernels for Produce may be loaded, if no connection has sent or
+# received bytes for this long. A waiting consumer sends a Fetch every 500 ms, so there are quiet
+# moments between its requests.
 _QUIET_MS = 250
 
 
 class QuietKernelLoader:
-    """Loads the kernels for Produce once the broker has had no request for 250 ms (_QUIET_MS). Loop
-    thread only. ``compile_kernel`` runs in a helper thread."""
+    """Loads the kernels for Produce once no connection of the broker has sent or received bytes for
+    250 ms (_QUIET_MS). Loop thread only. ``compile_kernel`` runs in a helper thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server
@@ -42,8 +42,8 @@ class QuietKernelLoader:
         )
 
     def _compiled(self, is_there: bool | None, _: BaseException | None) -> None:
-        # If compiling failed, the kernels are not loaded at a quiet moment. Once many Produce
-        # requests come, turn_plans.py compiles again to load the kernels, and logs why that fails.
+        # If the kernels could not be compiled, this module does not load them. Once many Produce
+        # requests come, turn_plans.py tries to load the kernels, and first compiles them again.
         if is_there:
             self._look()
 

@@ -40,8 +40,8 @@ class VerifyTransactions(Protocol):
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
         """Call ``done`` once, perhaps before the return, with an error for each partition that is
-        not part of the transaction. If ``adds`` (transaction version 2), missing partitions are
-        added first."""
+        not part of the transaction. If ``adds`` (transaction version 2), the coordinator first adds
+        missing partitions to the transaction."""
 
 
 class PipelineServices(PartitionServices, Protocol):
