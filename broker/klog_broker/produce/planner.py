@@ -382,7 +382,7 @@ class ProducePlanner:
                 log.write_planned(slot.data, slot.index_entries + 1)
             except LogStorageError as error:
                 _log.debug(
-                    "serving each Produce request by itself, because a write to %s failed: %s",
+                    "Produce requests are served one by one: a write to partition %s failed: %s",
                     log.topic_partition,
                     error,
                 )

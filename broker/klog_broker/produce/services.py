@@ -74,9 +74,9 @@ class ProduceServices(PipelineServices, Protocol):
 
     @property
     def verify_transactions(self) -> VerifyTransactions:
-        """Asks this broker's transaction coordinator, or the broker that coordinates the
-        transactional id."""
+        """Asks the transaction coordinator of the transactional id, on this broker or another one,
+        whether partitions are part of a producer's open transaction."""
 
     @property
     def verifies_elsewhere(self) -> Callable[[str], bool]:
-        """Returns whether another broker coordinates a transactional id."""
+        """Returns whether another broker is the transaction coordinator of a transactional id."""

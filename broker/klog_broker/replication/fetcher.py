@@ -332,7 +332,8 @@ class Fetcher:
             self._schedule_request_at_append()
 
     def _begin_new_session(self) -> None:
-        """Begin a new session with the next request, which names all partitions."""
+        """Begin a new fetch session with the next request. This request and the ones after it name
+        all followed partitions."""
         self._due.clear()
         self._unflushed.clear()
         self._news = dict.fromkeys(self._followed)
