@@ -64,7 +64,7 @@ class BatchedApi(Protocol, Generic[Q, R]):
     @property
     def versions(self) -> tuple[int, int | None]:
         """The lowest and the highest version of the API to use; None means the highest version
-        that both brokers know."""
+        that this broker and the receiving broker know."""
 
     def build(self, contents: list[Q]) -> Request: ...
 
@@ -114,8 +114,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return self._address(broker_id) is not None
 
     def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:
-        """Queue the part for the next request to the broker, which is sent once no other request is
-        in flight.
+        """Queue a transaction's part for the next request to the broker, which is sent once no
+        other request to this broker is in flight.
 
         After `close`, and for a broker that is not in the metadata image, ``on_result`` is called
         soon with NETWORK_EXCEPTION.
@@ -130,8 +130,8 @@ class BrokerRequestSender(Generic[Q, R]):
     def close_stale_connections(self) -> None:
         """Close the connections of brokers that left the new metadata image or changed address.
 
-        Queued and sent parts of these connections fail at once, because other brokers may lead the
-        partitions by now.
+        The transactions' parts that are queued for or sent over these connections fail at once,
+        because other brokers may lead the partitions by now.
         """
         for broker_id, link in list(self._links.items()):
             if self._address(broker_id) != link.address:
@@ -141,7 +141,8 @@ class BrokerRequestSender(Generic[Q, R]):
                 )
 
     def close(self) -> None:
-        """Close all connections and open no more; all parts without a result fail."""
+        """Close all connections and open no more; all transactions' parts of requests that have no
+        result yet fail."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
@@ -162,8 +163,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Send the request in the append phase of this event-loop turn: by then, all parts of the
-        turn are queued."""
+        """Send the queued parts as one request in the append phase of this event-loop turn. Before
+        this phase, the turn's received requests have been handled and have queued their parts."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))
@@ -228,7 +229,8 @@ def known_code(number: int) -> ErrorCode:
 
 
 def _batch(waiting: deque[RequestPart[Q]]) -> list[RequestPart[Q]]:
-    """Take the next request's parts out of the queue; parts with the same key stay in order."""
+    """Take the next request's parts out of the queue, only the first of several with the same key;
+    the others stay queued, in order."""
     taken: list[RequestPart[Q]] = []
     left: list[RequestPart[Q]] = []
     keys: set[Hashable] = set()

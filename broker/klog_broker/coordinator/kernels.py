@@ -1,8 +1,8 @@
 """Loads the compiled kernels that speed up the loading of shards.
 
 Helper threads load the kernels that check records, once the shards of a state topic have read more
-than KERNEL_WORTHWHILE_BYTES of their logs without them. Kernels that are not in the cache on disk
-are not compiled: no shard waits for a compiler, because Python code can load a shard, too.
+than KERNEL_WORTHWHILE_BYTES of their logs without kernels. Kernels that are not in the cache on
+disk are not compiled: no shard waits for a compiler, because Python code can load a shard, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.compiling import kernel_source
 
 KERNEL_WORTHWHILE_BYTES = 3 * 1024 * 1024
-"""How many bytes of a log Python code loads in about the time that it takes to load the kernels."""
+"""How many bytes of a log Python code checks and applies in about the time that it takes to load
+the compiled kernels that check records."""
 
 
 class PlainReads:
@@ -26,7 +27,8 @@ class PlainReads:
         self._bytes = 0
 
     def is_kernel_worthwhile(self, size_bytes: int) -> bool:
-        """Add ``size_bytes`` to the count; return whether loading the kernels is worth it now."""
+        """Add ``size_bytes`` to the count; return whether the count exceeds
+        KERNEL_WORTHWHILE_BYTES, so that loading the kernels is worth it."""
         self._bytes += size_bytes
         return self._bytes > KERNEL_WORTHWHILE_BYTES
 

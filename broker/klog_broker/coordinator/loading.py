@@ -3,8 +3,8 @@
 The helper thread reads some batches, checks their CRCs and decompresses them, in calls that release
 the GIL. The loop applies the records in slices, so that it serves other requests in between. Until
 the kernels are loaded, the loop checks and decompresses the batches itself, one at a time, because
-Python code in a helper thread would starve the loop. With BulkLoading, the helper thread also
-decodes the most common kind of records.
+Python code in a helper thread would starve the loop. For __consumer_offsets, the helper thread
+also decodes most committed offsets (BulkLoading).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,9 +44,11 @@ _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
-    """The bytes that were read from a log, or only their first part, with the check's results.
+    """The bytes that were read from a log, with the check's results.
 
-    The batches before ``checked_bytes`` are whole and have the right CRC. ``inflated`` has the
+    ``data`` is only the first part of the bytes if their batches decompress to more than
+    MOST_INFLATED_BYTES. The batches before ``checked_bytes`` are whole and have the right CRC; the
+    event loop checks the CRC of the batches after them. ``inflated`` has the
     decompressed record sections of compressed batches, by the batch's position. ``table`` has one
     row per batch (kernels/scan.py) and is valid until the next check; None without kernels.
     """
@@ -122,9 +124,9 @@ class BulkLoading(Protocol):
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Decode some of the checked batches. Called in a helper thread.
 
-        Returns the runs (adjacent batches that were decoded together) by position. No run has a
-        record below ``from_offset``, or below the end of an earlier batch, because such records are
-        applied already.
+        Returns the runs (adjacent batches that were decoded together) by the position of their
+        first batch. No run has a record below ``from_offset``, or below the end of an earlier
+        batch, because such records are applied already.
         """
 
     def apply(self, run: BatchRun) -> Steps:
@@ -132,7 +134,8 @@ class BulkLoading(Protocol):
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
-"""Applies those records of a batch that are at or after an offset; see Shard.replay."""
+"""Applies those records of a batch that are at or after an offset; returns the number of records in
+the iterable, which includes the skipped ones (Shard.replay)."""
 
 
 class Loader:
@@ -141,10 +144,10 @@ class Loader:
     ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While ``new_walk``
     returns None, the loop checks the batches, until all loaders together have read enough to load
     the kernels (``plain_reads``). Batches that ``bulk`` has decoded together are applied as a whole
-    if ``begin_run`` (Shard.begin_run) returns True, or else record by record. ``on_loaded`` is
-    called once: with None when everything is applied, or with the error that prevents loading (a
-    damaged log, a failed disk). ``on_loaded`` is never called if the leadership ends
-    (StateLog.ended) or ``cancel`` is called first.
+    if ``begin_run`` (Shard.begin_run) says that the high watermark has passed them, or else record
+    by record. ``on_loaded`` is called once: with None when everything is applied, or with the error
+    that prevents loading (a damaged log, a failed disk). ``on_loaded`` is never called if the
+    leadership ends (StateLog.ended) or ``cancel`` is called first.
     """
 
     def __init__(

@@ -76,7 +76,9 @@ class CoordinatorState(Protocol[K, V]):
         """The keys of all state machines: group ids, or transactional ids."""
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop the entry of ``key`` if nothing uses it. Called after decisions about the key."""
+        """Drop the entry of ``key`` if it holds nothing: a group without records and members, or a
+        transactional id without a record. Called after decisions about the key, because a
+        refused request may have created the entry."""
 
 
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
@@ -97,7 +99,8 @@ class StateRecordFormat(NamedTuple, Generic[K, V]):
 
 
 class ShardStatus(Enum):
-    """The stages of a shard: LOADING is the first; FAILED and RESIGNED are final."""
+    """The stages of a shard. LOADING is the first. FAILED (the log or appended records could not be
+    applied) and RESIGNED (this broker no longer leads the partition) are final."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -351,7 +354,8 @@ class Shard(Generic[K, V, S]):
         return self.visibility_at(self._written_offset) is _NONE
 
     def visibility_at(self, offset: Offset) -> ErrorCode | None:
-        """Return NONE if readers may see all records before ``offset``, and None if not yet.
+        """Return NONE if the high watermark has passed all records before ``offset``, so that
+        readers may see them; None if not yet, or while an append is in progress.
 
         Returns NOT_LEADER_OR_FOLLOWER if the shard will not show the records, because it has failed
         or this broker no longer leads the partition.

@@ -1,4 +1,6 @@
-"""Sends all metadata and roles again to a broker whose queued requests were dropped.
+"""Sends a broker all metadata and its replicas' roles again after its requests were dropped.
+
+A replica's role, leader or follower of a partition, is sent in LeaderAndIsr.
 
 `request_queues.py` drops the requests if a broker does not answer for a long time. The broker gets
 the same requests as after a registration. The other brokers get nothing, because the states of the
@@ -15,10 +17,11 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 def send_everything_again(work: EventContext, broker_id: BrokerId) -> Steps[None]:
-    """Send a broker all metadata, then the role of each of its replicas.
+    """Send a broker all metadata, then LeaderAndIsr for its replicas (StopReplica for failed ones).
 
     The full UpdateMetadata request must come first, because a broker treats a topic that its
-    metadata lacks as deleted; a transaction coordinator would skip the markers of such a topic.
+    metadata lacks as deleted. LeaderAndIsr may make the broker a transaction coordinator, which
+    would then skip the transaction markers of such a topic.
     """
     controller_state, context = work.controller_state, work.controller_state.context
     controller_state.resume_requests(broker_id)

@@ -271,8 +271,8 @@ class ControllerState:
     def resume_requests(self, broker_id: BrokerId) -> None:
         """Let a broker whose queued requests were dropped get new requests again.
 
-        The broker then waits for the full UpdateMetadata request. The dropped StopReplica requests
-        are forgotten, because they never get a response.
+        Adds the broker to those that get the full UpdateMetadata request next. Forgets the dropped
+        StopReplica requests, because they never get a response.
         """
         self._stops.pop(broker_id, None)
         self.sender.resume(broker_id)

@@ -76,8 +76,9 @@ _BROKERS = ZnodeChange(Subject.BROKERS)
 class Controller:
     """The controller of a cluster over ZooKeeper, for the event loop's thread only.
 
-    Works between `elected` and `resigned`. `connected` is called for each connection, whether or
-    not this broker is the controller, and before `elected` of the same connection.
+    Works between the calls of `elected` and `resigned`. `connected` is called for each new
+    connection to ZooKeeper, whether or not this broker is the controller. If this broker is elected
+    over that connection, `elected` is called after `connected`.
     """
 
     def __init__(
@@ -409,8 +410,9 @@ class Controller:
         make it necessary (`Writer.settle`), then do one more piece of work.
 
         The piece of work is a change of topics or deletions that ZooKeeper reported. If there is no
-        such change, it is a queued event. If there is no event either, a broker whose requests were
-        dropped gets all metadata and roles again.
+        such change, it is a queued event. If there is no event either, a broker whose queued
+        requests were dropped, because it did not answer for a long time, gets all metadata and the
+        roles (leader or follower) of its replicas again.
         """
         if _BROKERS in self._changes:
             del self._changes[_BROKERS]

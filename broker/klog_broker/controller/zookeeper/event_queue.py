@@ -23,9 +23,11 @@ TRIES = 3
 
 @dataclass(slots=True, eq=False)
 class ControllerEvent:
-    """An event, carried out by `run`, which may be started several times.
+    """An event, carried out by `run`.
 
-    `refuse` answers a request that is not carried out; None means that the event is no request.
+    `run` is called again if the registered brokers change during the event, and, for a request
+    only, after the controller has read everything from ZooKeeper again. `refuse` answers a request
+    that is not carried out with an error code; None means that the event is no request.
     """
 
     run: Callable[[EventContext], Steps[None]]

@@ -80,7 +80,8 @@ class BrokerConnections:
     def _link(
         self, registration: BrokerRegistration, broker_epoch: int
     ) -> "_BrokerConnection | None":
-        """The connection to a broker in this epoch; None if the broker lacks the listener.
+        """The connection to a broker in this broker epoch; None if the broker has no inter-broker
+        listener.
 
         If the epoch or address is new, closes the old connection and opens a new one, so that no
         request waits for the response to a request that was sent to the old epoch or address.

@@ -66,7 +66,8 @@ PARTITIONS_A_TURN = 100
 event-loop turn."""
 
 LOOKED_AT_A_TURN = 1_000
-"""The number of partitions that are examined in one event-loop turn if nothing is written."""
+"""The number of partitions that work in memory handles in one event-loop turn: work that neither
+writes to ZooKeeper nor sends requests to brokers."""
 
 Changes = Mapping[TopicPartition, LeaderAndIsr]
 Action = Callable[[], None]
@@ -105,7 +106,8 @@ class Writer:
         yield lambda done: self._call_soon(lambda: done(None))
 
     def in_turns(self, steps: Iterable[object]) -> Steps[None]:
-        """Run these steps, LOOKED_AT_A_TURN in one event-loop turn; each examines a partition."""
+        """Run these steps, each of which handles one partition in memory: LOOKED_AT_A_TURN steps in
+        one event-loop turn."""
         for count, _ in enumerate(steps, 1):
             if count % LOOKED_AT_A_TURN == 0:
                 yield from self.pause()
@@ -116,7 +118,8 @@ class Writer:
         yield from self.pause()
 
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
-        """Carry out all of these operations, or none; return the results, or the MultiFailed.
+        """Carry out all of these operations, or none; return the results, or the MultiFailed, which
+        names the first operation that failed.
 
         :raises ControllerMoved, WriteRefused, ControllerStateOutdated: for other failures
         """

@@ -51,13 +51,15 @@ class _Rows(NamedTuple):
 
     The loop reads single numbers, which is faster in lists than in arrays. A span is a sequence of
     rows that are stored with one call: offsets of consecutive partitions of one pair, or a single
-    row of ``outside_block``.
+    row of ``outside_block`` (an offset with metadata, or a tombstone).
     """
 
     data: bytes
     pairs: list[list[int]]
-    """For each pair of group and topic: the first PAIR_PUBLIC columns of the kernel's ``pairs``,
-    then the numbers of the pair's first span and of the span after its last."""
+    """For each pair of group and topic: the first PAIR_PUBLIC columns of the kernel's ``pairs``
+    (where the two names are, which rows the pair has, how many of them are tombstones), then the
+    numbers of the pair's first span (rows that are stored with one call) and of the span after its
+    last."""
     span_rows: list[int]
     """The number of the first row of each span (rows that are stored with one call); the last item
     is the count of all rows."""
@@ -65,15 +67,17 @@ class _Rows(NamedTuple):
     """The partition number in the first row of each span (rows that are stored with one call)."""
     packed: bytes
     outside_block: dict[int, PackedOffset | None]
-    """The rows that cannot be stored in a topic's block, whose entries have a fixed size. By row
-    number: an offset with metadata, or None for a tombstone."""
+    """The rows that cannot be stored in the block, the bytearray that has a group's offsets in a
+    topic in entries of a fixed size. By row number: an offset with metadata, or None for a
+    tombstone."""
 
 
 class CommitLoading:
     """Implements BulkLoading (loading.py) for one shard of the group coordinator.
 
     The first time that a read of the log returns at least ``least_bytes``, a helper thread calls
-    ``load_kernel``, which imports the compiled kernel or returns None.
+    ``load_kernel``, which imports the compiled kernel or returns None. Without the kernel, the
+    Loader applies all records one by one.
     """
 
     def __init__(
@@ -148,7 +152,8 @@ class CommitLoading:
 
 
 def _store_span(rows: _Rows, span: int, book: GroupOffsets, kept: TopicRows) -> int:
-    """Store the offsets of a span: of consecutive partitions, or a single offset with metadata.
+    """Store the rows of a span with one call: the offsets of consecutive partitions, or a single
+    offset with metadata.
 
     Returns the number of offsets.
     """

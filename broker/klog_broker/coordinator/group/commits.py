@@ -165,9 +165,10 @@ class RequestedCommits:
 class TurnCommits:
     """Collects the commit requests of an event-loop turn, and appends one batch for each shard.
 
-    The append happens in the turn's append phase (Loop.call_at_append). Requests keep their order,
-    and each has its own errors. Whether a request may commit is checked only when the batch is
-    made, because its member may have been fenced since the request arrived.
+    The append happens in the turn's append phase (Loop.call_at_append), after the requests that the
+    turn received were handled. Requests keep their order, and each has its own errors. Whether a
+    request may commit is checked only when the batch is made, because its member may have been
+    fenced since the request arrived.
     """
 
     def __init__(self, loop: Loop, clock: Clock) -> None:

@@ -260,11 +260,11 @@ class GroupCoordinator:
         transaction_version: int,
         answer: Callable[[ErrorCode], None],
     ) -> None:
-        """Append the marker that ends a transaction with offsets in ``partition``.
+        """Append a transaction's marker to ``partition``, a partition of __consumer_offsets.
 
-        The transaction's offsets take effect now, or are dropped. ``answer`` is called when the
-        high watermark has passed the marker. Raises LogError or BrokerError, as ``Shard.append``
-        does.
+        The offsets that the transaction committed in the partition take effect now (COMMIT), or are
+        dropped (ABORT). ``answer`` is called when the high watermark has passed the marker. Raises
+        LogError or BrokerError, as ``Shard.append`` does.
         """
         shard = self._runtime.shard(partition)
         if shard is None or shard.serving_error() is not ErrorCode.NONE:

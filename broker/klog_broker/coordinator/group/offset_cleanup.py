@@ -78,7 +78,7 @@ class OffsetCleanup:
             self._delete_offsets(shard, entry, [])
 
     def delete_topic_offsets(self, topic: str) -> None:
-        """Delete the offsets committed in a deleted topic so far, pending offsets included.
+        """Delete the offsets committed so far in a deleted topic, even those of open transactions.
 
         Shards that are still loading delete the offsets when they start to serve.
         """
@@ -102,8 +102,8 @@ class OffsetCleanup:
                         TopicPartition(topic, number)
                         for number in numbers
                         if (at := entry.offsets.record_offset(topic, number)) is not None
-                        # A commit whose record is at or after end_offset may be for a new topic of
-                        # the same name.
+                        # end_offset is the log end offset at the start of this cleanup: a later
+                        # commit may be for a new topic of the same name.
                         and at < end_offset
                     ]
                     if gone:

@@ -78,7 +78,8 @@ class GroupOffsets:
         """The object that stores the group's offsets in the topic, to pass to put_adjacent and
         put_outside_block.
 
-        The object stays part of this GroupOffsets until its last offset is removed.
+        The object stays part of this GroupOffsets until the group's last offset in the topic is
+        removed.
         """
         found = self._by_topic.get(topic)
         if found is None:

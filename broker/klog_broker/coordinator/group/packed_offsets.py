@@ -2,8 +2,8 @@
 
 A shard may load a million offsets. Packed bytes take a fraction of the memory of a tuple and its
 numbers, the garbage collector skips them, and the kernel can write them (commit_kernel.py). Most
-packed offsets are stored in one block (topic_rows.py). Offsets committed after loading stay
-objects, because packing costs more time than storing the object.
+packed offsets of a group in a topic are stored in one block (topic_rows.py). Offsets committed
+after loading stay objects, because packing costs more time than storing the object.
 """
 
 import struct

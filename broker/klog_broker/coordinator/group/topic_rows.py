@@ -40,7 +40,7 @@ class TopicRows:
 
     The block is a bytearray with one row of 52 bytes for each partition from partition 0 on.
     ``outside_block`` has the offsets that were committed after loading, those with metadata, and
-    those of partitions so far above the others that the block would consist mostly of absent rows.
+    those of partitions so far above the others that most rows of the block would have no offset.
     Callers may write to ``outside_block``, but must then remove the partition's offset from the
     block with ``take_from_block``.
     """

@@ -41,7 +41,9 @@ def decide_end(
     """Decide on EndTxn: the producer commits or aborts.
 
     A client of transaction.version 2 gets the epoch, or the new producer id, of its next
-    transaction. An EndTxn that is repeated because its response was lost gets the same response.
+    transaction. If the response to an EndTxn was lost, the client may repeat the EndTxn with the
+    same result (commit or abort), producer id and epoch. The repeated EndTxn gets the same response
+    once the transaction has ended, and CONCURRENT_TRANSACTIONS before.
     """
     if client_version >= VERSION_RAISING:
         return _end_raising(known, producer, now_ms, is_commit, next_producer_id)

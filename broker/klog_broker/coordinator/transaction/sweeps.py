@@ -26,8 +26,9 @@ class Sweeps:
     """Searches all serving shards for timed-out transactions and for expired transactional ids.
 
     Each search has its own interval, and is divided into slices, between which the event loop
-    serves requests. ``abort`` carries out a decision on a transactional id, which gets a new
-    producer id if it needs one.
+    serves requests. ``abort`` is called with a transactional id and the function that decides to
+    abort its timed-out transaction. ``abort`` first gets a new producer id for the function, if the
+    decision needs one because the epochs of the present id are exhausted.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
 The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
-member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request; a later call of a
-method then returns the response in its Effects. rebalance.py has the course of a rebalance.
+member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: then a later call
+of another method returns the response, in its Effects (records to append, responses to send).
+rebalance.py has the course of a rebalance.
 """
 
 from collections.abc import Callable
@@ -344,8 +345,10 @@ class GroupMachine:
     ) -> None:
         """Handle the JoinGroup of a member of the group.
 
-        A repeated JoinGroup is answered with the current generation. Any other is parked: it joins
-        the current rebalance, or starts one.
+        The member may repeat a JoinGroup whose response was lost. So in COMPLETING_REBALANCE and
+        STABLE, a JoinGroup with unchanged protocols is answered with the current generation. Any
+        other JoinGroup, and any of a stable group's leader, is parked: it joins the current
+        rebalance, or starts one.
         """
         group = self.group
         is_unchanged = protocols == member.protocols

@@ -59,7 +59,8 @@ def snapshot(
 
 
 def apply_metadata(group: ClassicGroup, value: GroupMetadataValue) -> None:
-    """Set the group's durable part to the record's contents, in replay and after an append.
+    """Set the group's durable part (generation, protocol, leader, members) to the record's
+    contents, in replay and after an append.
 
     A member that equals its entry in the record is kept with its parked requests; after an append,
     all members equal their entries. Others are created from the record, and offer only the protocol
