@@ -25,7 +25,8 @@ R = TypeVar("R", bound=Response)
 
 REQUEST_TIMEOUT_MS = 35_000
 """How long to wait for a response. A broker waits up to 30 seconds, Kafka's request.timeout.ms, for
-the replication of transaction markers, and then reports the partitions without replicated ones."""
+the replication of transaction markers, and then answers REQUEST_TIMED_OUT for the partitions whose
+markers are not replicated yet."""
 MOST_PARTITIONS = 5_000
 """Largest number of partitions in a request that combines several transactions' parts. A part with
 more partitions is sent alone, as one request. The limit keeps combined requests below

@@ -105,8 +105,8 @@ class GroupCoordinator:
             new_bulk=CommitLoading,
         )
         self.commits = TurnCommits(services.loop, services.clock)
-        """Collects offset commits. Handlers that find the shard with ``shard_of`` use this object
-        directly."""
+        """Collects offset commits. A handler that has found the group's shard with ``shard_of``
+        calls this object directly, instead of ``commit``."""
         self._offset_cleanup = OffsetCleanup(
             self._runtime,
             services.clock,
