@@ -75,7 +75,8 @@ def follow_leaderships(
 
     def resign(topic_partition: TopicPartition) -> None:
         # If this broker stays the leader in a newer leader epoch, `led` has the partition's new
-        # Leader by now: the coordinator keeps the partition's shard.
+        # Leader by now. The coordinator then keeps the partition's shard: the state that it has
+        # loaded from the partition.
         if topic_partition.topic == topic and topic_partition not in services.replicas.led:
             coordinator.on_resign(topic_partition)
 

@@ -101,9 +101,10 @@ class MarkerWriter:
         """Write the marker to one partition; ``on_result`` gets NONE once the high watermark has
         passed the marker, or an error.
 
-        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. The other errors mean
-        that the marker could not be written to an existing partition, or has not become visible in
-        time.
+        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. REQUEST_TIMED_OUT means
+        that the marker was written, but the high watermark has not passed it in time. After
+        another error, the marker of an existing partition was not written, or the leadership of the
+        partition ended before the high watermark had passed the marker.
         """
         end = _end(marker.is_commit, marker.coordinator_epoch)
         try:
@@ -142,8 +143,9 @@ def _end(is_commit: bool, coordinator_epoch: int) -> EndTransactionMarker:
 
 def _code(error: KlogError) -> ErrorCode:
     if isinstance(error, BrokerError):
-        # NOT_COORDINATOR: the group coordinator's shard of this partition has failed. For the
-        # sender of a marker, this is a partition without a leader.
+        # NOT_COORDINATOR: the group coordinator's shard of this partition has failed. Answer
+        # NOT_LEADER_OR_FOLLOWER, because the sender of a marker looks for the partition's leader,
+        # not for a coordinator.
         not_coordinator = error.code is ErrorCode.NOT_COORDINATOR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if not_coordinator else error.code
     for kind, code in _CODES:

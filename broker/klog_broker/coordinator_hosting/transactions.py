@@ -116,7 +116,8 @@ def _coordinator(services: TransactionHosting, sender: MarkerSender) -> Transact
 def _to_brokers(
     services: TransactionHosting, peers: Peers, api: BatchedApi[Q, R]
 ) -> BrokerRequestSender[Q, R]:
-    """Make the sender of an API's requests to other brokers, with connections of its own."""
+    """Make the sender of an API's requests to other brokers. The sender opens one connection to
+    each of these brokers, and uses it for this API only."""
     listener = services.config.inter_broker_listener
     to_brokers = BrokerRequestSender(
         services.loop, lambda: services.metadata.image, listener, peers.connect, api

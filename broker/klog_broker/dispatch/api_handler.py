@@ -73,8 +73,8 @@ class BrokerApi(Generic[S]):
     Produce. An outstanding request of another API stops the parsing of its connection."""
     cache_request: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
     """Makes a cached request: an object that serves the connection's next request of this API
-    without decoding it, if only the fields that usually change (such as the correlation id)
-    differ."""
+    without decoding it, if the next request differs only in the correlation id and in the fields
+    that this API's repeated requests change (the fetch offsets of Fetch, for example)."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
     send more than MAX_REQUEST_ELEMENTS; such a request is decoded in several event-loop turns."""
@@ -110,5 +110,6 @@ class ApiHandler(NamedTuple):
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:
-    """Return the handlers of APIs that use the same services."""
+    """Bind each API to ``services``, the broker's services that its ``handle`` uses, and return the
+    resulting handlers."""
     return tuple(each.bind(services) for each in apis)

@@ -1,8 +1,10 @@
 """Cached requests: a connection's repeated requests, recognised by their bytes, without decoding.
 
-A handler of such requests makes an object that can serve the next similar request
-(``BrokerApi.cache_request``). The dispatcher stores this object with the connection, one for each
-API, and passes it the next frame before decoding.
+After the handler has served a decoded request, its API can make an object from this request
+(``BrokerApi.cache_request``). This object can serve the connection's next request of the API if it
+differs only in the correlation id and in fields that the API chooses, such as fetch offsets. The
+dispatcher stores the object with the connection, one for each API, and passes it the next frame
+before decoding.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ CORRELATION_ID = slice(4, 8)
 
 class CachedRequest(Protocol):
     """Serves later requests of its connection without decoding, if they differ from the cached
-    request only in fields that usually change, such as the correlation id."""
+    request only in the correlation id and in fields that the API chooses, such as fetch offsets."""
 
     def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
-        """Serve a frame (without its size) that differs from the cached one only in fields that
-        usually change; the response may come later. Returns False, without any effect, if other
-        bytes of the frame differ.
+        """Serve a frame (without its size) that differs from the cached request's frame only in the
+        correlation id and in the fields that the API lets change, such as fetch offsets; the
+        response may come later. Returns False, without any effect, if other bytes differ.
 
         The frame's bytes are reused after the return, so nothing may keep a view of them. If this
         method raises before it has answered, the dispatcher decodes the frame and calls the API's
@@ -38,8 +40,9 @@ class CachedRequest(Protocol):
 
 
 CacheRequest = Callable[[bytes, Any, RequestContext], CachedRequest | None]
-"""(frame, request, context) -> a cached request that serves similar frames, or None. Called after
-the handler has been called."""
+"""(frame, request, context) -> a cached request, which serves the connection's later frames that
+differ from ``frame`` only in the correlation id and a few fields that the API chooses; or None.
+Called after the handler has been called for ``request``."""
 
 
 class EncodedFrame:

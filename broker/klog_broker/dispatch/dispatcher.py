@@ -28,7 +28,7 @@ from pyspark_klog.protocol.message import Request, Response
 
 UNCOUNTED_BYTES = 8 * 1024
 """A request up to this size is decoded without counting its elements: it is too small to have more
-elements than one event-loop turn may decode."""
+than MAX_REQUEST_ELEMENTS, the most elements that one event-loop turn may decode."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
 """The limit for Produce and Fetch, in place of UNCOUNTED_BYTES: their decoders are faster, and
@@ -289,8 +289,8 @@ class Dispatcher:
     def _with_error_response(
         self, handler: ApiHandler, request: Request, context: RequestContext, steps: ResponseSteps
     ) -> ResponseSteps:
-        """Run the steps that make a response; an exception becomes an error response, as in
-        `handle`."""
+        """Run the steps that make a response. A BrokerError becomes an error response with its
+        code; any other exception is reported as a bug, and becomes UNKNOWN_SERVER_ERROR."""
         try:
             return (yield from steps)
         except BrokerError as error:

@@ -136,9 +136,9 @@ def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
 
 
 def thinned(steps: Iterator[None], elements_a_step: int) -> Generator[int, None, Any]:
-    """Combine each `elements_a_step` steps into one step that costs one element: an element of work
-    is about the time to look a partition up, and to encode or decode an element of a message takes
-    less. Returns what `steps` return."""
+    """Combine each `elements_a_step` steps into one step with the cost 1, in units of about 5 us
+    (the time to look a partition up). Each step of `steps` encodes or decodes one element of a
+    message, which takes less. Returns what `steps` return."""
     try:
         while True:
             for _ in range(elements_a_step):

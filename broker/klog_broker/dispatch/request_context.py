@@ -36,7 +36,8 @@ class ResponseSink(Protocol):
         """Write the response to the socket now, before the other responses of this event-loop turn.
 
         The response waits as usual while an earlier response of the connection is missing. Must
-        not be called while the handler runs.
+        not be called while the handler runs: the connection is then still parsing its requests, and
+        sending can close it.
         """
 
     def send_in_slices(self, steps: ResponseSteps) -> None:
@@ -56,8 +57,9 @@ class ResponseSink(Protocol):
     def hold(self) -> bool:
         """Parse no more requests of the connection before this one is answered.
 
-        Returns whether this request's bytes stay valid until the answer; if not, they are valid
-        only until the end of this event-loop turn.
+        Returns whether this request's bytes stay valid until the answer, as they do for a large
+        frame, which has a buffer of its own. The bytes of other requests lie in the receive buffer,
+        and are valid only until the end of this event-loop turn.
         """
 
 

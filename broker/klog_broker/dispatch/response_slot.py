@@ -22,7 +22,8 @@ class ResponseSlot(Protocol):
         """Send the response before the other responses of this event-loop turn, unless an earlier
         response of the connection is missing.
 
-        Must not be called while the handler runs.
+        Must not be called while the handler runs: the connection is then still parsing its
+        requests, and sending can close it.
         """
 
     def skip(self) -> None: ...

@@ -211,8 +211,8 @@ class CachedFetch:
     def _named(
         self, request: FetchRequest, version: int, services: FetchServices
     ) -> Sequence[ReadPartition]:
-        """Return the request's partitions: the same objects for each repetition, because they refer
-        to the leaders that were looked up before."""
+        """Return the request's partitions. All repetitions of the request share these objects,
+        which already refer to the partitions' leaders, so that no leader is looked up again."""
         if self._partitions is None:
             self._partitions = requested_partitions(request, version, services)
             services.leader_holders.add(self)

@@ -50,9 +50,9 @@ class _Response:
         self._first = first
 
     def convert(self) -> list[Converted]:
-        """Convert the record sets until RESPONSE_WORK_BYTES are used up or the conversion is
-        cancelled. The results of the other sets are empty, so the client fetches their records
-        again."""
+        """Convert the record sets until RESPONSE_WORK_BYTES are decompressed and written, or the
+        conversion is cancelled. The results of the sets that are not converted by then are empty,
+        so the client fetches their records again."""
         work = ConversionBudget(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):

@@ -115,8 +115,8 @@ def read_access(
 
 
 class FetchReader:
-    """Reads the partitions of one fetch: when the request arrives, and again when the waiting fetch
-    may find more."""
+    """Reads the partitions of one fetch: when the request arrives, and again while the fetch waits
+    for min_bytes and a partition may have got more records."""
 
     def __init__(
         self,

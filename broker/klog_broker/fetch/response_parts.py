@@ -66,7 +66,9 @@ def pack_response(
     included: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
     """Return the whole frame of the response, beginning with its size, as parts that are sent in
-    order: bytes, and regions of log files. Return None if the response cannot be packed."""
+    order: bytes, and regions of log files. Return None if the codec of FetchResponse has to encode
+    the response: in a version before 4, with an error, a diverging epoch or aborted transactions,
+    or with records that are not sent from a file."""
     if version < _FIRST_VERSION or error_code:
         return None
     if len(included) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:

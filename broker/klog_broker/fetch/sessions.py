@@ -202,7 +202,8 @@ class FetchSession:
         key = (topic, topic_id, request.partition)
         found = self.partitions.get(key)
         if found is None:
-            # Make a copy: the request may be cached and then overwritten (cached_fetch.py).
+            # Give the session a copy of the partition's request: the request itself may be cached,
+            # and overwritten by the connection's next Fetch (cached_fetch.py).
             own = FetchPartition(partition=request.partition)
             found = SessionPartition(self, topic, topic_id, name, own)
             self.partitions[key] = found
@@ -230,8 +231,9 @@ class FetchSession:
             self._unlisten(found)
 
     def listen(self, read: Iterable[SessionPartition]) -> None:
-        """Let the purgatory report the next event of each partition that was read. Partitions for
-        which a read will find nothing before such an event leave the unread list."""
+        """Let the purgatory report the next event (such as a higher watermark) of each partition
+        that was read. Partitions for which a read will find nothing before such an event leave the
+        list of partitions that the session's next fetch reads."""
         for each in read:
             if not each.is_listening:
                 self._listen(each)

@@ -18,9 +18,9 @@ _OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
 _TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
 assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
-# After an append of several batches, an index row can have the position of one batch of the append,
-# but the last offset of a later one. At most this many such rows are remembered until the scan
-# reaches the later batch; further ones are reported as wrong.
+# If a Kafka follower or Kafka's cleaner appended several batches at once, an index row can have the
+# position of one of these batches, but the last offset of a later one. At most this many such rows
+# are remembered until the scan reaches the later batch; further ones are reported as wrong.
 _MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
@@ -44,7 +44,8 @@ class _Rows:
         self._row_type = row_type
         self._report = report
         self._level_of = level_of
-        # False for the time index, in which two rows may have the same offset (second column).
+        # Whether the second column must rise from row to row, as the first column must. False for
+        # the time index, in which two rows may have the same offset (second column).
         self._strictly = strictly
         self._position = 0
         self._before = (-1, -1) if not strictly else (0, 0)

@@ -68,7 +68,7 @@ def refused_by_cluster(text: str) -> CannotStart:
 
 
 def disks_lost(directories: Iterable[Path], *, are_all: bool) -> CannotStart:
-    """The refusal if these data directories went offline during the start.
+    """Return the CannotStart that ends the start because these data directories went offline.
 
     ``are_all`` is true if no other data directory is left.
     """

@@ -197,8 +197,9 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Use these settings for later appends, rolls, flushes and retention.
 
-        The high watermark stays as it is here. With another flush.messages the leader of the
-        partition must compute it again, because with 1 it waits for flushes.
+        This method does not change the high watermark. If flush.messages has changed, the leader of
+        the partition must compute the high watermark again, because with flush.messages=1 it waits
+        for flushes.
         """
         self._state.config = config
         self._state.choose_jitter()
@@ -397,10 +398,12 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
-        """Append a coordinator's batch, completed by finish_plain_batch, without validating it.
+        """Append a coordinator's batch, completed by finish_plain_batch.
 
-        All records of the batch have the timestamp ``timestamp_ms``. The log gets the same batch,
-        and the same errors are raised, as by :meth:`append_as_leader` with the origin COORDINATOR.
+        The batch is validated only if a topic setting (such as compression.type) requires a change
+        of the batch, or if ``leader_epoch`` is not the log's newest. All records of the batch have
+        the timestamp ``timestamp_ms``. The log gets the same batch, and the same errors are
+        raised, as by :meth:`append_as_leader` with the origin COORDINATOR.
         """
         self._plain.append_plain(batch, record_count, timestamp_ms, leader_epoch, now_ms)
 
@@ -481,8 +484,8 @@ class PartitionLog:
         return self._appender.plan_facts(now_ms)
 
     def write_planned(self, data: memoryview, index_rows: int) -> None:
-        """Write the batches of a produce plan (see :meth:`plan_facts`) at the log's end, without
-        effect until :meth:`commit_planned`.
+        """Write the batches whose append compiled code has planned in a produce plan (see
+        :meth:`plan_facts`) after the log's end, without effect until :meth:`commit_planned`.
 
         No other append may come between the two calls. Raises LogStorageError if the write fails;
         then the log is unchanged.

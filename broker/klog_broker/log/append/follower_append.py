@@ -52,7 +52,8 @@ class _FollowerDigest(Digest):
             super().add_rows((row,), shift, buffer)
 
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """Do the same as :meth:`add_rows` for batches that are the rows of a numpy table."""
+        """Add batches to the digest as :meth:`add_rows` does. Each row of the numpy array ``table``
+        holds the header fields of one batch, in the order of BatchRow's fields."""
         import numpy as np
 
         if not len(table):
@@ -81,7 +82,8 @@ def plan_follower_append(
     checks: RecordChecks,
     check_crc: bool = True,
 ) -> FollowerPlan | None:
-    """Check the whole batches at the start of ``data``, and plan their append within ``limits``.
+    """Check the whole batches at the start of ``data``, and plan their append to the active
+    segment, whose state is ``limits``. The caller checks whether the batches fit into the segment.
 
     Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
     out. Raises CorruptRecords if bytes are not a valid batch, or if a batch has a lower offset or
@@ -181,7 +183,8 @@ def fits_segment(plan: FollowerPlan, limits: AppendLimits) -> bool:
 
 
 def split_batches(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
-    """Split checked batches into two parts; returns None if there is only one batch."""
+    """Split checked batches before the middle batch, so that a batch which needs a new segment can
+    be appended alone; returns None if there is only one batch."""
     rows = checks.scan(data, 0, len(data), check_crc=False).rows
     if len(rows) < 2:
         return None

@@ -2,8 +2,9 @@
 
 A coordinator appends a small batch for each event-loop turn and coordinator shard, and a marker to
 each partition in which a transaction ends, so each append must be cheap. The batches are not
-validated: finish_plain_batch and end_transaction_batch make them well formed and uncompressed, and
-the coordinator passes the header fields that an append needs.
+validated, unless a topic setting (such as compression.type) requires a change of the batch, or its
+leader epoch is not the log's newest: finish_plain_batch and end_transaction_batch make them well
+formed and uncompressed, and the coordinator passes the header fields that an append needs.
 """
 
 from klog_broker.log.append.leader_append import Appender

@@ -260,9 +260,10 @@ class RecordRemoval:
             for path in mark_deleted(segment):
                 state.files.remove(path)
         if gone:
-            # Make the removal durable before the last segment is truncated. If compaction has
-            # left gaps in the log, start-up takes the truncated part for such a gap, and would
-            # accept a removed segment that a crash brought back.
+            # Make the removal durable before the last kept segment is truncated, so that a crash
+            # after the truncation cannot bring a removed segment back. If compaction may have left
+            # gaps in the log, start-up would take the truncated part for such a gap, and accept the
+            # removed segment.
             state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:

@@ -116,7 +116,8 @@ class Housekeeping:
     def take_settings(self, settings: LogManagerSettings) -> None:
         """Use these settings for the expiry of producers and for the least free disk space.
 
-        The intervals stay: as in Kafka they do not change while the broker runs.
+        The intervals between the runs of the periodic tasks stay: as in Kafka they do not change
+        while the broker runs.
         """
         self._settings = settings
         self.measure_free_space()

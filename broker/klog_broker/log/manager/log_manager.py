@@ -233,8 +233,9 @@ class LogManager:
         """Rewrite the checkpoints of a directory, because a log was truncated or deleted after they
         were written.
 
-        Records that this broker appends must not lie before a recovery point or a log start offset
-        that belongs to other records.
+        Without this rewrite, records that are appended later could lie before a recovery point or
+        log start offset of the removed records: after a crash, they would not be checked, or would
+        not be part of the log.
         """
         for name in ALL_CHECKPOINTS:
             found = Checkpoint(name, self._logs_in(directory))
@@ -330,7 +331,8 @@ class LogManager:
     def renew_checkpoints(self, done: Callable[[], None]) -> None:
         """Rewrite the checkpoints, without deleted logs; then call ``done``.
 
-        Call this after a log was deleted, before a new log of the same name may be made.
+        Call this after a log was deleted, before a new log of the same name may be made: otherwise
+        the deleted log's offsets would count for the new log after a crash.
         """
         self._housekeeping.renew_checkpoints(done)
 

@@ -87,7 +87,8 @@ class Verifications:
         return found is not None and found.guard is guard
 
     def check_guard(self, producer_id: int, guard: VerificationGuard | None) -> None:
-        """Raise InvalidTransactionState unless ``guard`` belongs to the current verification."""
+        """Raise InvalidTransactionState unless ``guard`` belongs to the producer's current
+        verification."""
         if guard is None or not self.has_guard(producer_id, guard):
             raise InvalidTransactionState(
                 f"a batch of producer {producer_id} is not part of an ongoing transaction"

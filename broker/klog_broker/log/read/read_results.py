@@ -40,8 +40,8 @@ class ReadInfo(NamedTuple):
     """The result of a read. ``region``, a byte range of a .log file, contains whole batches, but
     max_bytes may cut the last one; None if there are no batches to read.
 
-    The region starts with the batch that contains the requested offset, so its first records can
-    be before that offset.
+    The region starts with the first batch that ends at or after the requested offset, so its first
+    records can be before that offset.
     """
 
     region: ReadRegion | None

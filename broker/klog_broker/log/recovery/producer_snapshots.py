@@ -93,9 +93,9 @@ class ProducerSnapshots:
         """
         self._restore_newest(states, log_start_offset, end_offset)
         # A snapshot does not name the transactions that ended before it. If the marker of such a
-        # transaction can lie above the high watermark, the transaction is undecided and must be
-        # found in the log. No search is needed if no producer has a coordinator epoch: then no
-        # marker has been written.
+        # transaction can lie above the high watermark, the transaction must be found in the log,
+        # because it still limits the last stable offset. No search is needed if no producer has a
+        # coordinator epoch: then no marker has been written.
         lacks_ends = states.end_offset > high_watermark and any(
             entry.coordinator_epoch >= 0 for entry in states
         )

@@ -130,8 +130,8 @@ def recover_segment(
     failed: the checked bytes may be in the page cache, but not on the disk. In that case the
     function writes these bytes once more, so that the next sync takes them to the disk.
 
-    The segment must be activated. All its offsets are below ``end_limit``, where the next segment
-    begins.
+    The segment must be active (Segment.activate opens its indexes for writing). All its offsets are
+    below ``end_limit``, where the next segment begins.
     """
     end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
     start = _trusted_position(segment, recovery_point)
@@ -415,8 +415,9 @@ def refill_windows(
                 steps = (step for row in rows if (step := data_step(row)) is not None)
                 refill.add_block((step.head, step.batch) for step in steps)
             except InvariantViolation as error:
-                # Go on without the older batches: fetches of the damaged batch get an error, but
-                # all other records and logs can be served.
+                # A batch is damaged. Go on without the producers' batches in this block and the
+                # blocks before it: fetches of the damaged batch get an error, but all other records
+                # and logs can be served.
                 _log.warning(
                     "log=%s producer state lacks older batches, retries of them can fail: %s",
                     segment.directory,

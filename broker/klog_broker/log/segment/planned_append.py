@@ -1,8 +1,9 @@
 """The input and the result of a produce plan.
 
-The produce kernel checks the batches of many appends at once and plans their offsets and positions.
-Its only input from a log is PlanFacts. The log then writes the batches and commits them
-(PartitionLog.write_planned and commit_planned).
+In a produce plan, the produce kernel (compiled code) checks the batches of an event-loop turn's
+Produce requests, and plans their offsets and positions in the logs. The kernel knows a log only
+from its PlanFacts and from the states of its producers. The log then writes the batches and commits
+them (PartitionLog.write_planned and commit_planned).
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,10 @@ from pyspark_klog.ids import TopicPartition
 
 NO_BEGIN = -1
 
-# How the produce kernel, which plans the appends of an event-loop turn, treats acks=-1. NEVER: too
-# few replicas are in sync, so the kernel leaves the request to the produce handler, which answers
-# with the error. AT_ONCE: respond once the batch is appended. LATER: respond once the high
-# watermark has passed the batch.
+# How the produce kernel (compiled code that plans the appends of an event-loop turn) treats a
+# request with acks=-1. NEVER: too few replicas are in sync, so the kernel leaves the request to the
+# produce handler, which answers with the error. AT_ONCE: respond once the batch is appended. LATER:
+# respond once the high watermark has passed the batch.
 ACKS_ALL_NEVER = 0
 ACKS_ALL_AT_ONCE = 1
 ACKS_ALL_LATER = 2
@@ -56,8 +57,8 @@ class RollLimits(NamedTuple):
 
 
 class PlanFacts(NamedTuple):
-    """The state of a partition from which the produce kernel plans appends to the partition; valid
-    until the next append."""
+    """The state of a partition from which the produce kernel (compiled code) plans an event-loop
+    turn's appends to the partition; valid until the next append."""
 
     next_offset: int
     leader_epoch: int
@@ -70,8 +71,8 @@ class PlanFacts(NamedTuple):
 
 
 class PlannedProducer(NamedTuple):
-    """The last batches of one producer among the appends that the produce kernel has planned, at
-    most five, as many as a producer's state holds."""
+    """The last batches of one producer among the appends that the produce kernel (compiled code)
+    has planned for one partition: at most five, as many as the producer state of a log holds."""
 
     producer_id: int
     producer_epoch: int
@@ -90,14 +91,15 @@ class FirstBatch(NamedTuple):
 
 
 PlannedIndexEntry = tuple[int, int, int, int]
-"""Entries for the offset and time index at the same batch: (last offset, position, largest
-timestamp, offset of that timestamp). A plain tuple, which is cheaper than a NamedTuple: each
-request can have one."""
+"""The entries that one planned batch adds to the offset index and the time index: (last offset of
+the batch, its position, largest timestamp in the segment so far, offset of that timestamp). A plain
+tuple, because it is cheaper than a NamedTuple, and each Produce request can add one."""
 
 
 class PlannedAppend(NamedTuple):
-    """The appends that the produce kernel has planned for one partition, to be committed once the
-    batches are written."""
+    """The changes that consecutive batches make to one partition's active segment. The produce
+    kernel on a leader, or plan_follower_append on a follower, plans the changes before the batches
+    are written; the log commits the changes afterwards."""
 
     first_offset: int
     end_offset: int
@@ -113,8 +115,8 @@ class PlannedAppend(NamedTuple):
 
 
 class PlannedLog(Protocol):
-    """The methods of PartitionLog that planning and carrying out a produce plan needs. (A produce
-    plan is the kernel's description of all appends of one event-loop turn.)"""
+    """The methods of PartitionLog that planning and carrying out a produce plan needs. (In a
+    produce plan, compiled code lists the appends of an event-loop turn's Produce requests.)"""
 
     topic_partition: TopicPartition
 
@@ -142,7 +144,8 @@ class PlannedLog(Protocol):
 
 
 class PlanTarget(NamedTuple):
-    """A partition to which the produce kernel may plan appends."""
+    """A partition that this broker leads, to which the produce kernel (compiled code) may plan the
+    appends of an event-loop turn's Produce requests."""
 
     log: PlannedLog
     acks_all: int  # how acks=-1 is treated: one of ACKS_ALL_...
