@@ -45,7 +45,8 @@ class StateTopic:
     def num_partitions(self) -> int | None:
         """The number of partitions; None while the topic does not exist.
 
-        Every request calls this method, so the number is cached until the metadata image changes.
+        Every request to a coordinator calls this method, so the number is cached until the metadata
+        image changes.
         """
         image = self._metadata().image
         if image is not self._seen_image:

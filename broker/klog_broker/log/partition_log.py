@@ -498,7 +498,7 @@ class PartitionLog:
         self._writer.cut_back()
 
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
-        """Make the batches of :meth:`write_planned` part of the log.
+        """Make the batches that :meth:`write_planned` has written part of the log.
 
         If the batches do not begin at the log's end, the log goes offline, and LogStorageError is
         raised.
@@ -594,8 +594,8 @@ class PartitionLog:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """Return the :meth:`aborted_transactions` of the ``region`` of a segment that :meth:`read`
-        has returned for ``from_offset``.
+        """Return the aborted transactions among the offsets from ``from_offset`` to the end of
+        ``region``, the byte range of a segment's .log file that :meth:`read` has returned.
 
         The list can include transactions that begin shortly after the region.
         """

@@ -49,7 +49,7 @@ class Recovered(NamedTuple):
     end_offset: Offset  # after the segment's last good batch
     cut_bytes: int  # removed at the segment's end
     damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
-    epochs: list[tuple[int, int]]  # leader epochs that begin in this part, with their start offsets
+    epochs: list[tuple[int, int]]  # (leader epoch, start offset): those that begin in the kept part
     is_as_synced: bool  # no batch was checked, because all lie before the recovery point
     trusted_offset: int  # every batch from this offset on was checked
     has_markers: bool  # transactions end at or after trusted_offset
