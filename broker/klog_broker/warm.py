@@ -1,8 +1,8 @@
 """Compiles the broker's kernels (functions for numba): ``python -m klog_broker.warm``.
 
-The compiled code is stored in a cache on disk. ``./dev`` and the recipe of a container image run
-this module. If a broker needs kernels that the cache does not have, it runs this module in a child
-process.
+The compiled code is stored in a cache on disk. ``./dev`` (klog's script for development) and the
+build of a container image run this module. If a broker needs kernels that the cache does not have,
+it runs this module in a child process.
 """
 
 import importlib

@@ -82,7 +82,7 @@ def _roles(environ: Mapping[str, str], home: Path | None) -> Iterator[_Role]:
 
 def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[Interpreter]:
     """The Python that spark-defaults.conf names in spark.pyspark.python. Only spark-submit reads
-    this setting, and prefers it to the environment variables."""
+    this setting, and prefers it to the environment variable PYSPARK_PYTHON."""
     folder = environ.get("SPARK_CONF_DIR") or (home and home / "conf")
     if not folder:
         return
@@ -96,8 +96,9 @@ def _spark_defaults(environ: Mapping[str, str], home: Path | None) -> Iterator[I
 
 
 def _contents(role: _Role, probes: Mapping[str, Probe]) -> Contents | Item:
-    """The packages of the role's Python. If this Python cannot run, or is the driver's, the result
-    is instead the line that `check` prints for the role."""
+    """The packages of the Python that Spark runs in ``role``, such as "workers". If this Python
+    cannot run, or is the driver's, the result is instead the line that `check` prints for the
+    role."""
     name, python, path = role.name, role.python, role.path
     if " " in python.command:
         return fail(

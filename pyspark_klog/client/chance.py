@@ -1,4 +1,4 @@
-"""Random values for the client: jitter, a first choice among several, secrets, unique ids."""
+"""Random values for the client: jitter, the choice of a broker or partition, secrets, ids."""
 
 import random
 

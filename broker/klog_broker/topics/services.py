@@ -1,4 +1,4 @@
-"""The interface of a broker for the functions of this package: the parts that they call."""
+"""The interface of a broker for the functions in `klog_broker.topics`: the parts they call."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -43,5 +43,6 @@ class TopicServices(Protocol):
 
     @property
     def folder_warnings(self) -> RateLimit:
-        """The rate limit for the warning that a folder with other data prevents the creation of a
-        topic. Clients may try to create such a topic again and again."""
+        """The rate limit for the warning that a topic cannot be created, because a folder with the
+        name of one of its partitions holds data that does not belong to the topic. Clients may try
+        to create such a topic again and again."""

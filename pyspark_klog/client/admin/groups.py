@@ -293,10 +293,10 @@ def _describe_consumer_groups(
 
 
 def _check_coordinator_unchanged(number: int, group_id: str) -> None:
-    """Check the error code ``number`` in the description of a group.
+    """Check the error code ``number`` in a response that describes a group.
 
-    :raises BrokerError: for a retriable code: the group has moved to another coordinator since it
-        was listed
+    :raises BrokerError: for a retriable code: the group has moved to another coordinator since
+        ListGroups returned it
     """
     if error_code(number).retriable:
         _check(number, f"describe group {group_id}")

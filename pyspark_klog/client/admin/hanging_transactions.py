@@ -114,7 +114,8 @@ def find_hanging_transactions(
                 client, listed.transactional_id
             ).partitions
         except BrokerError as error:
-            # The transaction ended and the coordinator forgot the id after listing it.
+            # If the coordinator has forgotten the transactional id since it listed the id, the
+            # transaction has ended, so none of its partitions are known.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     return [

@@ -77,7 +77,8 @@ class BlockingClient:
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._forgotten: dict[str, TopicInfo | None] = {}
-        """By topic the metadata that `forget_topic` discarded as old."""
+        """By topic the metadata that `forget_topic` discarded as old, to be compared with the next
+        metadata: a broker that sends the same again is marked as doubtful."""
         self._last_address: Address | None = None
         """The broker that `link_to_any` returned last."""
         self._doubted: Address | None = None
@@ -130,7 +131,8 @@ class BlockingClient:
                 return found
             except KlogError as error:
                 if isinstance(error, TimedOut) and last is not None:
-                    # Report the error before the timeout, because it shows more of the cause.
+                    # Report the error of the attempt before the one that timed out, because that
+                    # error shows more of the cause than the timeout.
                     raise TimedOut(f"{what} did not succeed in time: {last}") from last
                 if not may_pass(error):
                     raise
@@ -282,6 +284,7 @@ class BlockingClient:
             found = ClusterView.of(reply)
             if not found.brokers:
                 # A broker that has just started may not have received the list of brokers yet.
+                # NoBrokerAvailable is retriable: the request is repeated.
                 raise NoBrokerAvailable("the cluster's metadata names no broker")
             return found
 

@@ -14,7 +14,8 @@ from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, Requ
 _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_MS = 5_000
-"""The pause between the first two warnings; it doubles each time, up to `LONGEST_PAUSE_MS`."""
+"""The pause between the first two warnings about an operation that keeps failing. The pause doubles
+with each further warning, up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 60_000
 PATIENCE_MS = 5_000
 """Error codes from brokers cause no warning for this time after the first failure: a partition
@@ -38,7 +39,7 @@ class OperationFailures:
 
     @property
     def is_open(self) -> bool:
-        """Whether the last attempt failed."""
+        """Whether the operation's last attempt failed."""
         return self._since_ms is not None
 
     def add_failure(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
@@ -84,7 +85,7 @@ class Retries:
     the outermost operation: the user knows it, and its deadline ends the inner ones, too."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
-        """The warnings put ``prefix`` before the names of settings."""
+        """``prefix`` is put before the names of settings in the warnings about failures."""
         self._now_ms = now_ms
         self._prefix = prefix
         self._outermost: tuple[OperationFailures, Callable[[], int]] | None = None
@@ -116,8 +117,8 @@ class Retries:
             self._outermost = None
 
     def on_failure(self, trouble: OperationFailures, error: BaseException, until_ms: int) -> None:
-        """Note a failed attempt of ``trouble``; within a ``with`` block of `attribute_to` it counts
-        for that block's operation."""
+        """Note a failed attempt of the operation whose failures ``trouble`` records. Within a
+        ``with`` block of `attribute_to` the attempt counts for that block's operation."""
         if self._outermost is not None:
             trouble, outermost_until_ms = self._outermost
             until_ms = outermost_until_ms()

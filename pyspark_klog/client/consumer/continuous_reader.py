@@ -66,7 +66,8 @@ class OutOfRange(NamedTuple):
 
 @dataclass(slots=True)
 class _PartitionState:
-    """The position of a partition, and the state of its requests and retries."""
+    """The next offset to read of a partition (``position``), and the state of the partition's Fetch
+    requests and retries."""
 
     position: int
     is_asked: bool = False
@@ -306,7 +307,8 @@ class ContinuousReader:
         reading.position = self._on_out_of_range(lost)
 
     def _failed(self, partitions: Iterable[TopicPartition], error: KlogError) -> None:
-        """Schedule a retry, unless a retry cannot help or retries have failed for too long."""
+        """Schedule a new Fetch of ``partitions`` after ``error``. Raise the error if a retry cannot
+        help; call ``on_trouble`` if retries have failed for too long."""
         if not (isinstance(error, TimedOut) or is_passing_error(error)):
             raise error
         client = self._client

@@ -1,8 +1,8 @@
 """Chooses how many bytes a fetch request asks for. Pure."""
 
 _LEAST_BYTES = 65_536
-"""The number of bytes that is added to each estimate, because the first and the last batch of a
-range also hold records outside the range."""
+"""The number of bytes that is added to each estimated size of a range of offsets, because the first
+and the last batch of a range also hold records outside the range."""
 _FIRST_GUESS_BYTES = 256
 _MARGIN = 1.25
 

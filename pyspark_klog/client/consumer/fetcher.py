@@ -57,11 +57,12 @@ _PATIENCE_WITH_REPLICA = 5
 
 
 class FetchedData(NamedTuple):
-    """The records of the partition in one Fetch response."""
+    """The records in one Fetch response of a `RangeFetcher`, which reads a range of offsets of one
+    partition."""
 
     data: memoryview
     """A record set as the broker sent it: its batches may begin before the requested offset and go
-    beyond the range's end, and the last batch may be incomplete."""
+    beyond the end of the range of offsets to read, and the last batch may be incomplete."""
     aborted: list[tuple[int, int]]
     """Under read_committed the aborted transactions in the data: (producer id, first offset)."""
 
@@ -98,7 +99,7 @@ class RangeFetcher:
         self.position = start
         self.end = end
         self.fetched_bytes = 0
-        """The size of all record sets so far, as brokers sent them."""
+        """The size of all record sets that this reader has received, as brokers sent them."""
         self._client = client
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
@@ -116,7 +117,8 @@ class RangeFetcher:
         self._trouble = OperationFailures(f"reading {partition}", progress_bound)
         self._visible_offsets: tuple[int, int] | None = None
         """The offsets that this reader can read at the leader (end exclusive), if the leader's last
-        response shows that all of them are before `position`; otherwise None."""
+        response shows that all of them are before `position`, the next offset to read; otherwise
+        None."""
         self._is_held_back = False
         """Whether the leader has more offsets, hidden from this reader by an open transaction."""
         # The default of fetch.min.bytes is 0, so that the leader answers at once: the records of a
@@ -170,8 +172,9 @@ class RangeFetcher:
                 client.sleep_ms(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
-        """End the iteration after too long without progress: call ``on_lost`` if the log ends
-        before the position, otherwise raise TimedOut with the last error."""
+        """End the iteration after too long without progress: call ``on_lost`` if the offsets that
+        the leader offers are all before the next offset to read, otherwise raise TimedOut with the
+        last error."""
         if last is None and self._visible_offsets is not None:
             earliest, latest = self._visible_offsets
             text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._availability_text()}"
@@ -287,17 +290,17 @@ class RangeFetcher:
         """Handle a response without records: the rest of the range is a gap, or it has records that
         cannot be read yet.
 
-        A leader returns at least one batch if it has any between the position and its high
-        watermark (under read_committed: its last stable offset). So if that offset has passed the
-        range's end, compaction has removed the records up to there. There are two exceptions: a
+        A leader returns at least one batch if it has any between the next offset to read and its
+        high watermark (under read_committed: its last stable offset). So if the high watermark has
+        reached the range's end, compaction has removed the rest of the range. Two exceptions: a
         reader that is throttled gets no records, and a leader whose records are only in a remote
         tier answers without records and without an error while the tier is slow or over its quota.
         """
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
             if self._is_at_replica:
-                # Ask the leader again: only leaders know whether a remote tier has records at the
-                # position.
+                # Ask the leader again: only leaders know whether the next records to read are in a
+                # remote tier.
                 self._leave_replica()
                 return
             if not self._is_in_remote_tier():
@@ -306,8 +309,8 @@ class RangeFetcher:
                 return
         self._empty_replies += 1
         if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
-            # The leader had these records when the caller chose the range. The read replica does
-            # not get them: perhaps it cannot reach the leader.
+            # The leader had the records of the range when the caller chose the range. The read
+            # replica does not get them: perhaps it cannot reach the leader.
             self._leave_replica()
         elif visible_end <= self.position and not self._is_at_replica:
             self._visible_offsets = (max(row.log_start_offset, 0), visible_end)
@@ -315,7 +318,8 @@ class RangeFetcher:
             self._client.forget_topic(self.partition.topic)  # another broker may be the leader now
 
     def _is_in_remote_tier(self) -> bool:
-        """Whether the position, for which the leader sent no records, is only in a remote tier."""
+        """Whether the next offset to read, for which the leader sent no records, lies before the
+        first offset on the leader's own disks, so that only a remote tier can have its record."""
         assert self._last_request is not None
         link, epoch = self._last_request
         first_local = first_local_offset(self._client, link, self.partition, epoch)
@@ -357,8 +361,8 @@ class RangeFetcher:
         return FetchedData(data, [(a.producer_id, a.first_offset) for a in aborted])
 
     def _prefetch(self, deadline_ms: int) -> None:
-        """Send the next request. If sending fails, `_next_chunk` sends the request again and raises
-        the error if this fails, too."""
+        """Send the next Fetch request ahead of its use. If sending fails, `_next_chunk`, which
+        takes the response, sends the request again and raises the error if this fails, too."""
         if self.position < self.end:
             with contextlib.suppress(KlogError):
                 self._call = self._request(deadline_ms)
@@ -407,7 +411,8 @@ class RangeFetcher:
 
     def _handle_out_of_range(self, deadline_ms: int) -> None:
         """Handle OFFSET_OUT_OF_RANGE: call ``on_lost``. If ``on_lost`` returns, go on at the log's
-        first offset if the position is before this offset; otherwise skip the rest of the range.
+        first offset if the next offset to read is before it; otherwise skip the rest of the range
+        of offsets to read.
 
         First ask another broker for the leader: an old leader that has not noticed its replacement
         lacks records that the new leader has.

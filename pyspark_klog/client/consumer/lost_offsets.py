@@ -1,4 +1,5 @@
-"""The error for offsets that do not exist, with its texts, and the errors that consumers retry."""
+"""The error for offsets that do not exist, with its texts, and the check whether an error may pass
+when the request is sent again."""
 
 from pyspark_klog.client.errors import ClientError, is_retriable
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError

@@ -70,8 +70,8 @@ class BatchOrder:
         self.pending_bytes = 0
         self.written_records = 0
         self.leaves_refused_out = False
-        """Whether records that a topic refuses are left out and the rest is written; otherwise the
-        producer fails."""
+        """Whether records that a topic refuses are left out and the other records of their batch
+        are written; if False, a refused record makes the producer fail."""
         self._max_in_flight = max_in_flight
         self._max_request_bytes = max_request_bytes
         self._max_attempts = max_attempts
@@ -238,7 +238,8 @@ class BatchOrder:
             # retry them. If it refuses the queue's first batch, it has lost the producer's state.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
-        # A topic that was just created is not yet known to every broker.
+        # Retry after UNKNOWN_TOPIC_OR_PARTITION as well: a topic that was just created is not yet
+        # known to every broker.
         if code.retriable or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return Verdict.RETRY
         return Verdict.FAIL

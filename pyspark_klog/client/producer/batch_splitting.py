@@ -1,12 +1,13 @@
-"""Splits a batch in two, because a topic accepts only smaller batches or refuses one of its
-records. Slow: record by record."""
+"""Splits a batch in two, because the topic accepts only smaller batches or refuses one of the
+batch's records. Splitting is slow, because it copies the batch record by record."""
 
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 
 
 def split_in_half(data: bytearray | memoryview) -> list[tuple[bytearray, int]]:
-    """Two batches (bytes, records) with the same records, codec and timestamps, in order.
+    """Two batches, as (bytes, record count), with the first and the second half of the records of
+    batch ``data``, and with its codec and timestamps.
 
     A batch of one record gives one batch.
     """

@@ -90,7 +90,8 @@ class Producer:
         self._trouble = client.retries.failures_of("writing records", "delivery.timeout.ms")
         self._unheard: dict[int, Link] = {}
         """With acks=0, by the leader's id: the connection on which records were last sent to that
-        leader. If the leader has another connection now, this one was closed."""
+        leader. A broker reports an error of acks=0 only by closing this connection, so the leaders
+        are looked up again once the leader has another connection."""
         self._troubled: set[TopicPartition] = set()
         """Partitions to which the last attempt to send a batch failed."""
 

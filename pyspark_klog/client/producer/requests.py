@@ -73,9 +73,9 @@ def send_batches(
 def pair_responses(
     reply: ProduceResponse, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
-    """Pair each batch of a request with its row of the response.
+    """Pair each batch of a request with its row of the response: the result for its partition.
 
-    :raises ReplyUnreadable: if the response lacks a batch
+    :raises ReplyUnreadable: if the response has no row for a batch's partition
     """
     # Find the topics by the ids in the request and not by those in the metadata: meanwhile a topic
     # may have been deleted, or created again with another id.

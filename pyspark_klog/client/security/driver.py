@@ -81,7 +81,7 @@ def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:
         given = function(options)
     except Exception as error:
         # Name only the error's type, because its text may contain a secret. A user who needs the
-        # text can log it in the function.
+        # text can log it in ``function``, the user's own function that the setting names.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give (user, password)"

@@ -30,8 +30,8 @@ _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 
 
 class Tls:
-    """Wraps sockets in TLS. The OpenSSL context is made on first use, and again when the stores'
-    files have changed (certificates are renewed while a stream runs)."""
+    """Wraps sockets in TLS. The OpenSSL context is made on first use, and again when the files of
+    the truststore or keystore have changed (certificates are renewed while a stream runs)."""
 
     def __init__(self, config: TlsConfig) -> None:
         self.config = config
@@ -39,7 +39,7 @@ class Tls:
         self._stamp: tuple[object, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """The OpenSSL context for the settings and the current files of the stores.
+        """The OpenSSL context for the settings and the current truststore and keystore files.
 
         :raises SettingError: naming the setting that is wrong
         """
@@ -95,7 +95,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
             made = function(dict(config.given))
         except Exception as error:
             # Name only the error's type, because its text may contain a secret. A user who needs
-            # the text can log it in the function.
+            # the text can log it in ``function``, the user's own function that the setting names.
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
                 "must give an ssl.SSLContext"
@@ -225,8 +225,8 @@ def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientErro
         )
     if reason.endswith(_NO_COMMON):
         suites = " with the cipher suites of the settings" if config.cipher_suites else ""
-        # HANDSHAKE_FAILURE has a second cause: before TLS 1.3 some servers send this alert to a
-        # client that shows no certificate.
+        # The alert HANDSHAKE_FAILURE can also mean that the server wants a certificate: before
+        # TLS 1.3 some servers send this alert to a client that shows no certificate.
         unclear = reason.endswith("HANDSHAKE_FAILURE") and config.own is None
         or_else = (
             f", or set {prefix}ssl.keystore.location if it asks for a certificate of this client"

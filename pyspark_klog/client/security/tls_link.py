@@ -19,7 +19,7 @@ from pyspark_klog.security.tls_config import TlsConfig
 
 
 class TlsLink(Link):
-    """A link whose socket is an SSLSocket after its handshake."""
+    """A link, which moves the bytes of a connection, over an SSLSocket after its handshake."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TlsLink(Link):
         self._wait()
 
     def receive_available(self) -> None:
-        """Receive until OpenSSL has no more bytes."""
+        """Receive and pass the bytes to the connection until OpenSSL has no more bytes."""
         connection = self.connection
         self._receiving_waits_for_room = False
         has_more = True
@@ -74,7 +74,8 @@ class TlsLink(Link):
         self._wait()
 
     def _fill(self, buffer: memoryview) -> tuple[int, bool, bool]:
-        """Fill the buffer; return the count, whether more may follow, whether the peer closed."""
+        """Receive into ``buffer``; return the number of bytes, whether more bytes may follow, and
+        whether the peer has closed the connection."""
         count, room = 0, len(buffer)
         while count < room:
             try:
@@ -114,8 +115,8 @@ class TlsLink(Link):
         told = alert_error(error, str(self.address), self._config)
         if self.connection.state is not ClientConnectionState.READY or is_about_certificates(error):
             return told
-        # Raise the retriable ConnectionFailed: TLS has worked on this connection before, so it
-        # probably works on a new one.
+        # Return ConnectionFailed, which is retriable: TLS has worked on this connection before, so
+        # TLS probably works on a new connection.
         return ConnectionFailed(str(told))
 
     def _is_refused_quietly(self) -> bool:

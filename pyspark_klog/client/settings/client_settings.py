@@ -109,8 +109,8 @@ class ClientSettings:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
             if not self.is_given("delivery.timeout.ms"):
-                # Kafka's producer also raises the default of delivery.timeout.ms. Readers do not
-                # use this setting.
+                # Raise the default of delivery.timeout.ms to request.timeout.ms, like Kafka's
+                # producer. Readers do not use delivery.timeout.ms.
                 self._given["delivery.timeout.ms"] = self["request.timeout.ms"]
                 return
             raise SettingError(

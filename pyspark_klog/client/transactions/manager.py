@@ -84,7 +84,8 @@ class TransactionManager:
         self._coordinators: dict[CoordinatorKey, Address] = {}
         self._begun = _Begun.NO
         self._is_unused = True
-        """Whether no transaction has used the current producer epoch yet."""
+        """Whether no transaction has used the current producer epoch yet. Such an epoch can serve
+        the first transaction with transaction.version 2 (`needs_new_epoch`)."""
         self._is_taken_over = False
         self._partitions: set[TopicPartition] = set()
 
@@ -256,7 +257,7 @@ class TransactionManager:
         else:
             self._fail(TransactionMustAbort(str(error), code, _ADVICE))
 
-    # --- private helpers -------------------------------------------------------------------------
+    # --- changes of the state, of the queued requests and of the producer epoch ------------------
     @property
     def _of_owner(self) -> str:
         return f" (transactional id {self._owner.key})"
@@ -295,8 +296,9 @@ class TransactionManager:
             self.identity = identity
             self._is_unused = True
         elif step.step is Step.ABORT and not self._is_taken_over:
-            # The producer does not know which of its dropped batches the brokers have appended, so
-            # it cannot continue their sequence numbers. Under a new epoch the numbers begin at 0.
+            # Ask for a new epoch, under which the sequence numbers begin at 0: the producer does
+            # not know which of the batches that it dropped for the abort were appended, so it
+            # cannot continue the numbers of the old epoch.
             self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
     def _schedule_retry(

@@ -56,8 +56,8 @@ TABLE: dict[TransactionalProducerState, dict[TransactionEvent, TransactionalProd
     _S.MUST_ABORT: {_E.ABORT: _S.ABORTING, _E.FAIL: _S.MUST_ABORT},
     _S.UNUSABLE: {_E.FAIL: _S.UNUSABLE},
 }
-"""By state and event: the next state. A state refuses the events that its row lacks. BREAK is in no
-row, because this event leads to UNUSABLE from every state."""
+"""By state and event: the next state. A state refuses the events that its row lacks. BREAK, an
+error that even an abort cannot cure, is in no row: it leads to UNUSABLE from every state."""
 
 
 def after(

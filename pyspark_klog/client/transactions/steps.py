@@ -283,7 +283,7 @@ class End(PendingStep):
 
     def identity(self, reply: EndTxnResponse) -> Identity:
         """The producer id and epoch for the next transaction; NO_IDENTITY if the response has none,
-        as before version 5."""
+        as before version 5 of EndTxn."""
         if reply.producer_id < 0:
             return NO_IDENTITY
         return Identity(reply.producer_id, reply.producer_epoch)

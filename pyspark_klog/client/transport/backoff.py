@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 JITTER = 0.2
-"""The largest share of a wait that is randomly added to it or subtracted from it, as in Kafka's
-client (KIP-580)."""
+"""The largest share of the wait before a retry that is randomly added to this wait or subtracted
+from it, as in Kafka's client (KIP-580)."""
 
 _CONCURRENT_MS = 5
 _MOST_CONCURRENT_MS = 100
