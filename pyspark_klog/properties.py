@@ -96,7 +96,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(_LINE_END.split(text), start=1):
         line = line.lstrip(_BLANKS)
         if not joined:
-            # Java skips a comment even after a line that consists of one joining backslash.
+            # Java skips a comment even after a line that is only a backslash, which joins lines.
             if not line or line[0] in "#!":
                 continue
             first = number

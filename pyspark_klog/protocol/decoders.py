@@ -167,7 +167,7 @@ class _DecoderSource:
             self.line(text)
         self.after = []
 
-    # -- code that reads values
+    # -- methods that generate the code that reads values
 
     def struct(self, cls: type[Struct], where: str) -> str:
         """Add the code that reads a struct into a new variable; return the variable's name."""
@@ -234,7 +234,8 @@ class _DecoderSource:
     def length(self, code: str) -> str:
         """Add the code that reads a length or count into a new variable; return its name.
 
-        The variable is -1 for null, in flexible versions (compact lengths) and in others.
+        The variable is -1 for null, both in flexible versions (compact lengths) and in versions
+        that are not flexible.
         """
         length = self.name("n")
         if self.flexible:

@@ -1,4 +1,8 @@
-"""Generates the source of an encoder for one message class in one version, like decoders.py."""
+"""Generates the source of an encoder for one message class in one version.
+
+The source is one function, as in decoders.py. One ``pack`` call writes consecutive fields of fixed
+size.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +99,7 @@ class _EncoderSource:
             self.line(f"{self.out} += {self.bind('pack', layout.pack)}({values})")
             self.pending = []
 
-    # -- code that writes values
+    # -- methods that generate the code that writes values
 
     def struct(self, cls: type[Struct], source: str, where: str) -> None:
         tagged: list[tuple[int, str, Field]] = []

@@ -31,7 +31,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class FileRegion:
-    """A record set that is sent directly from a file: ``size`` bytes at ``position``.
+    """A record set that is sent directly from a file: ``size`` bytes from byte ``position`` on.
 
     ``file`` is a file descriptor or an object with ``fileno``, as the sender requires.
     """

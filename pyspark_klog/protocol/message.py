@@ -99,7 +99,8 @@ class MessageMeta(type):
         namespace["__fields__"] = fields
         created = super().__new__(cls, name, bases, namespace, **options)
         names = ("unknown_tagged_fields", *fields)
-        # attrgetter with a single name does not return a tuple, so pass at least two names.
+        # attrgetter returns a tuple only for two names or more, and a class may have no fields: so
+        # repeat the first name.
         created._values = attrgetter(*names, names[0])  # type: ignore[attr-defined]
         return created
 

@@ -72,7 +72,7 @@ class _KernelBuffer:
 
         If more than half of the memory is unused, the buffer is shrunk to free it.
         """
-        self.array = _NOTHING  # shrinking may move the memory of the old array
+        self.array = _NOTHING  # `resize` may move the memory that the old ``array`` views
         used = count * self._itemsize
         if used < self._buffer.size // 2:
             self._buffer.resize(used, shrink_to_fit=True)
@@ -130,7 +130,8 @@ class ColumnBuffers:
         if with_headers:
             self.header_ends.array[0] = 0
         # A header takes at least two bytes, so the headers of a record of capacity_bytes always
-        # fit. Most headers are far larger: the buffers for their bytes are full before this limit.
+        # fit. Most headers are far larger: the buffers for their bytes are full before
+        # most_headers is reached.
         most_headers = max(capacity_bytes // 2, 1)
         self.header_keys = _Bytes(most_headers, capacity_bytes, wanted=with_headers)
         self.header_values = _Bytes(most_headers, capacity_bytes, wanted=with_headers)

@@ -54,8 +54,8 @@ class DecodedRecords(NamedTuple):
     """The result of :func:`decode_to_arrow`."""
 
     batches: list[pa.RecordBatch]
-    next_offset: int  # offset for the next Fetch
-    cut_off_bytes: int  # size of the partial batch at the end of the last buffer; 0 without one
+    next_offset: int  # offset for the next Fetch of the partition
+    cut_off_bytes: int  # size of the partial batch that ends the last decoded buffer, or 0
 
 
 class ArrowDecoder:
@@ -98,7 +98,8 @@ class ArrowDecoder:
         self.next_offset = start_offset
         """Offset for the next Fetch: the offset after the last decoded batch."""
         self.cut_off_bytes = 0
-        """Size of the partial batch at the end of the last buffer; 0 without one."""
+        """Size of the partial batch at the end of the buffer that was decoded last; 0 if that
+        buffer ends with a whole batch."""
         self._topic = topic
         self._partition = partition
         self._columns = tuple(columns)

@@ -65,7 +65,7 @@ _OUTPUT_STEP_BYTES = 256 * 1024
 # The largest window that zstd's decoders accept by default.
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
-_LZ4_STEP_BYTES = 256 * 1024  # a multiple of the block size, 64 KiB
+_LZ4_STEP_BYTES = 256 * 1024  # a multiple of the size of an lz4 block, 64 KiB
 
 # Levels that Kafka's settings allow (KIP-390). compress(level=None) uses the codec's default.
 LEVELS: dict[Codec, range] = {
@@ -225,7 +225,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
         inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
         slice_bytes = _FIRST_SLICE_BYTES
         piece: bytes | memoryview = b""
-        is_full = False  # the last output was full: the decoder may have more output
+        is_full = False  # the last call returned limit_bytes: the inflater may have more
         while not inflater.eof:
             if not piece and not is_full:
                 if position >= len(data):

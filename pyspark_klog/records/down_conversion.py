@@ -25,9 +25,9 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
-# Each compressed batch or wrapper message uses this many bytes of the budget (`ConversionBudget`)
-# in addition to the bytes inflated and written, for the work that does not depend on its size. The
-# kernel writes as many bytes in the time that this work takes.
+# Converting a compressed batch or wrapper message takes some time whatever its size. In this time
+# the kernel could write about this many bytes, so they are charged to the work budget
+# (`ConversionBudget`) in addition to the bytes that are inflated and written.
 _ENTRY_WORK_BYTES = 8 * 1024
 # The messages converted from one compressed batch may take this many times max_bytes, the bound on
 # its inflated size.

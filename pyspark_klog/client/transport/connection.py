@@ -121,8 +121,8 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
-        """Calls that expect no reply: the value of ``sent_bytes`` from which on the call is done,
-        the call, and its empty reply."""
+        """Calls that expect no reply (Produce with acks=0), as (value of ``sent_bytes`` from which
+        on the call is done, the call, its empty reply)."""
         self._next_correlation_id = 0
         self._has_answered = False
         self._uses_sasl = mechanism is not None
@@ -268,7 +268,7 @@ class Connection:
             expects_reply=expects_reply,
         )
 
-    # --- private helpers -------------------------------------------------------------------------
+    # --- queueing requests, and handling replies -------------------------------------------------
     def _queue(
         self,
         message: Request,

@@ -51,7 +51,8 @@ class EventLoop(Protocol):
 
 
 class LoopStream(Protocol):
-    """A non-blocking stream. Errors are OSError; BlockingIOError means "not now"."""
+    """A non-blocking stream. Errors are OSError; BlockingIOError means that the stream has no bytes
+    to receive, or accepts no bytes, at the moment."""
 
     def fileno(self) -> int:
         """The number of the stream's file descriptor, for `EventLoop.register`."""

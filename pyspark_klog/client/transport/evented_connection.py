@@ -124,8 +124,8 @@ class EventedConnection:
         self._connect_at_ms = 0
         self._next_number = 0
         self._started: deque[_PendingRequest] = deque()
-        """Requests that were sent or have failed; all are older than those in `_waiting`, which
-        were not sent yet."""
+        """Requests that were sent or have failed; all of them are older than the requests in
+        `_waiting`, which are queued and were not sent yet."""
         self._waiting: deque[_PendingRequest] = deque()
         self._is_answering = False
         self._is_called_soon = False
@@ -215,8 +215,8 @@ class EventedConnection:
 
     def _answer(self) -> None:
         """Call the callbacks of finished requests, in order. If a callback sends a request, that
-        request's callback is called in a later turn: otherwise a caller that repeats a failing
-        request at once would block the loop."""
+        request's callback is called in a later event-loop turn: otherwise a caller that repeats a
+        failing request at once would block the loop."""
         end = self._next_number
         started = self._started
         self._is_answering = True
@@ -384,7 +384,8 @@ class EventedConnection:
     def _on_time(self) -> None:
         self._timer = None
         if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
-            # A reply may have come while the loop ran other code: its request is not overdue.
+            # Receive before looking for overdue requests: a request whose reply came while the
+            # loop ran other code is not overdue.
             self._receive(*self._link)
         overdue = self._overdue(self._loop.now_ms())
         if overdue is not None and self._link is not None:

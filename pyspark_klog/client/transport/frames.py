@@ -16,8 +16,9 @@ _TLS_ALERT = 0x1503
 """The first two bytes of the TLS alert with which a TLS listener refuses plaintext."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
-"""A larger frame begins with this much memory, which grows as bytes arrive: so a wrong size in a
-frame does not allocate memory for bytes that never come. Memory of larger frames is not reused."""
+"""A frame larger than this begins with this much memory, which grows as bytes arrive: so a wrong
+size in a frame does not allocate memory for bytes that never come. The memory of such a frame is
+not reused."""
 KEPT_FRAMES = 3
 """For how many frames a connection keeps memory for reuse: one that is being decoded, one that is
 being received, and one whose last decoded records are still in use."""

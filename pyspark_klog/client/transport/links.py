@@ -82,7 +82,8 @@ class Links:
         self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
-        """By address: the number of failed attempts in a row, and the time of the last failure."""
+        """By address: the number of failed attempts in a row to connect, and the time of the last
+        failure."""
         self._reconnect = Backoff(
             settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
         )
@@ -150,7 +151,9 @@ class Links:
         for link in list(self._links.values()):
             connection = link.connection
             if link.address == doubted or connection.authentication_due(now_ms):
-                continue  # the loop below may choose it: then `link_to` authenticates again
+                # The loop below may still choose the address of this link. If an authentication is
+                # due, `link_to` then authenticates again.
+                continue
             if connection.state is ClientConnectionState.READY and not self._is_stale(link):
                 link.last_used_ms = now_ms
                 return link
@@ -198,7 +201,8 @@ class Links:
                 self._drop(link)
 
     def _authenticate_again(self, link: Link, security: LinkSecurity) -> None:
-        """Begin to authenticate again (KIP-368). The broker answers earlier requests first."""
+        """Begin to authenticate again (KIP-368). Requests may still be unanswered: the broker
+        answers them first."""
         mechanism = security.mechanism()
         assert mechanism is not None
         link.connection.authenticate(mechanism, self._now_ms())
@@ -247,10 +251,10 @@ def _connect(
     """A connection whose socket is connected, and which has begun to ask for the API versions.
 
     Every IP address of the host's name is tried, each for at most
-    socket.connection.setup.timeout.ms, or until the deadline if that comes before. The TLS
+    socket.connection.setup.timeout.ms, or until the deadline if the deadline comes before. The TLS
     handshake is done when the function returns; SASL begins once the API versions are known.
 
-    :raises ConnectionFailed: naming the address and why
+    :raises ConnectionFailed: naming the address and the reason
     :raises ClientError: if the connection can't be secured as ``security`` requires
     """
     mechanism = security.mechanism() if security else None

@@ -1,4 +1,4 @@
-"""Moves the bytes of one connection over its socket, which a selector watches."""
+"""Moves the bytes of one connection over its socket, once a selector reports the socket ready."""
 
 import contextlib
 import selectors
@@ -72,7 +72,8 @@ class Link:
             isinstance(error, ConnectionResetError)
             and self.connection.state is ClientConnectionState.NEGOTIATING
         ):
-            # End the connection with an error that names the likely cause of the reset.
+            # The broker has reset the connection: `received` with 0 bytes ends it with an error
+            # that names the likely cause.
             self.connection.received(0)
             return
         text = error.strerror or str(error)

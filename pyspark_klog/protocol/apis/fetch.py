@@ -166,7 +166,8 @@ _new = object.__new__
 
 
 def _plain_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of Fetch requests of versions 9 to 11."""
+    """Return a decoder of Fetch requests of versions 9 to 11. Requests of an unusual shape, and
+    damaged ones, are passed on to ``rows``, the generated decoder."""
 
     def decode(buffer: Buffer, begin: int) -> tuple[FetchRequest, int]:
         try:
@@ -252,7 +253,8 @@ def _plain_decoder(version: int, rows: Decoder) -> Decoder:
 def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
     """Return a decoder of Fetch requests of version 12 and later, with compact counts and lengths.
 
-    A compact number is one more than the count or length, and 0 is null.
+    A compact number is one more than the count or length, and 0 is null. Requests of an unusual
+    shape, and damaged ones, are passed on to ``rows``, the generated decoder.
     """
     has_names = version < 13
     has_replica_id = version < 15

@@ -104,7 +104,8 @@ _new = object.__new__
 
 
 def _plain_decoder(version: int, rows: Decoder) -> Decoder:
-    """Return a decoder of Produce requests of versions 0 to 8."""
+    """Return a decoder of Produce requests of versions 0 to 8. Requests of an unusual shape, and
+    damaged ones, are passed on to ``rows``, the generated decoder."""
 
     def decode(buffer: Buffer, begin: int) -> tuple[ProduceRequest, int]:
         try:
@@ -164,7 +165,8 @@ def _plain_decoder(version: int, rows: Decoder) -> Decoder:
 def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
     """Return a decoder of Produce requests of version 9 and later, with compact counts and lengths.
 
-    A compact number is one more than the count or length, and 0 is null.
+    A compact number is one more than the count or length, and 0 is null. Requests of an unusual
+    shape, and damaged ones, are passed on to ``rows``, the generated decoder.
     """
     has_names = version < 13
 

@@ -53,7 +53,7 @@ HEADER_KEY_BYTES = 9
 HEADER_VALUE_BYTES = 10
 HEADER_VALUE_NULLS = 11
 HEADER_KEYS_NOT_UTF8 = 12
-NEEDED_BYTES = 13  # with FULL: size of the record that did not fit; columns this large suffice
+NEEDED_BYTES = 13  # with status FULL: size of the record that did not fit into the columns
 STATE_FIELDS = 14
 
 # Largest number of milliseconds that fits 64 bits in microseconds: (2^63 - 1) // 1000.
@@ -141,8 +141,9 @@ def decode_batches(
     and for inflated records its position may lie before the start of ``buf``.
 
     A column that is not in ``wanted`` may be an empty array. The arrays of the other columns must
-    be long enough for ``max_rows`` rows: ends have one element more, bitmaps have all bits set, and
-    the arrays of bytes may have any length. ``len(header_key_ends) - 1`` headers fit.
+    be long enough for ``max_rows`` rows: arrays of the end positions of values (``*_ends``) have
+    one element more, bitmaps have all bits set, and the arrays of bytes may have any length.
+    ``len(header_key_ends) - 1`` headers fit.
 
     Returns OK after the last batch; FULL when the next record does not fit, and the caller must
     call again with new columns and the same ``state``; else the error status of the record at
@@ -208,7 +209,7 @@ def decode_batches(
                 if timestamp_ms > _MAX_TIMESTAMP_MS or timestamp_ms < -_MAX_TIMESTAMP_MS:
                     status = TIMESTAMP_NOT_IN_MICROSECONDS
                     break
-                timestamps_us[row] = timestamp_ms * 1000  # within 63 bits by the check above
+                timestamps_us[row] = timestamp_ms * 1000  # fits 64 bits: see _MAX_TIMESTAMP_MS
             if wanted & WANT_HEADERS:
                 rest = next_position - headers_at
                 if (

@@ -172,13 +172,13 @@ def encode_rows(
     (ROW_BAD_TIMESTAMP). The function removes rows that are left out from ``order``: the rows of a
     batch begin at its BATCH_FIRST.
 
-    An absent column has an empty array of ends. ``timestamps_ms`` are at most 2^61; a single one
-    holds for all rows. ``sequences`` has the next sequence number of each partition, and is
-    advanced; an empty array means that batches have no sequence numbers. ``out`` must be long
-    enough for the bytes of all columns, RECORD_OVERHEAD_BYTES + 61 bytes per row, and
-    HEADER_OVERHEAD_BYTES per header; ``batches`` must have space for as many batches as there are
-    rows. With SETTING_WRITE_HEADER the batch headers are written, otherwise their 61 bytes are left
-    free. Returns the number of batches.
+    If a column is absent, its array of the end positions of values (``*_ends``) is empty.
+    ``timestamps_ms`` are at most 2^61; a single one holds for all rows. ``sequences`` has the next
+    sequence number of each partition, and is advanced; an empty array means that batches have no
+    sequence numbers. ``out`` must be long enough for the bytes of all columns,
+    RECORD_OVERHEAD_BYTES + 61 bytes per row, and HEADER_OVERHEAD_BYTES per header; ``batches`` must
+    have space for as many batches as there are rows. With SETTING_WRITE_HEADER the batch headers
+    are written, otherwise their 61 bytes are left free. Returns the number of batches.
     """
     max_batch_bytes = int(settings[SETTING_MAX_BATCH_BYTES])
     write_header = int(settings[SETTING_WRITE_HEADER])

@@ -15,7 +15,7 @@ from pyspark_klog.records import checksums
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline
 from pyspark_klog.records.kernels.memory import byte_at, load_i64, load_u32
 
-_CASTAGNOLI = 0x82F63B78  # both polynomials with their bits reversed
+_CASTAGNOLI = 0x82F63B78  # the polynomials of CRC-32C and CRC-32, bits reversed
 _IEEE = 0xEDB88320
 _MASK = 0xFFFF_FFFF
 # The CRCs of three adjacent blocks of this size are computed at the same time; the size is a
@@ -52,7 +52,7 @@ def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
     The xor of the entries that the four bytes select is the register after ``count`` zero bytes.
     """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # what the zero bytes so far make of each bit
+    columns = 1 << np.arange(32, dtype=np.int64)  # entry i: register 1 << i after the zero bytes
 
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)

@@ -58,18 +58,18 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# Size of a message without its key and value.
+# Size of a message of format v0 or v1 without its key and value.
 V0_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[0]
 V1_OVERHEAD_BYTES = LOG_OVERHEAD_BYTES + MIN_MESSAGE_SIZE[1]
 MOST_GROWTH = 6
 """Converted records take at most this many times the bytes of the v2 records: apart from key and
 value, a v2 record has at least 7 bytes, and the message that replaces it has at most 34."""
 
-# Indexes of the output array ``state``, which the caller sets to 0 before the first call.
-POSITION = 0  # position of the next batch or message, to which an error status refers
-OUT_END = 1  # end of the bytes written to ``out``
-MESSAGES = 2  # number of converted records; not the messages copied in their old enough format
-LAST_OFFSET = 3  # offset of the last record of the batch or wrapper converted last
+# Indexes of the array ``state`` of the kernels; the caller sets it to 0 before the first call.
+POSITION = 0  # byte position in ``buf`` of the next batch or message; error statuses are about it
+OUT_END = 1  # byte position in ``out`` after the messages written so far
+MESSAGES = 2  # number of converted records; messages copied in their old format do not count
+LAST_OFFSET = 3  # offset of the last record of the batch or wrapper message converted last
 MAX_TIMESTAMP_MS = 4  # largest timestamp of the messages written for the batch converted last
 STATE_FIELDS = 5
 

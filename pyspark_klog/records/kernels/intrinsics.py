@@ -68,7 +68,8 @@ def _prefetch() -> Any:
         place = builder.bitcast(place, _I8.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [place.type, _I32, _I32, _I32])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        # Arguments of llvm.prefetch: for reading, keep in all cache levels, data cache.
+        # Arguments of llvm.prefetch: rw = 0 (for reading), locality = 3 (keep in all cache levels),
+        # cache type = 1 (data cache).
         builder.call(function, [place, _I32(0), _I32(3), _I32(1)])
         return context.get_dummy_value()
 
