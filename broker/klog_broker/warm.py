@@ -46,8 +46,9 @@ def warm(modules: Sequence[str]) -> None:
     for name in modules:
         before = len(jit.loaded_kernels)
         source = str(importlib.import_module(name).__file__)
-        # Do not mark the cache of pyspark_klog.records.kernels as warm: all modules of that package
-        # share it, and not all of them are loaded here. pyspark_klog.warm loads all and marks it.
+        # Do not mark the cache of pyspark_klog.records.kernels as warm (complete): the modules of
+        # that package share one cache, and only some of these modules are loaded here.
+        # pyspark_klog.warm loads all of them and marks the cache.
         if name not in KERNEL_MODULES[:_RECORDS_MODULE_COUNT]:
             sources.append(source)
         for kernel in jit.loaded_kernels[before:]:

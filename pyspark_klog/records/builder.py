@@ -157,7 +157,7 @@ class BatchBuilder:
         return at
 
     def build(self) -> bytes:
-        """Return the batch; InvalidRecords if it is empty. More records may follow."""
+        """Return the batch; InvalidRecords if it is empty. `append` may add more records later."""
         if not self.record_count:
             raise InvalidRecords("a batch needs at least one record; append a record first")
         return _assemble(

@@ -4,7 +4,8 @@ from pyspark_klog.errors import KlogError
 
 
 class RecordsError(KlogError):
-    """Base class of this package's exceptions: unreadable bytes always raise a subclass of it."""
+    """Base class of the exceptions of `pyspark_klog.records`. Bytes that cannot be read as records
+    always raise a subclass."""
 
 
 class CorruptRecords(RecordsError):

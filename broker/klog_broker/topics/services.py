@@ -39,7 +39,8 @@ class TopicServices(Protocol):
 
     @property
     def on_topic_deleted(self) -> Sequence[Callable[[str], None]]:
-        """The callbacks that get the name of each topic that the metadata image no longer has."""
+        """Callbacks for deleted topics: each is called with the name of every topic that a new
+        metadata image no longer has."""
 
     @property
     def folder_warnings(self) -> RateLimit:

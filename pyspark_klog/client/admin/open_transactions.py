@@ -27,7 +27,7 @@ def find_open_transactions(
     belongs to the producer that has taken the transactional id over, and is left out.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 2.8
-    :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if this user may not read the topic
+    :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if the client's user may not read it
     :raises TimedOut: if a partition still has no leader at the deadline
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms

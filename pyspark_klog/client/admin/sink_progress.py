@@ -48,7 +48,7 @@ class SinkId(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The common beginning of all ids of the sink, without the last dot."""
+        """The common beginning of the sink's transactional ids and group ids, without the dot."""
         for what, part in (("query id", self.query_id), ("name", self.name)):
             if not part or "." in part:
                 raise ValueError(f"the {what} of a sink is {part!r}; expected text without dots")

@@ -20,7 +20,7 @@ class TransactionDescription(NamedTuple):
     state: str
     """Kafka's name of the state: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
     partitions: frozenset[TopicPartition]
-    """The transaction's partitions whose topics this user may describe."""
+    """The transaction's partitions whose topics the client's user may describe."""
     coordinator_id: int = -1
     producer_id: int = -1
     producer_epoch: int = -1
@@ -40,7 +40,8 @@ def describe_transaction(
     """Ask the coordinator for the state of a transactional id.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 3.0
-    :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or that this user may not describe the id
+    :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or the error if the client's user may not
+        describe the id
     """
     what = f"state of transactional id {transactional_id}"
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -47,8 +47,8 @@ def call_leaders(
         for partition in sorted(left):
             code = client.view.topics[partition.topic].error
             if code is not ErrorCode.NONE and not code.retriable:
-                # The metadata has a final error, for example if this user may not describe the
-                # topic: leaders need not be asked.
+                # The metadata has an error that a retry cannot cure, for example because this
+                # client's user may not describe the topic: do not ask the topic's leaders.
                 answers.refused[partition] = broker_error(code, f"{what}: {partition}")
                 left.discard(partition)
         for leader, named in _by_leader(client, left).items():

@@ -79,7 +79,7 @@ class BatchOrder:
         self._in_flight = 0
         self._wants_identity = idempotent and not transactional
 
-    # --- state of the queues ---------------------------------------------------------------------
+    # --- adding batches, and the state of the batches in the queues ------------------------------
     def add(self, batch: Batch) -> None:
         """Queue a batch after the others of its partition."""
         self._queues.setdefault(batch.partition, PartitionQueue()).batches.append(batch)

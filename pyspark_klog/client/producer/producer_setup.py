@@ -16,7 +16,7 @@ from pyspark_klog.protocol.keys import ApiKey
 def request_producer_id(client: BlockingClient, timeout_ms: int) -> Identity:
     """A new producer id and epoch; NO_IDENTITY if brokers are older than 0.11.
 
-    :raises BrokerError: if this user may not write idempotently
+    :raises BrokerError: if the client's user may not write idempotently
     :raises TimedOut: if no broker answered in time
     """
     deadline_ms = client.now_ms() + timeout_ms
@@ -44,7 +44,7 @@ def wait_for_topic(client: BlockingClient, topic: str) -> int:
     topic, as with Kafka's producer.
 
     :raises TopicMissing: if it is still unknown after max.block.ms
-    :raises BrokerError: if this user may not write to the topic
+    :raises BrokerError: if the client's user may not write to the topic
     """
     max_block_ms = client.settings.number("max.block.ms")
     deadline_ms = client.now_ms() + max_block_ms

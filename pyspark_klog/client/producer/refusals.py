@@ -9,7 +9,7 @@ _LONGEST_TEXT = 1_000
 
 
 def not_authorized(topic: str) -> BrokerError:
-    """The error for a topic that this user may not write to."""
+    """The error for a topic that the client's user may not write to."""
     return BrokerError(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         f"this user may not write to topic {topic}; it needs WRITE and DESCRIBE there",

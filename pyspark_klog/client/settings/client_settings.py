@@ -119,7 +119,8 @@ class ClientSettings:
             )
 
     def __getitem__(self, name: str) -> Value:
-        """The typed value, or the default; a `Secret` if the value must not be shown."""
+        """The typed value of setting ``name``, or its default if the user did not set it. The value
+        is a `Secret` if it must not be shown."""
         if name in self._given:
             return self._given[name]
         return SETTINGS[name].default

@@ -149,7 +149,8 @@ def ignored_text(name: str, given: Collection[str], prefix: str, note: str | Non
     """Why klog ignores an unknown setting ``name``, as a clause for a warning.
 
     ``given`` are the names of all settings that the user gave. ``note`` is the caller's own
-    explanation of the name, which replaces the usual hint; None if the caller has none.
+    explanation of the name, which replaces the hint at the setting that was probably meant; None if
+    the caller has none.
     """
     meant = find_similar_setting(name)
     if note:

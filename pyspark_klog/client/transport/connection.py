@@ -45,7 +45,8 @@ R = TypeVar("R", bound=Response)
 
 MAX_REPLY_BYTES = 1 << 30
 MAX_STRANGERS_REPLY_BYTES = 1 << 20
-"""Most bytes of a reply before the connection is ready, while the peer may be no broker at all."""
+"""Most bytes of a reply before the connection is ready, while it is unknown whether the program at
+the other end is a broker."""
 _LAST_CORRELATION_ID = 2**31 - 1
 _API_VERSIONS_VERSION = 4
 """The version of ApiVersions that this client sends first. Version 5 adds only the ids of the
@@ -310,8 +311,8 @@ class Connection:
             raise ReplyUnreadable(f"{self.peer}: {error}") from None
 
     def _closed_while(self) -> str:
-        """The end of an error message: in which state the broker closed the connection, and the
-        likely cause; empty if the cause is unknown."""
+        """The text appended to the error message "the broker closed the connection": the state in
+        which the broker closed it, and the likely cause; empty if the cause is unknown."""
         if self.state is not ClientConnectionState.READY:
             hint = (
                 ": has this listener TLS?"

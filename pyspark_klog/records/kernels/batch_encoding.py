@@ -117,7 +117,8 @@ def _headers_size(
     values_valid: Array,
     values_valid_from: int,
 ) -> int:
-    """Return the size of the headers ``first`` to ``last``, exclusive; -1 if a key is null."""
+    """Return the encoded size in bytes of the headers ``first`` to ``last``, exclusive; -1 if one
+    of them has a null key."""
     size = 0
     for header in range(first, last):
         if not is_set(keys_valid, keys_valid_from + header):
