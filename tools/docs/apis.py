@@ -20,8 +20,8 @@ newest version that both sides have. Each API goes up to Kafka 4.4's newest stab
 broker closes the connection of a request with another API or version, as in Kafka; but it answers
 ApiVersions in any version.
 
-The last column of the tables has the operations that Kafka's access control requires for an API.
-klog has no access control yet: every client may do everything.
+The last column of this page's tables has the operations that Kafka's access control requires for an
+API. klog has no access control yet: every client may do everything.
 
 ## Served
 

@@ -30,8 +30,8 @@ Look up the settings of brokers and topics. Give a broker its settings like this
 klog broker --config server.properties --set num.partitions=3 --print-config
 ```
 
-A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, except for what
-[is different here](#what-is-different-here). The file of `--config` overrides the defaults, and
+A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, with
+[exceptions](#what-is-different-here). The file of `--config` overrides the defaults, and
 `--set NAME=VALUE` overrides the file; `--port` sets the port of the first of the `listeners`, and
 `--data` sets `log.dirs`. `klog broker --print-config` shows every value and its source.
 [broker/server.properties](../broker/server.properties) has all defaults, commented out.
@@ -43,16 +43,17 @@ Latin-1 if the file is not valid UTF-8. Lists are comma-separated.
 
 klog distinguishes four kinds of setting names:
 - known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
-- Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
-  each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are refused;
+- Kafka's names that [change nothing in klog](#kafkas-names-without-effect): accepted, with one
+  warning each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are
+  refused;
 - Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
   one rely on a feature that klog does not have yet;
 - any other name: refused, with the most similar known name.
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
-refused at the start, with an error for each. Settings of topics, and those of the broker with a
-"yes" in the column *while it runs*, can be changed
+refused at the start, with an error for each. Settings of topics, and those settings of the broker
+that have "yes" in the column *while it runs* of this page's tables, can be changed
 [at any time](operations.md#settings-while-it-runs).
 """
 
@@ -66,8 +67,8 @@ def configuration_page() -> str:
         parts.append(table((*columns, "what it does"), _cells(rows)))
     parts.append(
         "## Topics' settings\n\nA topic's settings can be given when the topic is created, and"
-        " changed at any time by\nIncrementalAlterConfigs. For a setting that a topic does not"
-        " have, the broker's setting in the last\ncolumn counts.\n"
+        " changed at any time by\nIncrementalAlterConfigs. If a topic does not"
+        " set a setting itself, the broker's setting\nin the table's last column counts.\n"
     )
     columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
     parts.append(table(columns, _topic_cells()))
@@ -115,7 +116,7 @@ def configuration_page() -> str:
         text = "\n".join(_wrapped(f"**{reason}** No effect{note}: {listed}"))
         parts.append(text + "\n")
     listed = ", ".join(f"`{prefix}...`" for prefix in PREFIXES_WITHOUT_EFFECT)
-    parts.append(f"All settings whose names begin with {listed} have no effect, either.\n")
+    parts.append(f"klog ignores all settings whose names begin with {listed}.\n")
     return "\n".join(parts)
 
 

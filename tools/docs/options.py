@@ -81,9 +81,9 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 
 _NOTES = {
     "Start and end": (
-        "Starting options (below) count only for a new query; a query with a checkpoint continues "
-        "from it. The JSON of a starting or ending option must name exactly the partitions that "
-        "are read."
+        "The options whose names begin with `starting` count only for a new query; a query with a "
+        "checkpoint continues from it. JSON in an option that begins with `starting` or `ending` "
+        "must name exactly the partitions that are read."
     ),
     "Size of a micro-batch": (
         "Limits of a micro-batch (`maxOffsetsPerTrigger` and the other options below) need Spark "

@@ -42,11 +42,11 @@ klog transactions list --state Ongoing
   marker. Before that, OffsetFetch with require_stable (version 7, as in Kafka's consumers) gets
   UNSTABLE_OFFSET_COMMIT, and the client retries (KIP-447).
 
-klog serves both protocols: clients that add partitions first (AddPartitionsToTxn 0-3,
-AddOffsetsToTxn, EndTxn 0-4), and clients of `transaction.version` 2, for which Produce 12 and
-TxnOffsetCommit 5 add partitions and each EndTxn 5 raises the epoch. A standalone broker finalizes
-`transaction.version` 2 in ApiVersions. A cluster with ZooKeeper has no features, as with Kafka 3.9,
-so clients use the first protocol.
+klog serves both protocols of transactions: clients that add partitions first
+(AddPartitionsToTxn 0-3, AddOffsetsToTxn, EndTxn 0-4), and clients of `transaction.version` 2, for
+which Produce 12 and TxnOffsetCommit 5 add partitions and each EndTxn 5 raises the epoch. A
+standalone broker finalizes `transaction.version` 2 in ApiVersions. A cluster with ZooKeeper has no
+features, as with Kafka 3.9, so clients use the first protocol.
 
 ## Where the state is
 
