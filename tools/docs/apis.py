@@ -17,8 +17,8 @@ _HEAD = """\
 
 An ApiVersions response lists the APIs and versions that a klog broker serves; a client chooses the
 newest version that both sides have. Each API goes up to Kafka 4.4's newest stable version. The
-broker closes the connection of a request with another API or version, as in Kafka; but it answers
-ApiVersions in any version.
+broker closes the connection of a request with an API or version that it does not serve, as in
+Kafka; but it answers ApiVersions in any version.
 
 The last column of this page's tables has the operations that Kafka's access control requires for an
 API. klog has no access control yet: every client may do everything.

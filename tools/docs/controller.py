@@ -15,8 +15,8 @@ _HEAD = """\
 
 Look up why a partition has no leader, or which replica the controller elects next. One broker of a
 [cluster](clusters-of-brokers.md) is its controller. The controller keeps a state for each partition
-and each replica, and refuses each change of state that is not a row of the tables. The states are
-in memory only: a new controller derives them from ZooKeeper.
+and each replica, and refuses each change of state that is not a row of this page's tables. The
+states are in memory only: a new controller derives them from ZooKeeper.
 """
 
 _ELECTIONS = """

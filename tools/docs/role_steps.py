@@ -16,10 +16,10 @@ Kind = type[Role] | None
 class Event(Enum):
     """The events that can change a role, in words."""
 
-    LEAD = "an order to lead, in a newer leader epoch"
-    FOLLOW = "an order that names another leader, or none"
-    STOP = "an order to stop"
-    DELETE = "an order to stop and to delete the log"
+    LEAD = "a role change to lead, in a newer leader epoch"
+    FOLLOW = "a role change that names another leader, or none"
+    STOP = "a role change to stop"
+    DELETE = "a role change to stop and to delete the log"
     OFFLINE = "the log goes offline, alone or with its directory"
 
 
