@@ -10,7 +10,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Waiter = Callable[[Any], object]
-"""A callback that sends the response to a parked request; a response has an ``error_code``."""
+"""A callback that sends the response to a parked request (one that is answered later, because it
+waits for other members, for example). A response has an ``error_code``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,16 @@ class Machine(Protocol[K, V]):
     def on_deadline(self, now_ms: int, /) -> Effects[K, V]: ...
 
     def appended(self, now_ms: int, /) -> Effects[K, V]:
-        """Called when the records of the machine's last Effects are appended and applied."""
+        """Called when the records that the machine returned last are appended and applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
-        """Called when the records of the machine's last Effects could not be appended; none of them
-        took effect."""
+        """Called when the records that the machine returned last could not be appended; none of
+        them took effect."""
 
     def reloaded(self, now_ms: int) -> None:
-        """Called when the shard's log is replayed, before this broker starts to serve the key."""
+        """Called once the log of the machine's shard is replayed, before this broker starts to
+        serve requests to the machine's group or transactional id."""
 
     def unload(self) -> Effects[K, V]:
-        """Called when this broker stops serving the key; returns the error responses to the
-        requests that are parked in the machine."""
+        """Called when this broker stops serving the machine's group or transactional id; returns
+        error responses to the requests that are parked in the machine (to be answered later)."""

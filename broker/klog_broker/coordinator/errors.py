@@ -1,5 +1,6 @@
-"""Translates errors of a coordinator's log (failed append, high watermark not reached) for
-clients."""
+"""Translates errors of a coordinator's log, a partition of __consumer_offsets or of
+__transaction_state, into error codes for clients. The errors are failed appends, and a high
+watermark that does not pass an append in time."""
 
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
@@ -10,8 +11,8 @@ from klog_broker.log.errors import (
 from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
-# The client's error for each error of the log, as in Kafka's GroupMetadataManager and
-# CoordinatorOperationExceptionHelper.
+# The client's error for each error of an append to a partition of __consumer_offsets or
+# __transaction_state, as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
 _CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -42,7 +43,8 @@ def append_client_error(error: KlogError) -> ErrorCode:
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:
-    """Whether a read failed only because no file descriptor was free, so a retry can succeed."""
+    """Whether a read of a log failed only because no file descriptor was free, so that a retry can
+    succeed."""
     return isinstance(error, OutOfDescriptors) or (
         isinstance(error, OSError) and is_exhausted(error)
     )

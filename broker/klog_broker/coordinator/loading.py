@@ -105,7 +105,8 @@ class BatchRun(NamedTuple):
     """Adjacent batches whose records were decoded together.
 
     ``end`` is the position after the batches in the bytes that were read, ``next_offset`` the
-    offset after them. ``rows``, ``first_pair`` and ``pairs_end`` are for BulkLoading only.
+    offset after them. ``rows``, ``first_pair`` and ``pairs_end`` are for BulkLoading only, the
+    object that has decoded the batches and can apply them at once.
     """
 
     end: int
@@ -124,9 +125,9 @@ class BulkLoading(Protocol):
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Decode some of the checked batches. Called in a helper thread.
 
-        Returns the runs (adjacent batches that were decoded together) by the position of their
-        first batch. No run has a record below ``from_offset``, or below the end of an earlier
-        batch, because such records are applied already.
+        Returns the runs (adjacent batches that were decoded together) by the byte position of
+        their first batch in the bytes that were read. No run has a record below ``from_offset``, or
+        below the end of an earlier batch, because such records are applied already.
         """
 
     def apply(self, run: BatchRun) -> Steps:
@@ -237,7 +238,7 @@ class Loader:
         ).region
 
     def _on_pages_warmed(self, _: object, error: BaseException | None) -> None:
-        """Read after a helper thread has brought the pages into the page cache.
+        """Read the log after a helper thread has brought its next pages into the page cache.
 
         Some pages may have left the cache again, so this read may block.
         """

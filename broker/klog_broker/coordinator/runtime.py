@@ -49,7 +49,7 @@ _log = logging.getLogger("klog.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class RuntimeServices:
-    """The broker's services that a runtime uses.
+    """The broker's services that a coordinator runtime uses.
 
     ``new_walk`` makes a BatchWalk, which checks batches of a log in a helper thread while a shard
     is loaded; it returns None until the compiled kernels are loaded.
@@ -280,8 +280,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
 
 def count_in_steps(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
-    """Return how often each state occurs. A generator that yields after each part of the work, so
-    that the event loop can serve requests in between (Slices)."""
+    """Count the groups or transactional ids in each state; ``states`` has one state for each. A
+    generator that yields after each part of the work, so that the event loop can serve requests in
+    between (Slices)."""
     counts: Counter[_State] = Counter()
     for start in range(0, len(states), _COUNTED_A_STEP):
         counts.update(states[start : start + _COUNTED_A_STEP])

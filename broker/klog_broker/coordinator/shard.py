@@ -407,7 +407,7 @@ class Shard(Generic[K, V, S]):
 
     def resign(self) -> None:
         """Stop serving, because this broker no longer leads the partition, or loads its log again;
-        fail all pending callbacks."""
+        call all pending callbacks of `when_visible` with an error."""
         self.status = ShardStatus.RESIGNED
         self._purgatory.check(self)
 

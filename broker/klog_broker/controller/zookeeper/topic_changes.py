@@ -65,7 +65,7 @@ class TopicController(Protocol):
 
 
 class ControllerTopicChanges:
-    """Changes topics for clients, for the event loop's thread only.
+    """Changes topics for clients. Its methods may be called in the event loop's thread only.
 
     The broker calls `image_changed` after each change of its metadata image.
     """
@@ -175,7 +175,8 @@ class ControllerTopicChanges:
         unclean: bool,
         timeout_ms: int,
     ) -> None:
-        """Elect leaders as `Controller.elect_leaders` does.
+        """Elect the preferred leaders of the partitions, or of all partitions if None. With
+        `unclean`, elect any live replica for each partition without a live leader.
 
         Calls `done` once the metadata image shows the leaders; partitions whose leaders the image
         does not show in time get REQUEST_TIMED_OUT.

@@ -1,4 +1,5 @@
-"""Takes in topics that were created, extended or removed in ZooKeeper, below /brokers/topics."""
+"""Updates the controller context with topics that were created, extended or removed in ZooKeeper,
+below /brokers/topics."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -50,8 +50,8 @@ from pyspark_klog.znodes.topics import (
 _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
-"""The number of concurrent read requests: few enough that their responses can be handled in one
-event-loop turn, in which they may all arrive."""
+"""The number of concurrent read requests to ZooKeeper: few enough that one event-loop turn, in which
+all their responses may arrive, can handle these responses."""
 _DECODED_A_TURN = 1_500
 """The number of partitions of one topic's znode decoded in one event-loop turn: about 3 ms."""
 _DECODED_A_TURN_BYTES = 32_768
@@ -281,10 +281,11 @@ class Reader:
         return ask if change is None else self._watching(path, change, ask)
 
     def _watching(self, key: str, change: ZnodeChange, ask: Callable[..., None]) -> Ask:
-        """Return `ask` as a request that also sets a watch, unless the watch `key` is set already.
+        """Return a request to ZooKeeper: a function that calls `ask`, which reads a znode, and lets
+        the read also set a watch, unless the watch `key` is set already.
 
         `key` is the name of the watch in `_watched`, the set of watches. A failed request sets no
-        watch, so `key` is then removed, even if the controller no longer waits for the response.
+        watch, so `key` is then removed from `_watched`.
         """
 
         def changed() -> None:

@@ -1,4 +1,6 @@
-"""The writes of a controller: fenced by its epoch, partition states also by the registrations.
+"""The controller's writes to ZooKeeper. Each write fails if another controller has been elected.
+A write of a partition's state also fails if a broker has registered since the controller read the
+registrations.
 
 Each klog broker that registers raises the version of /brokers/ids in the same multi, and each write
 of a partition's state checks that version. So no state can name a broker as in sync that has
@@ -74,7 +76,8 @@ Action = Callable[[], None]
 
 
 class EventContext(NamedTuple):
-    """The objects that every event of a controller uses."""
+    """The objects that a controller uses to handle each event (a change in ZooKeeper, or a request
+    of a broker or client)."""
 
     controller_state: ControllerState
     reader: Reader
@@ -113,7 +116,8 @@ class Writer:
                 yield from self.pause()
 
     def next_turn(self, controller_state: ControllerState) -> Steps[None]:
-        """Send the collected requests, and continue in another event-loop turn."""
+        """Send the requests that were collected for brokers, and continue in another event-loop
+        turn."""
         controller_state.send_batch()
         yield from self.pause()
 
@@ -156,7 +160,8 @@ class Writer:
         """Settle all partitions in `unsettled`: elect leaders and change ISRs where needed, write
         the new states to ZooKeeper, and send requests to brokers.
 
-        Then send the full UpdateMetadata request to all brokers that wait for it.
+        Then send the full UpdateMetadata request to all brokers that wait for it, because they have
+        just registered, for example.
         """
         context = controller_state.context
         settled = 0
@@ -198,10 +203,11 @@ class Writer:
             yield from self.next_turn(controller_state)
 
     def send_full_metadata(self, controller_state: ControllerState) -> Steps[None]:
-        """Send the full UpdateMetadata request to all brokers that wait for it."""
+        """Send an UpdateMetadata request with all partitions to the brokers that wait for it,
+        because they have just registered, or their queued requests were dropped."""
         if controller_state.awaiting_full_metadata:
-            # Begin a new batch first, because all UpdateMetadata requests of a batch have the same
-            # content.
+            # First send the requests in `batch`, which collects changes for brokers: all
+            # UpdateMetadata requests of one batch have the same content.
             yield from self.next_turn(controller_state)
             everything = FullMetadata()
             yield from self.in_turns(controller_state.batch.collect_all(everything))

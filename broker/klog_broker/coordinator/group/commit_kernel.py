@@ -50,7 +50,7 @@ _PAIR_HASH = 7
 _PAIR_SLOT = 8
 PAIR_COLUMNS = 9
 
-# --- columns of ``found``: one row for each record, in the order of the log ----------------------
+# --- columns of ``found``, the array of decoded records: one row for each, in the log's order ----
 _FOUND_PAIR = 0
 _FOUND_PARTITION = 1
 _FOUND_OFFSET = 2  # the record's offset in __consumer_offsets
@@ -61,7 +61,7 @@ _FOUND_TEXT_END = 6
 _FOUND_ID_AT = 7  # position of the topic id in the value; -1 if the record has none
 FOUND_COLUMNS = 8
 
-# --- columns of ``texts``: one row for each record, sorted by pair -------------------------------
+# --- columns of ``texts``: positions of the commits' metadata, sorted by pair of group and topic --
 TEXT_AT = 0  # start of the commit's metadata; -1 for a tombstone
 TEXT_END = 1
 TEXT_COLUMNS = 2
@@ -265,7 +265,7 @@ def _read_batch(
     found: Array,
     rows: int,
 ) -> tuple[int, int, int]:
-    """Write a batch's records to ``found``, from row ``rows`` on.
+    """Decode a batch's records into the array ``found``, from row ``rows`` on.
 
     Returns three numbers: 1 if all records were decoded, or else 0; the new count of pairs; and the
     new count of rows.
@@ -314,7 +314,8 @@ def _read_batch(
 
 @inline
 def _pack(buf: Array, found: Array, at: int, packed: Array, to: int) -> None:
-    """Write the fixed fields of a committed offset to ``packed``.
+    """Write the fields of fixed size of a committed offset (all except its metadata) to the array
+    ``packed``, from byte ``to`` on.
 
     Most fields are copied, because they have the same encoding in the record's value.
     """
@@ -353,8 +354,9 @@ def _sort(
     texts: Array,
     packed: Array,
 ) -> None:
-    """Write the rows of ``found`` to ``partitions``, ``texts`` and ``packed``, sorted by pair of
-    group and topic."""
+    """Write the decoded records, the rows of ``found`` from ``first_row`` on, to three arrays,
+    sorted by pair of group and topic: partition numbers to ``partitions``, positions of the
+    commits' metadata to ``texts``, and all other fields to ``packed``."""
     for row in range(first_row, rows):
         at = row * FOUND_COLUMNS
         pair = int(found[at + _FOUND_PAIR]) * PAIR_COLUMNS

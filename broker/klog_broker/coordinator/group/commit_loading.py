@@ -73,7 +73,8 @@ class _Rows(NamedTuple):
 
 
 class CommitLoading:
-    """Implements BulkLoading (loading.py) for one shard of the group coordinator.
+    """Implements BulkLoading (loading.py), the interface to objects that apply many batches at once
+    while a shard is loaded, for one shard of the group coordinator.
 
     The first time that a read of the log returns at least ``least_bytes``, a helper thread calls
     ``load_kernel``, which imports the compiled kernel or returns None. Without the kernel, the
@@ -96,8 +97,8 @@ class CommitLoading:
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
         """Decode the batches of one read of the log.
 
-        Returns the runs (adjacent batches that were decoded together) by the position of their
-        first batch.
+        Returns the runs (adjacent batches that were decoded together) by the byte position of
+        their first batch in the bytes that were read.
         """
         if checked.table is None or not len(checked.table):
             return {}

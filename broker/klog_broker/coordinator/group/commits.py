@@ -62,8 +62,8 @@ class CommitRequest(NamedTuple):
 
 
 class PackableCommits(Protocol):
-    """A commit request that TurnCommits can append: it encodes its records and stores its
-    offsets."""
+    """A commit request that encodes its records and stores its offsets, so that TurnCommits can
+    append the requests of one event-loop turn as one batch."""
 
     @property
     def group_id(self) -> str: ...
@@ -106,7 +106,8 @@ def is_too_long(metadata: str, longest: int) -> bool:
 
 
 class RequestedCommits:
-    """The commits of a CommitRequest, in the form that TurnCommits needs (PackableCommits).
+    """The commits of a CommitRequest, which can encode their records and store their offsets
+    (PackableCommits).
 
     ``metadata_max_bytes`` limits each commit's metadata (`is_too_long`).
     """

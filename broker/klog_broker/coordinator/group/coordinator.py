@@ -314,9 +314,9 @@ class GroupCoordinator:
     def _member_entry(
         self, group_id: str
     ) -> tuple[ErrorCode, GroupShard | None, GroupEntry | None]:
-        """Return the group's shard and entry.
+        """Return the group's shard, and the group's entry in it: its state machine and offsets.
 
-        If either is None, the returned error is the answer to the requesting member.
+        If shard or entry is None, the returned error is the answer to the requesting member.
         """
         error, shard = self._find_for_member(group_id)
         if shard is None:

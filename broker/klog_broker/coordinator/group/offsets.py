@@ -29,12 +29,13 @@ class Expiry(NamedTuple):
     """The retention time starts at this time, or at the offset's commit if that is later. An offset
     whose commit set an expiry time expires at that time instead."""
     kept_topics: Callable[[], frozenset[str] | None]
-    """Topics whose offsets never expire; None: all topics. Called only if an offset is due."""
+    """Returns the topics whose offsets never expire; None means all topics. Called only if the
+    retention time of an offset has passed."""
 
 
 class GroupOffsets:
-    """Committed offsets by topic and partition. Offsets loaded from the log are packed, to save
-    memory."""
+    """Committed offsets by topic and partition. Offsets loaded from the log are stored as bytes,
+    not as objects, to save memory (packed_offsets.py)."""
 
     __slots__ = ("_by_topic", "_count")
 

@@ -76,7 +76,8 @@ def unpacked(kept: StoredOffset) -> OffsetAndMetadata:
 
 
 def committed_at(data: bytes | bytearray, at: int) -> OffsetAndMetadata:
-    """Unpack the offset whose fixed fields start at ``at``, without its metadata."""
+    """Return the committed offset whose packed fields start at byte ``at`` of ``data``, without its
+    metadata."""
     offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id = FIXED.unpack_from(
         data, at
     )
@@ -91,7 +92,8 @@ def times_of(kept: StoredOffset) -> tuple[int, int]:
 
 
 def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The commit time and the expiry, like ``times_of``, of the packed offset at ``at``."""
+    """The commit time and the expiry (-1 if the commit set none), both in ms of wall clock, of the
+    committed offset whose packed fields start at byte ``at`` of ``data``."""
     commit_ms, expire_ms = _TIMES.unpack_from(data, at)
     return commit_ms, expire_ms
 
@@ -102,7 +104,8 @@ def record_offset_of(kept: StoredOffset) -> int:
 
 
 def record_offset_at(data: bytes | bytearray, at: int) -> int:
-    """The record offset of the packed offset at ``at``."""
+    """The offset of the commit's record in __consumer_offsets; the committed offset's packed fields
+    start at byte ``at`` of ``data``."""
     (record_offset,) = _RECORD_OFFSET.unpack_from(data, at)
     return int(record_offset)
 

@@ -31,8 +31,8 @@ OffsetTimeline = Timeline[TopicPartition, StoredOffset]
 
 
 class GroupEntry:
-    """A group: the state machine of its members, and its offsets. Members or offsets may be
-    missing."""
+    """A group: the state machine of its members, and its offsets. A group may have no members, or
+    no offsets."""
 
     __slots__ = ("group", "machine", "offsets", "pending_offsets")
 
@@ -289,11 +289,12 @@ class VisibleOffsets:
         return None if kept is None else unpacked(kept)
 
     def topics(self) -> list[str]:
-        """Topics in which the group may have an offset, sorted."""
+        """Topics in which the group has an offset, now or as of the high watermark, sorted."""
         return sorted({*self._newest.topics(), *(each.topic for each in self._instead)})
 
     def partitions(self, topic: str) -> list[int]:
-        """Partitions of a topic in which the group may have an offset, sorted."""
+        """Partitions of a topic for which the group has an offset, now or as of the high watermark,
+        sorted."""
         if self._instead_in is None:
             self._instead_in = {}
             for each in self._instead:

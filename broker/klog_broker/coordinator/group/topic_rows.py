@@ -23,14 +23,17 @@ from klog_broker.coordinator.group.packed_offsets import (
 
 _ROW_BYTES = FIXED.size
 _ROW = struct.Struct(f"{_ROW_BYTES}s")
-# Position in a row of the byte that marks the row as absent: the first byte of the record offset.
-# No record offset in the block is negative, so this byte of a stored offset cannot be 0xFF.
+# The block is a bytearray with a row of 52 bytes for each partition. Position in a row of the byte
+# that marks the row as empty (the partition has no offset in the block): the first byte of the
+# record offset. No record offset in the block is negative, so this byte of a stored offset cannot
+# be 0xFF.
 _MARK_AT = 24
 _ABSENT = 0xFF
 _ABSENT_MARK = bytes((_ABSENT,))
 _ABSENT_ROW = _ABSENT_MARK * _ROW_BYTES
-# The block may have at most _ROWS_AN_OFFSET rows for each of the topic's offsets, plus _MORE_ROWS.
-# So a client cannot make the block large by committing an offset of a high partition number.
+# The block, a bytearray with one row for each partition, may have at most _ROWS_AN_OFFSET rows for
+# each of the topic's offsets, plus _MORE_ROWS. So a client cannot make the block large by
+# committing an offset of a high partition number.
 _ROWS_AN_OFFSET = 2
 _MORE_ROWS = 4
 
@@ -66,7 +69,8 @@ class TopicRows:
         marks = self._block[_MARK_AT::_ROW_BYTES]
         if len(marks) == self.in_block:
             return range(len(marks))
-        # lstrip skips the absent rows fast if the block was emptied from its start.
+        # lstrip skips the rows without an offset fast, if the offsets of the lowest partitions were
+        # removed.
         marks_left = marks.lstrip(_ABSENT_MARK)
         each = enumerate(marks_left, len(marks) - len(marks_left))
         return (partition for partition, mark in each if mark != _ABSENT)
@@ -138,7 +142,8 @@ class TopicRows:
         return new - forgotten
 
     def _may_grow(self, at: int, end: int) -> bool:
-        """Whether the block may grow to ``end`` bytes to store the offsets from ``at`` on."""
+        """Whether the block, the bytearray of packed offsets, may grow to ``end`` bytes, to store
+        offsets in the bytes from ``at`` on."""
         offsets = len(self.outside_block) + self.in_block + (end - at) // _ROW_BYTES
         return end <= (_ROWS_AN_OFFSET * offsets + _MORE_ROWS) * _ROW_BYTES
 
@@ -150,14 +155,15 @@ class TopicRows:
         )
 
     def put_outside_block(self, partition: int, kept: StoredOffset) -> int:
-        """Store an offset outside the block; returns 1 if the partition had none, or else 0."""
+        """Store an offset in the dict, not in the block (the bytearray of packed offsets); returns
+        1 if the partition had no offset, or else 0."""
         before = self.outside_block.get(partition)
         self.outside_block[partition] = kept
         return int(before is None and self.take_from_block(partition) is None)
 
     def take_from_block(self, partition: int) -> PackedOffset | None:
-        """Remove the partition's offset from the block and return it; None if the block has
-        none."""
+        """Remove the partition's offset from the block (the bytearray of packed offsets) and return
+        it; None if the block has none."""
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None

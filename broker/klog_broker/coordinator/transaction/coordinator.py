@@ -260,8 +260,8 @@ class TransactionCoordinator:
         def answer(reply: TransactionResult) -> None:
             error = reply.error_code
             if error is ErrorCode.NONE and not is_now:
-                # While this check waited, the end of the transaction may have been decided: check
-                # again.
+                # While this check waited for the high watermark, the end of the transaction may
+                # have been decided: check again.
                 done(look())
             else:
                 done(dict.fromkeys(partitions, error))
@@ -385,8 +385,8 @@ class TransactionCoordinator:
     def _decide_with_new_id(
         self, transactional_id: str, request: _DecisionRequest, answer: TransactionAnswer
     ) -> None:
-        """Fetch a producer id, then decide on the request by the state at that time, which may have
-        changed."""
+        """Get a new producer id, perhaps from the controller, then decide on the request by the
+        transactional id's state at that time, which may have changed."""
 
         def got(new_id: int | None) -> None:
             if new_id is None:

@@ -52,7 +52,8 @@ class TransactionDecision(NamedTuple):
 def checked_transition(
     known: TransactionMetadata, becomes: TransactionMetadata
 ) -> TransactionMetadata:
-    """Return ``becomes``, with the producer id of ``known`` as previous producer id.
+    """Return the new state ``becomes`` of a transactional id, with the producer id of its present
+    state ``known`` as previous producer id.
 
     Raises InvariantViolation unless states.TRANSITIONS allows the change of the state.
     """
@@ -66,7 +67,8 @@ def checked_transition(
 def needs_producer_id(
     known: TransactionMetadata | None, expected: ProducerIdAndEpoch | None
 ) -> bool:
-    """Whether :func:`initialize` must get a new producer id."""
+    """Whether :func:`initialize` must get a new producer id: for a new transactional id, or because
+    the epoch has to rise and the epochs of the present producer id are exhausted."""
     if known is None:
         return True
     is_raised = known.state in ENDED and _is_current(known, expected)

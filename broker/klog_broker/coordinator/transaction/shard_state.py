@@ -64,8 +64,8 @@ class TransactionShardState:
         producer: RecordProducer | None,
         /,
     ) -> None:
-        """Apply a record. Records of a producer's transaction are ignored, because no coordinator
-        writes any to this topic."""
+        """Apply a record of __transaction_state. Records of a producer's transaction are ignored,
+        because no coordinator writes any to this topic."""
         if producer is not None:
             return
         self.ongoing.pop(transactional_id, None)
@@ -80,11 +80,12 @@ class TransactionShardState:
             self.ending[transactional_id] = None
 
     def apply_marker(self, producer: RecordProducer, *, is_commit: bool) -> None:
-        """Ignore the marker: this topic has no transactional records."""
+        """Ignore the marker: __transaction_state has no transactional records."""
 
 
 class UntrackedChanges:
-    """Keeps no replaced values of changes above the high watermark, unlike Timeline.
+    """Does not store the values that changes above the high watermark replace. (Timeline stores
+    such values for the group coordinator, which shows them to readers.)
 
     The coordinator answers a producer only when the high watermark has passed all records.
     DescribeTransactions and ListTransactions read the newest state at once.

@@ -50,7 +50,8 @@ class Sweeps:
         self._not_expired = RateLimit()
 
     def start_sweeps(self) -> None:
-        """Start both searches; each runs for the first time after its interval."""
+        """Start the periodic searches for timed-out transactions and for expired transactional ids;
+        each runs for the first time after its interval."""
         self._schedule_sweep(self._abort_interval_ms, self._abort_overdue)
         self._schedule_sweep(self._expire_interval_ms, self._expire)
 

@@ -59,7 +59,8 @@ class ClassicGroup:
         self.supporters: Counter[str] = Counter()
         """The number of members that offer each protocol."""
         self.earliest_deadline_ms = NEVER_MS
-        """Lower bound of all members' deadlines; ``find_earliest_deadline`` makes it exact."""
+        """Lower bound of the times at which members are removed if they send no more requests;
+        ``find_earliest_deadline`` makes it exact."""
 
     def move_to(self, state: GroupState) -> None:
         check_transition(self.state, state)
@@ -171,14 +172,16 @@ class ClassicGroup:
             self.earliest_deadline_ms = deadline_ms
 
     def update_earliest_deadline(self, member: ClassicGroupMember) -> None:
-        """Update ``earliest_deadline_ms`` after the member's deadline may have become earlier."""
+        """Update ``earliest_deadline_ms``, because the time at which the member is removed if it
+        sends no request may have become earlier."""
         if member.session_deadline_ms < self.earliest_deadline_ms:
             self.earliest_deadline_ms = member.session_deadline_ms
 
     def find_earliest_deadline(self) -> None:
         """Set ``earliest_deadline_ms`` by a search through all members.
 
-        Renewing a session needs no search, because the deadline only moves later.
+        A member is removed at its deadline, if it sends no request until then. Renewing a session
+        needs no search, because the deadline only moves later.
         """
         deadlines = (member.deadline_ms() for member in self.members.values())
         self.earliest_deadline_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)

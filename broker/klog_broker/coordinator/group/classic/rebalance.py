@@ -30,7 +30,8 @@ class GroupSettings:
 
 
 class Rebalance:
-    """Runs the rebalances of one group, one after the other, and keeps their deadlines."""
+    """Runs the rebalances of one group, one after the other. A rebalance has deadlines by which
+    members must send JoinGroup and SyncGroup."""
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings) -> None:
         self._group = group
