@@ -75,14 +75,16 @@ class TransactionParts(NamedTuple):
 
 
 def new_transactions(services: TransactionHosting) -> TransactionParts:
-    """Make the TransactionParts of a standalone broker, which leads all partitions."""
+    """Make the transaction coordinator and the verifying function of a standalone broker, which
+    leads all partitions."""
     coordinator = _coordinator(services, MarkerWriter(services))
     return TransactionParts(coordinator, coordinator.verify, lambda _: False)
 
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
-    """Make the TransactionParts of a broker in a cluster, which sends markers to the leaders on
-    other brokers, and verifies transactions with the coordinators on other brokers."""
+    """Make the transaction coordinator and the verifying function of a broker in a cluster. The
+    coordinator sends markers to the leaders on other brokers, too; the function verifies
+    transactions with the coordinators on other brokers, too."""
     sender = LeaderMarkerSender(
         services.broker_id,
         lambda: services.metadata.image,

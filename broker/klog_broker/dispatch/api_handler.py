@@ -29,7 +29,8 @@ to decode."""
 
 
 def top_level_error(api_key: ApiKey) -> ErrorResponse:
-    """Return the ``error_response`` of an API whose response has a top-level ``error_code``."""
+    """Return the function that makes an API's error response (``BrokerApi.error_response``), for an
+    API whose response has a top-level ``error_code``."""
 
     def make(_: Any, code: ErrorCode) -> Response:
         response: Any = registry.response_class(api_key)()
@@ -66,26 +67,29 @@ class BrokerApi(Generic[S]):
     """The operations that a client must be allowed for the API. The order has no meaning: which of
     the operations a request needs depends on its fields."""
     max_version: int | None = None
-    """The newest served version; None means the newest one in the protocol registry."""
+    """The newest served version; None means the newest version that pyspark_klog.protocol.registry
+    lists for the API."""
     min_version: int | None = None
     allows_pipelining: bool = False
-    """Whether further requests of this API are parsed while a request is outstanding; only for
-    Produce. An outstanding request of another API stops the parsing of its connection."""
+    """Whether further requests of this API on a connection are parsed before the response to an
+    earlier one is ready; only for Produce. While a request of another API has no response yet,
+    no further requests of its connection are parsed."""
     cache_request: Callable[[S, bytes, Any, RequestContext], CachedRequest | None] | None = None
     """Makes a cached request: an object that serves the connection's next request of this API
     without decoding it, if the next request differs only in the correlation id and in the fields
     that this API's repeated requests change (the fetch offsets of Fetch, for example)."""
     max_elements: int = MAX_REQUEST_ELEMENTS
-    """A request with more elements is malformed. Only brokers, on the inter-broker listener, may
-    send more than MAX_REQUEST_ELEMENTS; such a request is decoded in several event-loop turns."""
+    """The most elements of all arrays and tagged fields of one request; a request with more is
+    malformed. Only brokers, on the inter-broker listener, may send more than
+    MAX_REQUEST_ELEMENTS; such a request is decoded in several event-loop turns."""
     cached_request_max_bytes: int = CACHED_REQUEST_BYTES
     """The longest frame for which `cache_request` is called. The limit bounds the memory that
     cached requests take for each connection."""
 
     @property
     def served(self) -> ServedApi:
-        """The range of served versions. Raises ValueError if the protocol registry lacks one of
-        them."""
+        """The range of served versions of the API. Raises ValueError if
+        pyspark_klog.protocol.registry lacks one of these versions."""
         known = registry.find_api(self.api_key)
         first = known.min_version if self.min_version is None else self.min_version
         last = known.max_version if self.max_version is None else self.max_version

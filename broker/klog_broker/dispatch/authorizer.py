@@ -23,8 +23,8 @@ class Authorizer(Protocol):
 
     @property
     def version(self) -> int:
-        """The version of the rules. A decision is valid until the version rises, because a rule
-        has changed."""
+        """The version of the access rules. A decision whether a principal may do an operation is
+        valid until the version rises, because a rule has changed."""
 
     def is_allowed(
         self,

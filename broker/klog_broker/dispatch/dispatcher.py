@@ -31,8 +31,9 @@ UNCOUNTED_BYTES = 8 * 1024
 than MAX_REQUEST_ELEMENTS, the most elements that one event-loop turn may decode."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
-"""The limit for Produce and Fetch, in place of UNCOUNTED_BYTES: their decoders are faster, and
-their elements longer."""
+"""The size up to which a Produce or Fetch request is decoded without counting its array elements.
+The limit is higher than UNCOUNTED_BYTES, the limit for other APIs, because the decoders of these
+two APIs are faster, and their elements longer."""
 
 _DECODED_ELEMENTS_A_STEP = 4
 """How many array elements of a request are decoded in about 5 us, one unit of cost of `Slices`
@@ -58,7 +59,8 @@ class ConnectionInfo(Protocol):
 
     @property
     def cached_requests(self) -> dict[int, CachedRequest]:
-        """The connection's cached requests by API key. Only the dispatcher adds any."""
+        """The connection's cached requests by API key: objects that serve repeated requests without
+        decoding. Only the dispatcher adds any."""
 
     rules_version: int
     """The version of the authorizer's rules that allowed the requests in ``cached_requests``. Only
@@ -110,8 +112,9 @@ class Dispatcher:
         """Serve the request in ``frame`` (without its size); return whether the frame's memory may
         be reused now.
 
-        The memory may be reused if a cached request has served the frame. A decoded request may
-        have views of the memory until the event-loop turn ends.
+        The memory may be reused if a cached request (an object that serves repeated requests
+        without decoding) has served the frame. A decoded request may have views of the memory until
+        the event-loop turn ends.
         """
         if self._authorizer is not None:
             self._forget_old_decisions(connection, self._authorizer.version)
@@ -134,8 +137,8 @@ class Dispatcher:
 
     @staticmethod
     def _forget_old_decisions(connection: ConnectionInfo, version: int) -> None:
-        """Drop a connection's cached requests if the authorizer's rules have changed since the
-        requests were allowed.
+        """Drop a connection's cached requests (objects that serve repeated requests without
+        decoding) if the authorizer's rules have changed since the requests were allowed.
 
         The next request of each API is then decoded and checked under the new rules.
         """

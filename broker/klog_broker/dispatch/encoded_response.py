@@ -18,8 +18,8 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# A response that costs less than this, in elements (units of about 5 us, slices.py), is made and
-# encoded at once: spreading the work over several event-loop turns would be slower.
+# A response that takes less work than this, in units of about 5 us (elements, slices.py), is made
+# and encoded at once: spreading the work over several event-loop turns would be slower.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 _COUNTED_ELEMENTS_A_STEP = 32

@@ -37,7 +37,7 @@ class ResponseSink(Protocol):
 
         The response waits as usual while an earlier response of the connection is missing. Must
         not be called while the handler runs: the connection is then still parsing its requests, and
-        sending can close it.
+        a send that fails closes it.
         """
 
     def send_in_slices(self, steps: ResponseSteps) -> None:

@@ -23,7 +23,7 @@ class ResponseSlot(Protocol):
         response of the connection is missing.
 
         Must not be called while the handler runs: the connection is then still parsing its
-        requests, and sending can close it.
+        requests, and a send that fails closes it.
         """
 
     def skip(self) -> None: ...

@@ -105,8 +105,8 @@ class DownConversions:
         """Convert the record sets of one response to format ``magic``, after the responses that
         already wait, and call ``on_converted``. Return a function that cancels the conversion:
         unless the conversion has already begun, ``on_converted`` is then never called."""
-        # Successive responses begin with different sets, so that RESPONSE_WORK_BYTES does not
-        # always exclude the same partition.
+        # Begin the conversion of each response with the record set of another partition, so that
+        # RESPONSE_WORK_BYTES does not always exclude the same partition.
         response = _Response(sets, magic, self._turn % len(sets))
         self._turn += 1
         self._waiting.append((response, on_converted))
@@ -143,8 +143,8 @@ class DownConversions:
         self._helpers.submit(work, done)
 
     def _count(self, data: memoryview) -> None:
-        """Count the bytes of a converted set in ``unsent_bytes`` until its memory is freed: when it
-        has been sent, or its connection was closed."""
+        """Count the bytes of converted records in ``unsent_bytes`` until their memory is freed:
+        when they have been sent, or their connection was closed."""
         size_bytes = data.nbytes
         self.unsent_bytes += size_bytes
         # The last reference to the data may be dropped in another thread than the loop's, so post

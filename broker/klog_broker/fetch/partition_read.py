@@ -93,7 +93,8 @@ class ReadPartition:
         """The region of a log file with the records to send, or None if there are none, or if they
         are converted down. A region is never empty."""
         self.records: memoryview | bytes = b""
-        """The converted records for a client that cannot read the records in the log file."""
+        """The records, converted to an older format, for a client that cannot read the format of
+        the log file."""
         self.size_bytes = 0
         self.is_at_end = False
         """Whether the log has no record at or after the fetch offset that this client may read

@@ -271,8 +271,8 @@ class FetchReader:
         return led_partition(self._services, each.name, each.request.partition)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
-        """Return whether the reader's log has diverged from the leader's: in the leader's log, the
-        last epoch that the reader fetched ends before the fetch offset (KIP-595)."""
+        """Return whether the log of the fetch's sender, a follower, has diverged: in the leader's
+        log, the last epoch that the follower fetched ends before the fetch offset (KIP-595)."""
         request = each.request
         found = log.end_offset_for_epoch(request.last_fetched_epoch)
         # The leader's log knows nothing about epochs before its start.
@@ -307,7 +307,7 @@ class FetchReader:
 
     def _fill(self, each: ReadPartition, log: PartitionLog, region: ReadRegion) -> None:
         """Add the records in the region to the partition's result: as the region of the file, or as
-        a set that is converted down for an old client."""
+        records that a helper thread converts to an older format for an old client."""
         if self.converts_to is not None:
             configs = self._services.metadata.topic_configs(each.name)
             config = stored_topic_config(self._services.config, configs)

@@ -96,8 +96,8 @@ class WholeFetch:
 
 
 class SessionFetch:
-    """An incremental fetch: reads those partitions of a fetch session for which there may be news
-    since the session's last response."""
+    """An incremental fetch: reads those partitions of a fetch session that may have more records, a
+    changed offset or an error since the session's last response."""
 
     __slots__ = ("_epoch", "_seen_events", "_session", "partitions")
 

@@ -170,8 +170,8 @@ class FetchSession:
         return list(self._unread)
 
     def mark_unread(self, each: SessionPartition) -> None:
-        """Note that the next read of the partition may find more than the last one, and have the
-        session's waiting fetch checked."""
+        """Note that the next read of the partition may find more than the last one, and let the
+        purgatory check whether the session's waiting fetch can be answered."""
         self._unread[each] = None
         self._wake_waiting_fetch()
 
@@ -349,8 +349,8 @@ class FetchSessions:
         return session
 
     def make_space(self, partitions: int = 0) -> bool:
-        """Return whether MAX_PARTITIONS allows this many more partitions. End sessions unused for
-        MIN_EVICTION_MS if necessary."""
+        """Return whether the fetch sessions, which may have MAX_PARTITIONS partitions together, can
+        get this many more. End sessions unused for MIN_EVICTION_MS if necessary."""
         if partitions > MAX_PARTITIONS:
             return False
         while self._kept.count + partitions > MAX_PARTITIONS:
@@ -361,9 +361,9 @@ class FetchSessions:
         return True
 
     def _find_slot(self, size: int, is_of_follower: bool) -> bool:
-        """Return whether there is a slot for a session with this many partitions. Evict a session
-        if necessary; only another follower's session can evict a follower's session in use, as in
-        Kafka."""
+        """Return whether max.incremental.fetch.session.cache.slots allows one more session, with
+        this many partitions. Evict a session if necessary; only another follower's session can
+        evict a follower's session in use, as in Kafka."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:

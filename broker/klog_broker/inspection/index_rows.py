@@ -188,7 +188,8 @@ def _largest_timestamp(log: ReadOnlyFile, position: int) -> int:
 
 
 def _rows(file: ReadOnlyFile, form: Struct) -> Iterator[tuple[int, int]]:
-    """Yield the rows up to the first row of zeros, where preallocated space begins."""
+    """Yield the rows of an index file, up to the first row of zeros, where preallocated space
+    begins."""
     position = 0
     while True:
         data = file.read_at(position, _ROWS_AT_ONCE * form.size)

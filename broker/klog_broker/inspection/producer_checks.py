@@ -88,8 +88,8 @@ class ProducerReplay:
         self.is_complete = True
 
     def add(self, chunk: ScannedBatches, first: int, end: int) -> str | None:
-        """Add the chunk's batches from ``first`` up to ``end`` (exclusive). Return what is wrong
-        with a transaction marker among these batches, or None."""
+        """Add scanned batches: the rows of ``chunk`` from ``first`` up to ``end`` (exclusive).
+        Return what is wrong with a transaction marker among these batches, or None."""
         if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_ENTRIES:
             self.has_given_up = True
             self.producers.clear()

@@ -131,8 +131,8 @@ class InsideFault(NamedTuple):
 
 
 def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:
-    """Yield the batches of a chunk whose records contradict their headers, or are too large to
-    check."""
+    """Yield those of the scanned batches whose records contradict their headers, or are too large
+    to check."""
     rows = chunk.rows
     if not len(chunk.data):
         text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not checked"
@@ -171,7 +171,8 @@ def _check_compressed(chunk: ScannedBatches, row: int) -> None:
     codec = codec_of(int(fields[scan.ATTRIBUTES]))
     with memoryview(data) as view, view[at.RECORDS_AT :] as section:
         inflated = decompress(codec, section, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-    # Let the row describe an uncompressed batch for the kernel. The buffer has only the records, so
+    # Let ``fields``, the batch's row in the table of scanned batches, describe an uncompressed
+    # batch for the kernel check_batch_contents. The decompressed buffer has only the records, so
     # the batch, which begins with its header, has a negative position.
     fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
     fields[scan.POSITION] = -at.RECORDS_AT

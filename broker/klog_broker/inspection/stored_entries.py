@@ -33,7 +33,7 @@ class StoredEntry(NamedTuple):
     """The decoded entry; None if it is too large to decode, or if its contents contradict its
     header."""
     is_valid: bool
-    """Whether the CRC matches the bytes."""
+    """Whether the entry's CRC matches its bytes."""
     error: str | None
     """Why ``entry`` is None."""
 

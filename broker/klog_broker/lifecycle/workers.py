@@ -22,7 +22,8 @@ class Workers(NamedTuple):
 
     helpers: Helpers
     cleaner_helpers: Helpers
-    """Helpers of the log cleaner, with lower CPU priority than the loop and the other helpers."""
+    """The helper threads of the log cleaner, with lower CPU priority than the event loop's thread
+    and the other helper threads."""
     parallel_work: ParallelWork
     """Runs the loading of logs (start-up) and their closing (shutdown) in parallel threads."""
 
@@ -35,9 +36,10 @@ class Workers(NamedTuple):
 def make_workers(
     loop: Loop, make_helpers: Callable[[Loop], Helpers] | None, parallel_work: ParallelWork | None
 ) -> Workers:
-    """Create the worker threads, or use the given replacements.
+    """Create the worker threads, or use replacements for the thread pools.
 
-    With ``make_helpers`` there are no threads at all; simulations use this.
+    ``make_helpers`` replaces the helper threads, and ``parallel_work`` the threads that load and
+    close logs. With ``make_helpers`` there are no threads at all; simulations use this.
     """
     if make_helpers is not None:
         helpers = make_helpers(loop)

@@ -50,8 +50,8 @@ from pyspark_klog.znodes.topics import (
 _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
-"""The number of concurrent read requests to ZooKeeper: few enough that one event-loop turn, in which
-all their responses may arrive, can handle these responses."""
+"""The number of concurrent read requests to ZooKeeper: few enough that one event-loop turn, in
+which all their responses may arrive, can handle these responses."""
 _DECODED_A_TURN = 1_500
 """The number of partitions of one topic's znode decoded in one event-loop turn: about 3 ms."""
 _DECODED_A_TURN_BYTES = 32_768

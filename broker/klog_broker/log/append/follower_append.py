@@ -262,8 +262,8 @@ class FollowerAppender:
         now_ms: int,
         plan: FollowerPlan,
     ) -> None:
-        """Append whole, checked batches. ``limits`` are those of the active segment, and ``plan``
-        must have been made for ``data`` and these limits."""
+        """Append whole, checked batches. ``limits`` says what the active segment can take before it
+        must be rolled; ``plan`` must have been made for ``data`` and these limits."""
         state = self._state
         parts = None if fits_segment(plan, limits) else split_batches(data, state.checks())
         if parts is not None:

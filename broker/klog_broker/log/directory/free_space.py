@@ -16,12 +16,14 @@ from klog_broker.runtime.threads.helpers import Helpers
 _log = logging.getLogger("klog.log")
 
 MEASURE_INTERVAL_MS = 1_000
-"""Time in ms between two readings of the disks' free space, while no disk is near its floor."""
+"""Time in ms between two readings of the disks' free space, while no disk is near its floor (at
+most 1 GiB above log.dir.min.free.bytes)."""
 NEAR_FLOOR_INTERVAL_MS = 100
 _CLOSE_BYTES = 1 << 30
 _PART_OF_STATE = 4
-# Refused writes are accepted again only above the floor plus floor / 4. Without this margin, each
-# segment that retention deletes would switch the refusal off, and the next writes on again.
+# Writes that are refused below a floor of free space are accepted again only above this floor plus
+# floor / 4. Without this margin, each segment that retention deletes would switch the refusal off,
+# and the next writes on again.
 _PART_TO_COME_BACK = 4
 
 
@@ -40,8 +42,8 @@ class FreeSpace:
         self._path = path
 
     def update(self, usable_bytes: int, floor_bytes: int) -> bool:
-        """Record the free bytes and the floor. Returns whether ``refuses_clients`` or
-        ``refuses_state`` has changed."""
+        """Record the disk's free bytes and the floor (log.dir.min.free.bytes). Returns whether
+        ``refuses_clients`` or ``refuses_state`` has changed."""
         before = self.refuses_clients, self.refuses_state
         self.usable_bytes, self.floor_bytes = usable_bytes, floor_bytes
         state_floor = floor_bytes // _PART_OF_STATE
@@ -51,8 +53,8 @@ class FreeSpace:
 
     @property
     def is_near_floor(self) -> bool:
-        """Whether the free space is below the floor plus 1 GiB, so that a second of writing may
-        cross the floor."""
+        """Whether the disk has less free space than log.dir.min.free.bytes plus 1 GiB, so that
+        a second of writing may bring it below log.dir.min.free.bytes."""
         usable = self.usable_bytes
         return usable is not None and usable < self.floor_bytes + _CLOSE_BYTES
 
@@ -66,7 +68,8 @@ class FreeSpace:
         )
 
     def log_state(self) -> None:
-        """Log the free bytes, the floor, and the kinds of writes that are refused."""
+        """Log the disk's free bytes, log.dir.min.free.bytes, and the kinds of writes that are
+        refused."""
         refused = "state,records" if self.refuses_state else "records"
         level = logging.WARNING if self.refuses_clients else logging.INFO
         _log.log(
@@ -108,8 +111,8 @@ class FreeSpaceMonitor:
     def start_measurement(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.
 
-        Does nothing while the last measurement is still running, or if the floor is 0 and no
-        directory refuses writes.
+        Does nothing while the last measurement is still running, or if the floor
+        (log.dir.min.free.bytes) is 0 and no directory refuses writes.
         """
         if self._is_looking or not (floor_bytes or any(s.refuses_clients for _, s in self._spaces)):
             return
