@@ -188,7 +188,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         return partition_for_key(key, num_partitions) if num_partitions else None
 
     def find(self, key: str) -> tuple[ErrorCode, Shard[K, V, S] | None]:
-        """Return NONE and the shard that serves the key, or the client's error and None."""
+        """Return NONE and the shard that serves the key, a group or transactional id; or else the
+        error for the client, and None."""
         num_partitions = self._num_partitions()
         if not num_partitions:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
@@ -226,7 +227,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
     def append_decision(
         self, shard: Shard[K, V, S], key: str, records: Sequence[tuple[K, V | None]]
     ) -> ErrorCode:
-        """Append the records of a decision about ``key``, and apply them.
+        """Append the records that the state machine of ``key`` (a group or transactional id) has
+        decided, and apply them.
 
         Returns NONE, or the error for the client; after an error none of the records has an effect.
         """
@@ -244,7 +246,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         return _NONE
 
     def schedule(self, shard: Shard[K, V, S], key: str) -> None:
-        """Set the timer of the key's state machine to the machine's next deadline.
+        """Set the timer of the state machine of ``key``, a group or transactional id, to the
+        machine's next deadline.
 
         A machine has at most one timer. If the deadline has moved later, the timer stays: when it
         fires, the machine has nothing to do, and the timer is set again.

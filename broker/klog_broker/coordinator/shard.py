@@ -385,9 +385,11 @@ class Shard(Generic[K, V, S]):
         return will_be
 
     def fail(self, error: BaseException) -> None:
-        """Stop serving, because the state is incomplete: requests for its keys get NOT_COORDINATOR.
+        """Stop serving, because the state is incomplete: requests for the shard's groups or
+        transactional ids get NOT_COORDINATOR.
 
-        The keys have no coordinator until the partition's next leader election, as in Kafka.
+        The groups or ids have no coordinator until the partition's next leader election, as in
+        Kafka.
         """
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:

@@ -30,8 +30,8 @@ class Timeline(Generic[P, V]):
 
     def __init__(self) -> None:
         self._changes: deque[_Change[P]] = deque()
-        # The values that the changes replaced, oldest first, by owner and place; a deque that
-        # becomes empty is removed.
+        # The values that the changes replaced, oldest first, by owner (group id) and place
+        # (partition); a deque that becomes empty is removed.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
         self.is_ahead = False
         """Whether the batch that is being applied is above the high watermark. Each change that the

@@ -177,7 +177,7 @@ def _is_plain(each: ReadPartition) -> bool:
 def _head(
     correlation_id: int, version: int, session_id: int, error_code: ErrorCode, topics: int
 ) -> bytes:
-    """Return the first bytes of the frame, with zeros in place of the size."""
+    """Return the first bytes of a Fetch response's frame, with zeros in place of the size."""
     if version >= _FIRST_FLEXIBLE_VERSION:
         return _HEAD_V12(0, correlation_id, 0, 0, error_code, session_id) + uvarint(topics + 1)
     if version >= _FIRST_VERSION_WITH_SESSIONS:

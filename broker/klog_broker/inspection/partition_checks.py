@@ -315,7 +315,8 @@ class PartitionCheck:
         return self._path / names.segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def _snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
-        """Return the snapshot's entries; None if it cannot be read, which is reported."""
+        """Return the entries of the producer snapshot at ``offset``; None if the snapshot cannot
+        be read, which is reported."""
         path = self._snapshot_path(offset)
         try:
             if path.stat().st_size > MAX_SNAPSHOT_BYTES:

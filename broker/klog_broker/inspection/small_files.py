@@ -32,8 +32,8 @@ _MOST_BYTES_OF_OTHERS = 16 << 20
 
 
 def small_file_rows(path: Path) -> Iterator[Row | Finding]:
-    """Yield the rows of a file whose name is in `SMALL_FILES`; OSError if the file cannot be
-    read."""
+    """Yield the rows of a file whose name is in `SMALL_FILES` (checkpoints, partition.metadata,
+    klog-metadata, meta.properties, klog-syncs); OSError if the file cannot be read."""
     try:
         yield from SMALL_FILES[path.name](read_small(path), path)
     except (StorageFormatError, StoreRefused) as error:
@@ -41,7 +41,8 @@ def small_file_rows(path: Path) -> Iterator[Row | Finding]:
 
 
 def read_small(path: Path) -> bytes:
-    """Return the contents of a file whose name is in `SMALL_FILES`.
+    """Return the contents of a file whose name is in `SMALL_FILES` (checkpoints,
+    partition.metadata, klog-metadata, meta.properties, klog-syncs).
 
     :raises StorageFormatError: if the file is larger than the limit for its name
     :raises OSError: if the file cannot be read
@@ -105,4 +106,5 @@ SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row | Finding]]] = {
     KLOG_METADATA: _klog_metadata,
     names.SYNC_NOTES: _sync_notes,
 }
-"""The functions that yield a small file's rows, by the file's name."""
+"""The functions that yield the rows which `klog dump-log` prints of a checkpoint, metadata file or
+klog-syncs, by the file's name."""

@@ -30,8 +30,8 @@ class StoredEntry(NamedTuple):
     header: bytes
     """The entry's first 61 bytes, or the whole entry if it is shorter."""
     entry: Entry | None
-    """The decoded entry; None if it is too large to decode, or if its contents contradict its
-    header."""
+    """The decoded entry (a batch or message); None if it is too large to decode, or if its contents
+    contradict its header."""
     is_valid: bool
     """Whether the entry's CRC matches its bytes."""
     error: str | None
@@ -73,7 +73,8 @@ def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry
 
 
 def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
-    """Return the entry at ``position``, or the reason why there is none."""
+    """Return the entry (a batch or message) at ``position`` in the file, or the reason why there is
+    none."""
     header = file.read_at(position, min(at.BATCH_HEADER_BYTES, end - position))
     try:
         head = read_entry_head(header)
@@ -104,7 +105,8 @@ def _without_place(error: CorruptRecords) -> str:
 
 
 def has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: bytes) -> bool:
-    """Return whether an entry of any size has the right CRC; reads it piece by piece."""
+    """Return whether an entry, a batch or message of any size, has the right CRC; reads the entry
+    piece by piece."""
     is_v2 = head.magic == at.MAGIC_V2
     covered = at.CRC_START_AT if is_v2 else at.LEGACY_CRC_START_AT
     stored = at.UINT32.unpack_from(header, at.CRC_AT if is_v2 else at.LEGACY_CRC_AT)[0]

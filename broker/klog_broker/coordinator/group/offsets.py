@@ -130,7 +130,8 @@ class GroupOffsets:
             yield part
 
     def first_partitions(self, size: int) -> list[TopicPartition]:
-        """Return any ``size`` partitions, or all partitions if there are fewer."""
+        """Return any ``size`` partitions for which the group has an offset, or all such partitions
+        if there are fewer."""
         each = (
             TopicPartition(topic, partition)
             for topic, found in self._by_topic.items()

@@ -61,7 +61,8 @@ class LogWriter:
 
     # --- rolling before an append ----------------------------------------------------------------
     def roll_for(self, batch: AppendedBatch, now_ms: int) -> bool:
-        """Begin a new segment if the batch needs one; returns whether a segment began.
+        """Begin a new segment if the batch exceeds a limit of the active segment (its size,
+        offsets, age or indexes); returns whether a segment began.
 
         Raises LogStorageError if the disk fails.
         """

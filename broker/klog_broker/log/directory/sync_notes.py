@@ -22,8 +22,8 @@ from pyspark_klog.storage.names import SYNC_NOTES
 _SLOT_BYTES = 256  # A byte with the name's length (0: a free slot), then a log folder's name.
 _SLOTS = 64
 _SIZE_BYTES = _SLOTS * _SLOT_BYTES
-# When no slot is free, this name is stored in the last slot, and stands for every log. No log's
-# folder has this name.
+# When each slot of the file has a log's name, this name is stored in the last slot, and stands for
+# every log. No log's folder has this name.
 _ALL = "*"
 
 

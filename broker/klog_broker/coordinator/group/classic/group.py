@@ -55,7 +55,7 @@ class ClassicGroup:
         Oldest first, each with the time when it is dropped.
         """
         self.joining_count = 0
-        """The number of members with a parked JoinGroup."""
+        """The number of members with a parked JoinGroup, which waits for the next generation."""
         self.supporters: Counter[str] = Counter()
         """The number of members that offer each protocol."""
         self.earliest_deadline_ms = NEVER_MS
@@ -145,22 +145,23 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def await_join(self, member: ClassicGroupMember, waiter: Waiter) -> None:
-        """Park the member's JoinGroup; the member must not have another parked JoinGroup."""
+        """Let the member's JoinGroup wait for the next generation; ``waiter`` sends its response.
+        The member must not have another JoinGroup that waits."""
         member.join_waiter = waiter
         self.joining_count += 1
         self.update_earliest_deadline(member)
 
     def end_join(self, member: ClassicGroupMember) -> Waiter | None:
-        """Stop parking the member's JoinGroup; returns the callback that answers it, or None if
-        none was parked."""
+        """End the wait of the member's JoinGroup for the next generation; returns the callback that
+        sends its response, or None if no JoinGroup of the member waits."""
         waiter, member.join_waiter = member.join_waiter, None
         self.joining_count -= waiter is not None
         self.update_earliest_deadline(member)
         return waiter
 
     def end_sync(self, member: ClassicGroupMember) -> Waiter | None:
-        """Stop parking the member's SyncGroup; returns the callback that answers it, or None if
-        none was parked."""
+        """End the wait of the member's SyncGroup for the assignment; returns the callback that
+        sends its response, or None if no SyncGroup of the member waits."""
         waiter, member.sync_waiter = member.sync_waiter, None
         self.update_earliest_deadline(member)
         return waiter
