@@ -29,8 +29,8 @@ class Expiry(NamedTuple):
     """The retention time starts at this time, or at the offset's commit if that is later. An offset
     whose commit set an expiry time expires at that time instead."""
     kept_topics: Callable[[], frozenset[str] | None]
-    """Returns the topics whose offsets never expire; None means all topics. Called only if the
-    retention time of an offset has passed."""
+    """Returns the topics whose offsets never expire; None means all topics. Called only if an
+    offset has passed its retention or expiry time."""
 
 
 class GroupOffsets:

@@ -88,8 +88,8 @@ class GroupMachine:
     def join(
         self, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter, now_ms: int
     ) -> GroupEffects:
-        """Answer a JoinGroup, now or when the rebalance completes. Until then the member stores
-        ``waiter``, the callback that sends the response."""
+        """Answer a JoinGroup, now or when the rebalance completes. ``waiter`` is the callback that
+        sends the response."""
         group, effects = self.group, GroupEffects()
         member_id = request.member_id
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
@@ -124,8 +124,8 @@ class GroupMachine:
         return effects
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> GroupEffects:
-        """Answer a SyncGroup, now or when the leader's assignment is in the log. Until then the
-        member stores ``waiter``, the callback that sends the response."""
+        """Answer a SyncGroup, now or when the leader's assignment is in the log. ``waiter`` is the
+        callback that sends the response."""
         group, effects = self.group, GroupEffects()
         error = self._check_member(
             request.member_id, request.generation_id, request.group_instance_id
