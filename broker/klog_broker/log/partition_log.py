@@ -317,7 +317,8 @@ class PartitionLog:
     def start_flush(self, *, with_indexes: bool = False) -> None:
         """Sync all records appended so far in a helper thread, one flush at a time.
 
-        With ``with_indexes`` the recovery point rises, too: after a crash less has to be scanned.
+        With ``with_indexes`` the flush also syncs the index files, and so raises the recovery
+        point: a start after a crash then has fewer records to scan.
         """
         self._flushing.start_flush(with_indexes=with_indexes)
 
@@ -366,10 +367,10 @@ class PartitionLog:
     def validation_job(
         self, records: bytes | bytearray | memoryview, now_ms: int
     ) -> Callable[[], Validated]:
-        """Return a function that validates a client's records by the present settings.
+        """Return a function that validates a client's records by the log's present settings.
 
-        The function is for a helper thread. The log stays untouched, and the errors are those of
-        :meth:`append_as_leader`.
+        The function is for a helper thread, and does not touch the log. Its errors are those that
+        the validation in :meth:`append_as_leader` raises.
         """
         return self._appender.validation_job(records, now_ms)
 
@@ -398,7 +399,7 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
-        """Append a coordinator's batch, completed by finish_plain_batch.
+        """Append a coordinator's batch, whose header the function finish_plain_batch has filled in.
 
         The batch is validated only if a topic setting (such as compression.type) requires a change
         of the batch, or if ``leader_epoch`` is not the log's newest. All records of the batch have
@@ -445,8 +446,8 @@ class PartitionLog:
         supports_epoch_bump: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """Return the guard of a verification (KIP-890), or None if the transaction is open in this
-        log already.
+        """Return the guard of a verification (KIP-890), the object that stands for the question to
+        the transaction coordinator; None if the transaction is open in this log already.
 
         The caller then asks the transaction coordinator whether the producer's transaction includes
         this partition, and passes the guard to the append.

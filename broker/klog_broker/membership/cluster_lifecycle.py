@@ -1,7 +1,7 @@
 """ClusterLifecycle: the steps by which a broker joins, serves and leaves its cluster.
 
 A broker with zookeeper.connect uses InCluster. A standalone broker uses NoCluster, whose steps need
-no other broker. app.py calls the same methods of both.
+no other broker. app.py, which builds and runs the broker, calls the same methods of both.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
 class ClusterLifecycle(Protocol):
     """The steps by which a broker joins, serves and leaves its cluster.
 
-    app.py calls the steps in the order in which they stand here, in the event loop's thread.
+    app.py, which builds and runs the broker, calls the steps in the order in which they stand here,
+    in the event loop's thread.
     `join`, `serve` and `close` block.
     """
 
@@ -90,8 +91,8 @@ class ClusterLifecycle(Protocol):
         """Find out the ids of the cluster and the broker; returns the broker id.
 
         Raises CannotStart if ZooKeeper cannot be reached, if the cluster does not accept this
-        broker, or if the broker is stopped meanwhile. Raises StoreRefused if a data directory
-        belongs to a standalone broker.
+        broker (for example because a migration to KRaft has begun), or if the broker is stopped
+        meanwhile. Raises StoreRefused if a data directory belongs to a standalone broker.
         """
 
     def parts(self) -> ClusterParts:
@@ -126,7 +127,8 @@ class ClusterLifecycle(Protocol):
         """Let other brokers take the lead of this broker's partitions, then call `then`."""
 
     def close(self, *, cleanly: bool) -> None:
-        """Leave the cluster at shutdown."""
+        """Leave the cluster at shutdown. With `cleanly`, wait up to 2 s until ZooKeeper has
+        confirmed the end of the broker's session."""
 
     def without_leader(self, offline: int) -> int:
         """Return the number of partitions without a leader that the broker's metrics report.

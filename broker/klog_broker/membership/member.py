@@ -34,8 +34,8 @@ class ZooKeeperMember:
     """A broker in a ZooKeeper cluster: its sessions, registration, election and controller.
 
     No method blocks; all are for the loop's thread. Call in this order: ``begin_joining``; once it
-    has set ``outcome`` to a JoinResult, ``follow_cluster``, which returns the metadata store; the
-    store's ``register_broker``; ``close``.
+    has set ``outcome`` to a JoinResult (the ids of the cluster and the broker), ``follow_cluster``,
+    which returns the metadata store; the store's ``register_broker``; ``close``.
 
     A broker takes part in the controller election only while it is registered. When the session of
     the controller expires, that broker resigns as controller before it opens a new session. Without
@@ -161,7 +161,7 @@ class ZooKeeperMember:
         """Resign as controller, and close the ZooKeeper session, so that other brokers need not
         wait for its time-out.
 
-        `done` is called once ZooKeeper has confirmed, or cannot be reached.
+        `done` is called once ZooKeeper has confirmed the end of the session, or cannot be reached.
         """
         if self._follows:
             self.registration.expired()

@@ -102,8 +102,8 @@ class Membership:
         """Find out the ids of the cluster and the broker in ZooKeeper; returns the broker id.
 
         Raises CannotStart if ZooKeeper cannot be reached, if the cluster does not accept this
-        broker, or if the broker is stopped meanwhile. Raises StoreRefused if a data directory
-        belongs to a standalone broker.
+        broker (for example because a migration to KRaft has begun), or if the broker is stopped
+        meanwhile. Raises StoreRefused if a data directory belongs to a standalone broker.
         """
         refuse_a_lone_brokers(files, directories)
         given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
@@ -200,9 +200,9 @@ class Membership:
         ).send_request()
 
     def close(self, *, cleanly: bool) -> None:
-        """Resign as controller and close the session. Called once.
+        """Resign as controller and close the ZooKeeper session. Called once.
 
-        If ``cleanly``, wait up to 2 s for ZooKeeper's confirmation.
+        With ``cleanly``, wait up to 2 s until ZooKeeper has confirmed the end of the session.
         """
         if not self._has_begun:
             return

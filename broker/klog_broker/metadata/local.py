@@ -184,7 +184,8 @@ class LocalStore:
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
-        """Give the store the loop, its helper threads and its callbacks, before `elect`."""
+        """Give the store the loop, its helper threads and its callbacks. Call this before
+        `elect`, which makes this broker the leader of every partition."""
         self._loop = loop
         self._helpers = helpers
         self._slices = Slices(loop)

@@ -58,8 +58,8 @@ class UnservedPartitions:
         for topic_partition in list(self._waiting)[:RETRIED_AT_ONCE]:
             topic = self._image().topic_by_id(self._waiting.pop(topic_partition))
             if topic is not None:
-                # With is_new the log would be created even while a data directory is offline, but
-                # that directory may hold the partition's records.
+                # Pass is_new=False, because with True the broker would create a missing log even
+                # while a data directory is offline, which may hold the partition's records.
                 role_change = changes.partition_assignment(
                     topic, topic_partition.partition, is_new=False
                 )

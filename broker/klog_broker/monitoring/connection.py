@@ -95,7 +95,7 @@ class HttpConnection:
             self._unsent.extend(body)
         self._loop.call_at_send(self._flush)
 
-    # -- receiving ----------------------------------------------------------------------------
+    # -- receiving requests -------------------------------------------------------------------
 
     def _on_ready(self, events: int) -> None:
         if events & WRITABLE:
@@ -135,7 +135,7 @@ class HttpConnection:
             self._answer(found, self)
         self._update_interest()
 
-    # -- sending ------------------------------------------------------------------------------
+    # -- sending responses --------------------------------------------------------------------
 
     def _flush(self) -> None:
         sent_bytes = 0

@@ -64,7 +64,7 @@ class MetricsServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    # -- connections --------------------------------------------------------------------------
+    # -- accepting connections ----------------------------------------------------------------
 
     def _accept(self, listening: ListeningSocket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
@@ -100,7 +100,7 @@ class MetricsServer:
         if self._refusals.allows(self._loop.now_ms()):
             _log.warning("%s%s", text, self._refusals.take_note())
 
-    # -- responses ----------------------------------------------------------------------------
+    # -- answering requests -------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, connection: HttpConnection) -> None:
         """Answer an HTTP request: at once, or when the text of the metrics is rendered."""

@@ -40,7 +40,7 @@ class CleanedSegment:
         return self._segment.size_bytes
 
     def write(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Append batches. Raises OSError."""
+        """Append whole batches, whose bytes come in ``pieces``. Raises OSError."""
         segment = self._segment
         for data in pieces:
             written = segment.log_file.pwrite(data, segment.size_bytes)

@@ -39,7 +39,8 @@ class RecordRemoval:
 
     ``roll(now_ms)`` begins a new segment. ``remove_later(paths, delay_ms)`` removes files that are
     renamed for deletion. ``renew_checkpoints(done)`` writes all checkpoint files with the present
-    offsets of all logs. ``start_grew()`` is called when the log start offset has grown.
+    offsets of all logs, and then calls ``done``. ``start_grew()`` is called when the log start
+    offset has grown.
     """
 
     def __init__(
@@ -267,8 +268,8 @@ class RecordRemoval:
             state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:
-            # Find the position only once: after the log file is truncated, index entries can point
-            # past its end.
+            # Find the position at which to truncate the log file only in the first attempt: after
+            # the file is truncated, index entries can point past its end.
             place = find_batch(last, offset)
             self._cut_at = last.size_bytes if place is None else place.position
         position = self._cut_at

@@ -15,7 +15,7 @@ from klog_broker.runtime.disk.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
-# How many names an error message lists; further names are only counted.
+# How many partitions or folders an error message names; further ones are only counted.
 _LISTED = 20
 
 
@@ -28,8 +28,8 @@ class KnownTopic(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic to be added to the metadata because of its folders, or more partitions of a known
-    topic.
+    """A topic, or more partitions of a known topic, to be added to the metadata, because the data
+    directories have partition folders that the metadata lacks.
 
     A topic with NO_TOPIC_ID gets a new id.
     """
@@ -73,10 +73,11 @@ class MetadataTopics:
         )
 
     def check_conflicts(self, unknown: Iterable[PartitionFolder]) -> None:
-        """Raise LogDirectoryError if an unknown folder conflicts with a known topic.
+        """Raise LogDirectoryError if a folder of ``unknown``, the partition folders that the
+        metadata lacks, conflicts with a topic in the metadata.
 
-        An unknown folder conflicts if it has the name of a known topic and another id, or the id of
-        a known topic and another name, or the name of a topic whose deletion is not finished.
+        A folder conflicts if it has the name of such a topic and another id, or the id of such a
+        topic and another name, or the name of a topic whose deletion is not finished.
         """
         for (name, _), topic_id, path in unknown:
             known = self._topics.get(name)
@@ -98,7 +99,8 @@ class MetadataTopics:
                 )
 
     def plan(self, unknown: Iterable[PartitionFolder]) -> list[AdoptedTopic]:
-        """Return the topics and partitions to be added to the metadata for the unknown folders.
+        """Return the topics and partitions to be added to the metadata for ``unknown``, the
+        partition folders that the metadata lacks.
 
         Raises LogDirectoryError if partition numbers are missing, if the folders of one topic have
         different topic ids, or if the folders of two topics have the same topic id.
@@ -174,7 +176,7 @@ def sync_folder(files: Files, path: Path) -> None:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return the first names as text, and the number of further names."""
+    """Return the first _LISTED names as a text that also says how many further names there are."""
     texts = [str(name) for name in names]
     return _joined(texts[:_LISTED], len(texts))
 

@@ -29,11 +29,12 @@ class Checkpoint:
         self.offsets: dict[TopicPartition, int] = {}
         """The rows to be written to the file: an offset for each partition."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
-        """The present offset of each log of the directory.
+        """The present offset of each log of the directory, of the kind that the file stores (such
+        as the recovery point).
 
         If this checkpoint cannot be written, the older file may stay if each of its rows names a
-        log in ``bounds`` and has an offset that is not above the log's offset here: start-up with
-        lower offsets is safe.
+        log in ``bounds`` and has an offset that is not above the log's offset in ``bounds``:
+        start-up with lower offsets is safe.
         """
         self._offset_of = _OFFSETS[name]
         self._starts: dict[TopicPartition, int] | None = None

@@ -1,4 +1,5 @@
-"""Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
+"""Periodic work on all logs: retention, flushes by time, checkpoints, the expiry of producers, and
+the removal of files that were renamed for deletion.
 
 Work that blocks is done by helper threads, whose results come back to the loop's thread.
 """
@@ -79,9 +80,9 @@ class Housekeeping:
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
-        # Unfinished walks. A walk does one step for each log, over several event-loop turns. Each
-        # walk ends before the next begins, so the newest offsets are the last that are written to a
-        # checkpoint file.
+        # Unfinished walks. A walk does the same work for each log, such as collecting its offset
+        # for a checkpoint file, over several event-loop turns. Each walk ends before the next
+        # begins, so the newest offsets are the last that are written to a checkpoint file.
         self._walks: deque[Iterator[object]] = deque()
         self._to_renew: list[Callable[[], None]] = []
         """Callbacks of `renew_checkpoints` that wait for the next rewrite of the checkpoints."""

@@ -62,8 +62,8 @@ class LogManager:
         default_config: LogConfig | None = None,
         chance: Chance | None = None,
     ) -> None:
-        # Called when a directory goes offline. The broker has to stop if no directory is left, and
-        # in a cluster after any directory.
+        # Called when a data directory goes offline. A standalone broker has to stop once all data
+        # directories are offline, a broker in a cluster as soon as one of them is.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
         # Notified of appends and other changes of each log that is loaded or made.
         self.listener: LogListener[PartitionLog] | None = None
@@ -145,7 +145,8 @@ class LogManager:
         """Lock the directories, load all logs in them, and recover logs that were not closed.
 
         Blocks. ``admit`` is called with the folders in the directories before any log is opened or
-        changed; its errors are raised here. Loading does not increase leader epochs: the metadata
+        changed; it raises an error, which is raised here, if the broker must not start with these
+        folders. Loading does not increase leader epochs: the metadata
         store must do so for each log whose ``was_unclean`` is true.
 
         Raises LogDirectoryError if a directory is in use, or if its meta.properties has an unknown
@@ -368,7 +369,8 @@ class LogManager:
     def run_due(self) -> None:
         """Do the periodic work that is due; work that blocks is given to helper threads.
 
-        The work is retention, flushes by time, checkpoints, producer expiry, delayed deletions.
+        The work is retention, flushes by time, checkpoints, the expiry of producers, and the
+        removal of files that were renamed for deletion.
         """
         self._housekeeping.run_due()
 

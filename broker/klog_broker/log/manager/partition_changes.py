@@ -229,7 +229,8 @@ class PartitionChanges:
         )
 
     def _changed(self, topic_partition: TopicPartition, done: Callable[[], None]) -> None:
-        """End a change: call ``done``, then the changes that waited for its end."""
+        """End the creation or deletion of the partition's log: call ``done``, then begin the
+        creations and deletions that have waited for this end."""
         waiting = self._changing.pop(topic_partition)
         done()
         for change in waiting:
@@ -243,7 +244,7 @@ class PartitionChanges:
                 f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
                 f"{encode_topic_id(topic_id)}"
             )
-        # A broker without topic ids made this log: store the topic id now.
+        # A release of Kafka without topic ids made this log: store the topic id now.
         try:
             self._files.write_atomically(
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)

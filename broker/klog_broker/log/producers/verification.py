@@ -24,7 +24,8 @@ class VerificationGuard:
 class VerificationStateEntry:
     """A question to the transaction coordinator whether the partition is part of a producer's open
     transaction. The entry exists from the Produce request that needs the answer until the
-    transaction begins in the log."""
+    transaction begins in the log or a transaction marker of the producer is appended. Old entries
+    are removed earlier (``Verifications.expire``, _MOST)."""
 
     __slots__ = (
         "guard",

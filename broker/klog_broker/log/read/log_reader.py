@@ -219,7 +219,7 @@ def find_max_timestamp(
     if found is not None:
         return found
     # Compaction removed the records with the largest timestamp, or they are before the log start
-    # offset. Search all headers for the largest timestamp that is left.
+    # offset. Search the headers of all batches for the largest timestamp that is left.
     if may_block:
         return _max_timestamp_by_headers(log, log_start_offset)
     search = partial(_max_timestamp_by_headers, log, log_start_offset)

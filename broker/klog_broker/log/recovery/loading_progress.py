@@ -13,9 +13,9 @@ from klog_broker.runtime.threads.locks import make_lock
 
 _log = logging.getLogger("klog.log")
 _PROGRESS_MS = 5_000
-# Plain Python checks records up to a hundred times slower than the compiled kernels, but loading
-# the kernels takes half a second. If fewer bytes than this are to be checked, plain Python is
-# faster.
+# Plain Python checks records up to a hundred times slower than the kernels (the checks that numba
+# has compiled), but loading the kernels takes half a second. If fewer bytes than this are to be
+# checked, plain Python is faster.
 _KERNELS_FROM_BYTES = 8 << 20
 
 

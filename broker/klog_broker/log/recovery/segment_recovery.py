@@ -100,7 +100,8 @@ def scan_segment(
 
 
 def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]:
-    """Yield a row for each v2 batch that starts in ``[position, end)``. Reads only the headers.
+    """Yield the header fields of each v2 batch that starts in ``[position, end)``, as a BatchRow.
+    Reads only the headers.
 
     ``position`` must be the start of a batch. Raises InvariantViolation at bytes that are no batch.
     """
@@ -415,9 +416,9 @@ def refill_windows(
                 steps = (step for row in rows if (step := data_step(row)) is not None)
                 refill.add_block((step.head, step.batch) for step in steps)
             except InvariantViolation as error:
-                # A batch is damaged. Go on without the producers' batches in this block and the
-                # blocks before it: fetches of the damaged batch get an error, but all other records
-                # and logs can be served.
+                # A batch is damaged. Go on without the producers' batches in this block (byte range
+                # of the segment) and the blocks before it: fetches of the damaged batch get an
+                # error, but all other records and logs can be served.
                 _log.warning(
                     "log=%s producer state lacks older batches, retries of them can fail: %s",
                     segment.directory,

@@ -200,8 +200,8 @@ class TimeIndexFile:
         self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
     ) -> None:
         if max_bytes is not None:
-            # Even the smallest index has space for the final entry, because only this entry has the
-            # largest timestamp of a closed segment.
+            # Even the smallest index has space for the entry that is added when the segment is
+            # rolled or its log is closed: only this entry is sure to have the largest timestamp.
             max_bytes = max(max_bytes, TIME_INDEX_ENTRY.size)
         self._rows = _MappedRows(files, path, TIME_INDEX_ENTRY, max_bytes)
         self.base_offset = base_offset
@@ -232,8 +232,8 @@ class TimeIndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more rows can be added, except the row that is reserved for the final
-        entry."""
+        """Whether no more rows can be added, except the last row, which is reserved for the
+        segment's largest timestamp (added when the segment is rolled or its log is closed)."""
         return self._rows.rows >= self._rows.max_rows - 1
 
     def view(self) -> TimeIndexView:
@@ -241,13 +241,14 @@ class TimeIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that can be added, without the row that is reserved for the final
-        entry."""
+        """The number of rows that can be added, without the last row, which is reserved for the
+        segment's largest timestamp (added when the segment is rolled or its log is closed)."""
         return self._rows.max_rows - 1 - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
-        """Allocate disk space for ``rows`` rows and the final entry. Call before an append: a full
-        disk raises OSError here, but would kill the process in :meth:`maybe_append`."""
+        """Allocate disk space for ``rows`` rows, and for the row with the largest timestamp that is
+        added when the segment is rolled or its log is closed. Call before an append: a full disk
+        raises OSError here, but would kill the process in :meth:`maybe_append`."""
         self._rows.reserve(rows + 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:

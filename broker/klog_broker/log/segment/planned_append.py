@@ -46,8 +46,8 @@ class AppendLimits(NamedTuple):
 
 class RollLimits(NamedTuple):
     """Limits within which an append needs no new segment. The limits are valid until the log's
-    settings differ from ``config``, its jitter differs from ``jitter_ms``, or an index gets an
-    entry."""
+    settings differ from ``config``, its random part of segment.jitter.ms differs from
+    ``jitter_ms``, or an index of the segment gets an entry."""
 
     config: LogConfig
     jitter_ms: int

@@ -56,8 +56,8 @@ def append_limits(
     """Return the limits within which appends need no new segment; None if the segment must be
     rolled now. Raises OSError.
 
-    The compiled produce kernel plans many appends within these limits. For each of them
-    :func:`should_roll` would return False, so the kernel need not call it.
+    The compiled produce kernel plans many appends within these limits. For each such append
+    :func:`should_roll` would return False, so the kernel need not call this function.
     """
     longest_ms = config.max_segment_ms - jitter_ms
     is_old = now_ms - segment.created_ms > longest_ms

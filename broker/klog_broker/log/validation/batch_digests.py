@@ -23,9 +23,9 @@ from pyspark_klog.records.layout import (
     Buffer,
 )
 
-# A producer step is what a batch changes in its producer's state. If the batches of a table have
-# more producers than this, the digest has a step for every batch: to select only the batches that
-# producer states need takes a pass over the table for each producer.
+# A producer step is what a batch changes in its producer's state. If the batches of one call of
+# `add_table` have more producers than this, the digest has a step for every batch: to select only
+# the batches that producer states need takes a pass over all these batches for each producer.
 _FEW_PRODUCERS = 64
 # The state of a producer holds at most this many batches (producer_state.WINDOW_BATCHES).
 _LAST_BATCHES = 5
@@ -35,7 +35,7 @@ _SIZE_COLUMN = BatchRow._fields.index("size_bytes")
 _COMMIT = end_transaction_batch(
     EndTransactionMarker(ControlType.COMMIT, 0), producer_id=0, producer_epoch=0, timestamp_ms=0
 )[RECORDS_AT:]
-_EPOCH_IN_RECORD = slice(-5, -1)  # the coordinator epoch, before the count of headers
+_EPOCH_IN_RECORD = slice(-5, -1)  # in a marker's record: the bytes of its coordinator epoch
 
 
 class IndexRow(NamedTuple):

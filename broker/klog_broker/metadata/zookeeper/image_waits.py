@@ -9,8 +9,9 @@ IsShown = Callable[[MetadataImage], bool]
 
 
 class ImageWaits:
-    """All waits for conditions on the image. For the loop's thread. The owner calls `changed` after
-    each new image."""
+    """All waits until the metadata image fulfils a condition, for example until it shows a leader
+    for each partition of a new topic. For the loop's thread. The owner calls `changed` after each
+    new image."""
 
     def __init__(self, loop: Loop, image: Callable[[], MetadataImage]) -> None:
         self._loop = loop
@@ -30,7 +31,7 @@ class ImageWaits:
 
 
 class ImageWait:
-    """One wait for a condition on the image, made by `ImageWaits.start_wait`."""
+    """One wait until the metadata image fulfils a condition, made by `ImageWaits.start_wait`."""
 
     def __init__(
         self,

@@ -151,9 +151,9 @@ class Registration:
     def _check_again(
         self, session: Session, says: Callable[[], BrokerRegistration], owner: int
     ) -> Steps[None]:
-        """Check, after `patience_ms`, whether the same session still owns the registration. If
-        ZooKeeper is down, the check gets no response, and the wait starts again when the broker is
-        connected (`connected`).
+        """Check, after `patience_ms`, whether the session with the id `owner` still owns the
+        registration, as it did before. If ZooKeeper is down, the check gets no response, and the
+        wait starts again when the broker is connected (`connected`).
         """
         self._deadline = None
         stat = yield from exists(session, self._path)

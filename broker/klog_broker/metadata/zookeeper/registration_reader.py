@@ -68,7 +68,8 @@ class BrokerRegistrationReader:
             self._conversation.begin(self._steps(session))
 
     def _changed(self) -> None:
-        # A read that is under way may have missed the change, so read once more after it.
+        # A registration has changed. A read that is under way may have missed this change, so read
+        # once more after it.
         if self._conversation.is_under_way:
             self._changed_again = True
         else:

@@ -56,7 +56,8 @@ _log = logging.getLogger("klog.cluster")
 
 RETRY_MS = 1_000
 CHANGE_TIMEOUT_MS = 30_000
-"""How long a change waits for earlier changes and for ZooKeeper together, in milliseconds."""
+"""How long a change of settings waits for earlier changes and for ZooKeeper together, in
+milliseconds."""
 KEPT_MS = 15 * 60_000
 """How long a notification stays in /config/changes: as long as in Kafka, whose brokers read missed
 notifications after some minutes without ZooKeeper. A broker of klog needs no notifications after
@@ -74,7 +75,8 @@ class ClusterSettings:
     """Reads, follows and changes the settings and quotas below /config. Uses the broker's newest
     ZooKeeper session, which `connected` passes. For the loop's thread.
 
-    When a change is written, `on_read` gets the new settings before the change's `done` is called.
+    When a change is written, the owner's callback `on_read` gets the new settings. After that, the
+    callback `done` that was passed to `change` is called.
     """
 
     def __init__(self, loop: Loop, on_read: OnRead) -> None:
@@ -121,9 +123,10 @@ class ClusterSettings:
         self, names: Entity, update: Update, done: Callable[[Exception | None], None]
     ) -> None:
         """Change the settings of an entity. `update` may be called several times. `done` gets None
-        once `on_read` has been called with the change, or an error: the one that `update` raised,
-        UnknownTopic, UnreadableConfig, a ZooKeeperError, or NoResponse after CHANGE_TIMEOUT_MS or
-        too many concurrent changes."""
+        once `on_read` has been called with the new settings, or else an error: the one that
+        `update` raised, UnknownTopic, UnreadableConfig, a ZooKeeperError, or NoResponse. NoResponse
+        means that the change was not written within CHANGE_TIMEOUT_MS, or that in _TRIES attempts
+        another request always changed the same settings first."""
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel
@@ -143,7 +146,7 @@ class ClusterSettings:
             )
         )
 
-    # --- one conversation: reads, follows and changes settings -----------------------------------
+    # --- the conversation with ZooKeeper: reads, follows and changes settings --------------------
     def _begin_anew(self) -> None:
         self._is_current = False
         self._cancel_retry()
@@ -223,9 +226,9 @@ class ClusterSettings:
 
 
 class _Job(ABC):
-    """A request to read or change settings. Jobs run one after the other, each once the settings
-    that known notifications name have been read again. A job that a lost connection has interrupted
-    runs again."""
+    """A request to read or change settings. Jobs run one after the other. Before a job runs, the
+    settings that new notifications below /config/changes name are read again. A job that a lost
+    connection has interrupted runs again."""
 
     @abstractmethod
     def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...

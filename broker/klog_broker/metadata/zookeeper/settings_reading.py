@@ -57,7 +57,8 @@ class CannotRead(MetadataError):
 class SettingsReader:
     """Reads settings and notifications. Znodes that cannot be decoded are logged once and ignored.
     So are znodes of users, clients and addresses that an access list hides from this broker:
-    operators may restrict them, because users' znodes have passwords, too."""
+    operators may restrict the access to these znodes, because those of users have passwords besides
+    quotas."""
 
     def __init__(self) -> None:
         self._bad = BadZnodes(_log)
@@ -73,8 +74,8 @@ class SettingsReader:
         return found
 
     def of(self, session: Session, entities: Iterable[Entity]) -> Steps[Settings]:
-        """Read the settings of `entities`. An entity without a znode has empty settings; an entity
-        whose znode cannot be used is missing in the result."""
+        """Read the settings of `entities`. An entity without a znode has empty settings. The
+        result lacks an entity whose znode cannot be decoded, or is hidden by an access list."""
         paths = {config_path(names): names for names in entities}
         found: dict[Entity, Mapping[str, str]] = {names: {} for names in paths.values()}
         yield from self._read(session, paths, found)

@@ -69,8 +69,9 @@ class TopicChanges(Protocol):
 
 
 class ClusterStore:
-    """The `MetadataStore` of a broker in a cluster. Its image is that of `view`, which follows
-    ZooKeeper and the controller from the moment when the broker has joined the cluster."""
+    """The `MetadataStore` of a broker in a cluster. Its image is that of `view`, the
+    ImageUpdater, which follows ZooKeeper and the controller from the moment when the broker has
+    joined the cluster."""
 
     def __init__(
         self,
