@@ -1,4 +1,5 @@
-"""PartitionLog: one partition's log. Its methods call the parts of the log (append/, read/ ...)."""
+"""PartitionLog: one partition's log. Its methods call the classes in the packages append, read,
+maintenance and others, which do the work."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

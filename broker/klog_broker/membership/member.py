@@ -86,8 +86,8 @@ class ZooKeeperMember:
     def begin_joining(
         self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int
     ) -> None:
-        """Read the cluster id from ZooKeeper and, if `broker_id` is None, get an id above
-        `reserved_max_id`."""
+        """Read the cluster id from ZooKeeper and, if `broker_id` is None, get a broker id above
+        `reserved_max_id` there."""
 
         def joined(outcome: JoinResult | NotJoined) -> None:
             self.outcome = outcome

@@ -12,7 +12,7 @@ class TopicExists(MetadataError):
 
 
 class UnknownTopic(MetadataError):
-    """There is no topic of that name or id."""
+    """There is no topic with the requested name or id."""
 
 
 class PartitionsChanged(MetadataError):
@@ -26,7 +26,8 @@ class InvalidTopicName(MetadataError):
 
 
 class TooManyQuotas(MetadataError):
-    """After the change, quotas would exist for more users, clients and addresses than allowed."""
+    """After the requested change, more users, clients and addresses than allowed would have
+    quotas."""
 
 
 class NotInClusters(MetadataError):
@@ -34,11 +35,13 @@ class NotInClusters(MetadataError):
 
 
 class UnreadableConfig(MetadataError):
-    """The stored settings cannot be read, so they cannot be changed."""
+    """The settings of an entity (such as a topic) in ZooKeeper cannot be decoded, so they cannot be
+    changed."""
 
 
 class NoResponse(MetadataError):
-    """The change's outcome was not known within its timeout; the change may still be made."""
+    """The outcome of a request to ZooKeeper or to the controller was not known in time. A requested
+    change may still be made."""
 
 
 class StoreRefused(MetadataError):

@@ -57,7 +57,8 @@ class MetadataStore(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable state. An image never changes; each change makes a new image."""
+        """The newest durable state of the metadata. An image never changes; each change makes a new
+        image."""
 
     @property
     def is_standalone(self) -> bool:

@@ -119,7 +119,7 @@ class LocalStore:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable state."""
+        """The newest durable state of the metadata."""
         return self._state.image
 
     @property

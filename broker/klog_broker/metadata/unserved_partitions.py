@@ -1,4 +1,5 @@
-"""Partitions without a usable log: the role assignment of each is tried again until it succeeds.
+"""Partitions without a usable log: the role assignment that makes this broker a replica of the
+partition is tried again until it succeeds.
 
 A role assignment fails, for example, because the disk is full or a data directory is offline.
 """
@@ -47,7 +48,8 @@ class UnservedPartitions:
         )
 
     def add(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Assign these partitions' roles again after RETRY_MS, if their topics still exist."""
+        """After RETRY_MS, try again to make this broker a replica of these partitions, if their
+        topics still exist."""
         self._waiting.update(partitions)
         if self._waiting and not self._is_retrying:
             self._is_retrying = True

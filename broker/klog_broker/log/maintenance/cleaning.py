@@ -99,5 +99,6 @@ class LogCleaning:
         self._swapper.swap(cleaned, sources, done)
 
     def close(self) -> None:
-        """Release the files of a running segment swap, because the log is closed."""
+        """Release the files of a running segment swap (the replacement of segments by a cleaned
+        one), because the log is closed."""
         self._swapper.close()

@@ -10,7 +10,7 @@ from klog_broker.log.log_config import LogConfig
 
 
 class RetentionSegmentFacts(NamedTuple):
-    """The facts of a segment that retention needs."""
+    """The facts of a segment by which retention decides whether to delete the segment."""
 
     base_offset: int
     end_offset: int  # the next segment's base offset; for the last one the log's end
@@ -19,7 +19,7 @@ class RetentionSegmentFacts(NamedTuple):
 
 
 class RetentionLogFacts(NamedTuple):
-    """The facts of the log that retention needs."""
+    """The facts of a log by which retention decides which segments to delete."""
 
     segments: Sequence[RetentionSegmentFacts]
     log_start_offset: int

@@ -42,12 +42,13 @@ class Swapper:
         self._helpers = helpers
         self._remove_later = remove_later
         self._held = ExitStack()
-        """The open directory and segment files that the running swap still needs."""
+        """The open directory and segment files that the running swap (the replacement of segments
+        by a cleaned one) still needs."""
 
     def close(self) -> None:
-        """Release the files of a running swap, because the log is closed.
+        """Release the files of a running replacement of segments, because the log is closed.
 
-        The next start completes the swap.
+        The next start completes the replacement.
         """
         self._held.close()
 
@@ -66,7 +67,8 @@ class Swapper:
         found = segments[first : first + len(sources)]
         if [(each, each.size_bytes) for each in found] != list(sources):
             raise SourcesChanged(f"{state.topic_partition} was changed while it was cleaned")
-        # Open all files now, so that a swap that has begun cannot fail for want of a descriptor.
+        # Open all files now, so that the replacement of the segments cannot fail for want of a
+        # descriptor once it has begun.
         held = self._held = ExitStack()
         try:
             directory = state.files.open_dir(state.path)

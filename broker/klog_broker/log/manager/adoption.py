@@ -58,7 +58,8 @@ class MetadataTopics:
     def unknown(self, partitions: Iterable[PartitionFolder]) -> list[PartitionFolder]:
         """Return the folders of partitions that are not in the metadata.
 
-        A folder without a topic id counts as a folder of the topic with the same name.
+        A folder without a topic id (without a file partition.metadata) counts as a folder of the
+        topic with the same name.
         """
         return [found for found in partitions if not self._is_known(found)]
 
@@ -124,7 +125,8 @@ class MetadataTopics:
 
 
 def _id_of_all(name: str, folders: Iterable[PartitionFolder]) -> TopicId:
-    """Return the topic id that a topic's folders have; NO_TOPIC_ID if none of them has an id.
+    """Return the topic id in the files partition.metadata of a topic's partition folders;
+    NO_TOPIC_ID if no folder has such a file.
 
     Raises LogDirectoryError if they have different ids.
     """

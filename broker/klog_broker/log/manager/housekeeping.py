@@ -29,7 +29,8 @@ _FIRST_ROUND_MS = 30_000
 # Check flush.ms of topics this often, even if log.flush.scheduler.interval.ms is at its default,
 # "never".
 _FLUSH_CHECK_MS = 1_000
-# How often the descriptors of unused files and the indexes of inactive segments are closed.
+# How often to close the indexes of inactive segments, and the descriptors of files that were not
+# used since the last time.
 _UNUSED_FILES_MS = 60_000
 # How many logs one event-loop turn works on: this takes some 0.2 ms.
 LOGS_A_TURN = 100
@@ -60,7 +61,8 @@ class _Periodic:
 
 
 class Housekeeping:
-    """Does the periodic work on all logs, which ``logs()`` returns."""
+    """Does the periodic work (retention, checkpoints and others) on all logs, which ``logs()``
+    returns."""
 
     def __init__(
         self,
@@ -124,14 +126,15 @@ class Housekeeping:
         self.measure_free_space()
 
     def next_deadline_ms(self) -> int:
-        """The time on the monotonic clock at which :meth:`run_due` has work to do."""
+        """The time on the monotonic clock at which periodic work, such as retention, is due:
+        :meth:`run_due` must be called then."""
         if self._retention_left or (self._walks and not self._is_woken):
             return self._clock.monotonic_ms()
         next_ms = min(periodic.due_ms for periodic in self._periodic)
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
 
     def run_due(self) -> None:
-        """Do the work that is due; work over all logs is spread over several calls."""
+        """Do the periodic work that is due. Work on many logs is spread over several calls."""
         self._is_woken = False
         if self._walks:
             self._walk_on()

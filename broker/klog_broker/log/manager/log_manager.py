@@ -1,4 +1,5 @@
-"""Owns all logs of a broker: data directories, loading, creating, deleting, periodic work."""
+"""Owns the data directories and all logs of a broker: loads, creates, closes and deletes the logs,
+and does periodic work on them, such as retention."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -359,7 +360,8 @@ class LogManager:
 
     # --- periodic work ---------------------------------------------------------------------------
     def next_deadline_ms(self) -> int:
-        """The time on the monotonic clock at which :meth:`run_due` has work to do."""
+        """The time on the monotonic clock at which periodic work, such as retention, is due:
+        :meth:`run_due` must be called then."""
         return self._housekeeping.next_deadline_ms()
 
     def set_wake(self, wake: Callable[[], None]) -> None:

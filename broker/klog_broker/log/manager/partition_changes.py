@@ -174,7 +174,8 @@ class PartitionChanges:
         """Do the same as :meth:`create`, but make a missing log in a helper thread.
 
         ``done(log, error)`` is called once, in the loop's thread: before this method returns,
-        unless a log must be made or another change of the partition is running.
+        unless the log must be made, or another creation or deletion of this partition's log is
+        running.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
@@ -287,9 +288,10 @@ class PartitionChanges:
     ) -> None:
         """Do the same as :meth:`delete`, in a helper thread, if the log has this topic id.
 
-        If another change of the partition is running, the deletion begins after that change. Once
-        it has begun, the log can no longer be read or written. ``done(error)`` is called once, in
-        the loop's thread: before this method returns if there is no log to delete.
+        If another creation or deletion of this partition's log is running, the deletion begins
+        after its end. Once the deletion has begun, the log can no longer be read or written.
+        ``done(error)`` is called once, in the loop's thread: before this method returns if there
+        is no log to delete.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(

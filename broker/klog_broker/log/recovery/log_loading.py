@@ -242,7 +242,8 @@ class _Loader:
 
     # --- loading a log that was closed properly --------------------------------------------------
     def _end_of_clean_log(self) -> Offset | None:
-        """Return the log end offset; None if headers or indexes contradict a clean shutdown."""
+        """Return the log end offset; None if batch headers or indexes contradict a clean
+        shutdown."""
         last = self.segments[-1]
         try:
             for number, segment in enumerate(self.segments):

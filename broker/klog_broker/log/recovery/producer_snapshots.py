@@ -130,7 +130,7 @@ class ProducerSnapshots:
         states.transactions.advance_high_watermark(high_watermark)
 
     def _states_before(self, limit: int, first_offset: int) -> ProducerStates:
-        """Return the states of the newest good snapshot at or below ``limit``.
+        """Return the states in the newest undamaged snapshot at or below ``limit``.
 
         Without such a snapshot the states are empty, and begin at ``first_offset``.
         """
@@ -144,9 +144,11 @@ class ProducerSnapshots:
     def _restore_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int
     ) -> None:
-        """Restore the newest good snapshot at or below ``end_offset``; without one, no states.
+        """Restore the newest undamaged snapshot at or below ``end_offset``; without one, clear the
+        states.
 
-        Damaged snapshots are removed, and those past ``end_offset``: their records are lost.
+        Removes all newer snapshots: they are damaged, or describe lost records, because they are
+        past ``end_offset``.
         """
         for offset in reversed(self.offsets()):
             if offset <= end_offset and self._restore(states, offset):

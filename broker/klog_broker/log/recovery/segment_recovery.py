@@ -218,8 +218,9 @@ def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
 def _index_all(
     segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
 ) -> None:
-    """Scan the segment from the digest's end position to the first byte that is no good batch, and
-    write the index entries of the scanned batches."""
+    """Scan the segment to the first byte that is no good batch, and write the index entries of the
+    scanned batches. The scan begins at the end position of ``digest``, the summary of the batches
+    before that position."""
     for _ in _index_steps(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
         pass
 
@@ -378,7 +379,8 @@ def are_indexes_sane(segment: Segment) -> bool:
 def rebuild_indexes(
     segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = ignore_chunk
 ) -> None:
-    """Make both index files again from the log file, as far as its headers can be followed.
+    """Make both index files again from the batch headers in the log file, up to the first bytes
+    that are no batch.
 
     The segment is active afterwards.
     """

@@ -51,7 +51,7 @@ class RollLimits(NamedTuple):
 
     config: LogConfig
     jitter_ms: int
-    size_bytes: int  # the size of the segment after the append
+    size_bytes: int  # the largest size of the segment after an append
     last_offset: int
     timestamp_ms: int
 

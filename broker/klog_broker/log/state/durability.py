@@ -27,8 +27,8 @@ class Durability:
         # How often the log was truncated or emptied. A flush that was planned before a truncation
         # must not raise flushed_offset and recovery_point of the truncated log.
         self._cuts = 0
-        # The next flush syncs these, besides the active segment's files: files of rolled and closed
-        # segments, and directories in which file names are new.
+        # The next flush syncs the active segment's files, these files of rolled and closed
+        # segments, and these directories, in which file names are new.
         self._files: list[File] = []
         self._directories: list[Path] = []
 

@@ -137,8 +137,8 @@ class Flusher:
         self._again_with_indexes = False
         self._running: _Run | None = None
         self.is_postponed = False
-        """The last flush failed because no file descriptor was free; the next flush includes its
-        work."""
+        """The last flush failed because no file descriptor was free; the next flush includes the
+        files that it should have synced."""
 
     @property
     def is_running(self) -> bool:
@@ -169,7 +169,8 @@ class Flusher:
     def flush_now(self) -> None:
         """Sync all appended records and their indexes, after the running flush. Blocks.
 
-        Raises LogStorageError if a sync fails, even if only the epochs could not be written.
+        Raises LogStorageError if a sync fails, and also if only the leader epochs could not be
+        written.
         """
         self.sync_now()()
 

@@ -23,9 +23,9 @@ class SessionUser(Protocol):
 
 
 class Sessions:
-    """Opens a session, and a new one after each that expires. All users' `expired` returns before
-    the new session opens, so no user takes an ephemeral znode of the expired session for one of the
-    new session.
+    """Opens a session, and a new one after each that expires. The new session opens only after
+    `expired` of all users (the parts of the broker that use ZooKeeper) has returned, so no user
+    takes an ephemeral znode of the expired session for one of the new session.
 
     For the loop's thread.
     """
@@ -46,16 +46,17 @@ class Sessions:
         self._open()
 
     def use(self, users: Sequence[SessionUser]) -> None:
-        """Replace the users, whose methods are called in this order. If the session is connected,
-        call their `connected` at once."""
+        """Replace the users, the parts of the broker that use ZooKeeper; their methods are called
+        in this order. If the session is connected, call their `connected` at once."""
         self._users = users
         if self._session is not None and self.is_connected:
             for user in users:
                 user.connected(self._session)
 
     def close(self, done: Callable[[], None]) -> None:
-        """Close the session, which deletes its ephemeral znodes. The users' methods are not called
-        any more. Calls `done` once ZooKeeper has closed the session or cannot be reached."""
+        """Close the session, which deletes its ephemeral znodes. The users (the parts of the broker
+        that use ZooKeeper) are not called any more. Calls `done` once ZooKeeper has closed the
+        session or cannot be reached."""
         self._is_closed = True
         if self._session is not None:
             self._session.close(done)

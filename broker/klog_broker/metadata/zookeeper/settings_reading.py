@@ -64,7 +64,8 @@ class SettingsReader:
         self._bad = BadZnodes(_log)
 
     def all(self, session: Session) -> Steps[dict[Entity, Mapping[str, str]]]:
-        """Read all usable settings of all entities."""
+        """Read the settings of all entities, except those that cannot be decoded, or that an access
+        list hides from this broker."""
         paths: dict[str, Entity] = {}
         yield from self._list(session, [f"{CONFIG}/{each}" for each in ENTITY_TYPES], paths)
         users = [path for path, names in paths.items() if names[0].entity_type == USERS]
