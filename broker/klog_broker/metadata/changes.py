@@ -41,9 +41,10 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs of work in the event loop, in elements of about 5 us (runtime/event_loop/slices.py).
-# PARTITIONS_PER_ELEMENT: for how many partitions the planning of a metadata change costs one
-# element. _CHANGE: the usual cost to plan the rest of a metadata change, or to report its outcome.
+# Costs of work in the event loop, in units of about 5 us, called elements
+# (runtime/event_loop/slices.py). PARTITIONS_PER_ELEMENT: for how many partitions the planning of a
+# metadata change costs one element. _CHANGE: the usual cost to plan a metadata change, apart from
+# its partitions, or to report its outcome.
 PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 

@@ -28,10 +28,10 @@ from klog_broker.runtime.event_loop.slices import Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicId
 
-# Costs of work in the event loop, in elements of about 5 us (runtime/event_loop/slices.py). _TOPIC:
-# to plan the creation of one topic, or to report its outcome. _ROLE: to make this broker the leader
-# of one partition. _LED_AT_ONCE: of how many partitions one call of the callback `lead` makes this
-# broker the leader.
+# Costs of work in the event loop, in units of about 5 us, called elements
+# (runtime/event_loop/slices.py). _TOPIC: to plan the creation of one topic, or to report its
+# outcome. _ROLE: to make this broker the leader of one partition. _LED_AT_ONCE: of how many
+# partitions one call of the callback `lead` makes this broker the leader.
 _TOPIC = 5
 _ROLE = 5
 _LED_AT_ONCE = 20

@@ -42,8 +42,9 @@ _Steps = Generator[int, None, T]
 _AT_ONCE = 10
 _LINES_AT_ONCE = 250
 _LOG_METRICS = ("size", "logstartoffset", "logendoffset", "numlogsegments")
-# Each step yields its cost in elements of about 5 us (runtime/event_loop/slices.py): an element is
-# the work for two partitions with four lines each, or for ten lines of a histogram.
+# Each step yields its cost in elements, units of about 5 us of work
+# (runtime/event_loop/slices.py): an element is the work for two partitions with four lines each, or
+# for ten lines of a histogram.
 _PARTITIONS_AN_ELEMENT = 2
 _LINES_AN_ELEMENT = 10
 _LOOKED_AT_ONCE = 100
@@ -132,8 +133,8 @@ class Sources:
 
 
 def collect(sources: Sources) -> _Steps[list[bytes]]:
-    """Yield the cost of each step, in elements of about 5 us, then return the text of all metrics
-    as a list of byte strings."""
+    """Yield the cost of each step, in elements (units of about 5 us of work), then return the text
+    of all metrics as a list of byte strings."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
     state = _STOPPING if sources.is_stopping() else _RUNNING

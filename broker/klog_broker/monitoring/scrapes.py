@@ -15,8 +15,8 @@ CACHED_MS = 1000
 """How long a rendered text of the metrics is reused, in milliseconds."""
 
 SLICE_ELEMENTS = 40
-"""How much of the text is rendered in one event-loop turn, in elements of about 5 us each
-(runtime/event_loop/slices.py): about 0.2 ms."""
+"""How much of the text is rendered in one event-loop turn, in elements: units of about 5 us
+of work (runtime/event_loop/slices.py). 40 elements take about 0.2 ms."""
 
 Parts = Sequence[bytes]
 

@@ -79,8 +79,9 @@ class PlainChecks(PlainRewriting):
 def scan_rows(
     buffer: Buffer, start: int, end: int, most_rows: int, *, check_crc: bool
 ) -> ScanResult:
-    """Check the batches in ``buffer[start:end]``, but at most ``most_rows``. Returns their rows and
-    the position after the last good batch, as RecordChecks.scan does."""
+    """Check the batches in ``buffer[start:end]``, but at most ``most_rows`` batches. Returns the
+    header fields of each (a BatchRow) and the position after the last good batch, as
+    RecordChecks.scan does."""
     rows: list[BatchRow] = []
     position = start
     with memoryview(buffer) as view:
@@ -99,8 +100,8 @@ def scan_rows(
 
 
 def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    """Return the row of the batch at ``position``, or None if ``end`` cuts off the batch. Raises
-    CorruptRecords if the batch is bad."""
+    """Return the header fields of the batch at ``position``, or None if ``end`` cuts off the batch.
+    Raises CorruptRecords if the batch is bad."""
     if end - position < at.UP_TO_MAGIC_BYTES:
         return None
     if view[position + at.MAGIC_AT] != at.MAGIC_V2:

@@ -94,12 +94,14 @@ class JoinConversation:
         self._conversation = Conversation()
 
     def connected(self, session: Session) -> None:
-        """Start the conversation again in `session`, unless `done` was called."""
+        """Start the conversation (the sequence of ZooKeeper requests) in `session`, from its
+        beginning, unless `done` was called."""
         if not self._is_done:
             self._conversation.begin(self._steps(session))
 
     def expired(self) -> None:
-        """End the conversation; the next session starts it again."""
+        """End the conversation (the sequence of ZooKeeper requests), which starts again in the next
+        session."""
         self._conversation.drop()
 
     def _steps(self, session: Session) -> Steps[None]:
@@ -138,8 +140,8 @@ class JoinConversation:
 
 
 class _Refused(Exception):
-    """The broker cannot join the cluster. The conversation ends, and the text of this exception
-    becomes the text of NotJoined."""
+    """The broker cannot join the cluster: send no further ZooKeeper requests. The text of this
+    exception becomes the text of NotJoined."""
 
 
 def _refuse_migration(session: Session) -> Steps[None]:
