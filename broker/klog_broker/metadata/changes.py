@@ -65,7 +65,7 @@ class Draft:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the next state differs from the state that the draft began with."""
+        """Whether the draft differs from the contents of klog-metadata that it began with."""
         return (
             self.image.is_changed
             or self.next_producer_id != self._state.next_producer_id
@@ -73,7 +73,7 @@ class Draft:
         )
 
     def state(self) -> StoredState:
-        """Return the next state. The draft must not be used afterwards."""
+        """Return the next contents of klog-metadata. The draft must not be used afterwards."""
         image = self.image.image() if self.image.is_changed else self._state.image
         return replace(
             self._state,

@@ -52,8 +52,8 @@ def elected(
 def with_next_epochs(
     image: MetadataImage, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionRegistration]:
-    """Return new states for `partitions`, each with its leader epoch raised by one: their data is
-    missing, and the operator has accepted the loss."""
+    """Return new states for `partitions`, each with its leader epoch raised by one: their logs
+    are missing, and the operator has accepted the loss."""
     states = {each: image.partition(*each) for each in partitions}
     return {
         each: replace(

@@ -204,27 +204,27 @@ class ImageDraft:
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics by name, with the changes made so far."""
+        """The topics by name, with the changes made to this draft so far."""
         return self._base.topics if self._topics is None else self._topics
 
     @property
     def topics_by_id(self) -> Mapping[TopicId, Topic]:
-        """The topics by id, with the changes made so far."""
+        """The topics by id, with the changes made to this draft so far."""
         return self._base.topics_by_id if self._topics is None else self._by_id
 
     @property
     def deleting(self) -> Mapping[TopicId, Topic]:
-        """Topics whose deletion has begun, with the changes made so far."""
+        """Topics whose deletion has begun, with the changes made to this draft so far."""
         return self._base.deleting if self._deleting is None else self._deleting
 
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """The dynamic settings of brokers, with the changes made so far."""
+        """The dynamic settings of brokers, with the changes made to this draft so far."""
         return self._base.broker_configs if self._broker_configs is None else self._broker_configs
 
     @property
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas by entity, with the changes made so far."""
+        """The quotas by entity, with the changes made to this draft so far."""
         return self._base.client_quotas if self._quotas is None else self._quotas
 
     def names_by_plain_name(self) -> Mapping[str, str]:

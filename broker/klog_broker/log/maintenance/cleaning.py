@@ -20,8 +20,8 @@ class LastProducerBatch(NamedTuple):
     """
 
     data_offset: int | None
-    """The last offset of the producer's last batch; None if only a marker of the producer is
-    known."""
+    """The last offset of the producer's last batch; None if the producer state has no batch,
+    because the producer's current epoch has only a transaction marker."""
     producer_epoch: int
 
 

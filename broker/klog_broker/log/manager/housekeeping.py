@@ -117,7 +117,8 @@ class Housekeeping:
         self._periodic.append(self._looks)
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """Use these settings for the expiry of producers and for the least free disk space.
+        """Use these settings for the expiry of producers and for the floor of free disk space
+        (log.dir.min.free.bytes).
 
         The intervals between the runs of the periodic tasks stay: as in Kafka they do not change
         while the broker runs.

@@ -355,7 +355,8 @@ class LogManager:
         return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """Use these settings for the expiry of producers and for the least free disk space."""
+        """Use these settings for the expiry of producers and for the floor of free disk space
+        (log.dir.min.free.bytes)."""
         self._housekeeping.take_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------

@@ -18,8 +18,8 @@ class WindowRefill:
     """Fills the window (the last five batches) of each producer that was restored from a snapshot.
 
     A snapshot holds only the last batch of each producer; the batches before it are read from the
-    log. Call :meth:`add_block` with blocks of the log from the newest to the oldest, until
-    :attr:`is_complete` is true. Within a block the batches are in the order of the log.
+    log. Call :meth:`add_block` with blocks (byte ranges) of the log from the newest to the oldest,
+    until :attr:`is_complete` is true. Within a block the batches are in the order of the log.
     """
 
     def __init__(self, states: ProducerStates, log_start_offset: int) -> None:

@@ -33,8 +33,8 @@ class Durability:
         self._directories: list[Path] = []
 
     def add(self, files: Iterable[File], directory: Path) -> None:
-        """Include files and directory in the next flush, for a segment that was rolled or
-        closed."""
+        """Include the files of a rolled or closed segment, and the directory that has their names,
+        in the next flush."""
         self._files += files
         if directory not in self._directories:
             self._directories.append(directory)

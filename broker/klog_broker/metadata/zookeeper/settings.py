@@ -205,7 +205,8 @@ class ClusterSettings:
         self._on_read(found, False)
 
     def _see(self, names: Sequence[str]) -> list[str]:
-        """Return the names of notifications that were not in the list at the last call."""
+        """Return those of `names`, the notifications in ZooKeeper now, that were not among the
+        names at the last call."""
         before, now_ms = self._seen_ms, self._loop.now_ms()
         self._seen_ms = {name: before.get(name, now_ms) for name in names}
         return [name for name in names if name not in before]

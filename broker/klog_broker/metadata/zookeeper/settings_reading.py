@@ -37,8 +37,8 @@ from pyspark_klog.znodes.paths import (
 _log = logging.getLogger("klog.cluster")
 
 Settings = Mapping[Entity, Mapping[str, str]]
-"""The settings of entities. Users, clients and addresses have quotas as settings; users also have
-passwords."""
+"""The settings of entities: topics, brokers, users, client ids and addresses. Users, client ids and
+addresses have quotas as settings; users also have passwords."""
 
 _READ_AT_ONCE = 256
 """The most read requests that are sent to ZooKeeper at once. All their responses may arrive in one
