@@ -104,7 +104,7 @@ class Removal:
     path_when_deleted: Path
 
     def run(self, files: Files) -> None:
-        """Rename the directory, durably. Blocks. OSError if the disk fails."""
+        """Rename the log's directory, durably. Blocks. Raises OSError if the disk fails."""
         files.rename(self.path, self.path_when_deleted)
         self.directory.sync_names()
 
