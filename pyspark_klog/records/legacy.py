@@ -149,7 +149,8 @@ class LegacyView:
         return False
 
     def compute_crc(self) -> int:
-        """Compute the CRC-32 of the bytes from the magic to the end of the entry, unsigned."""
+        """Compute the CRC-32 of the bytes from the magic to the end of the message or wrapper,
+        unsigned."""
         with (
             memoryview(self._buffer) as view,
             view[self.position + at.LEGACY_CRC_START_AT : self.position + self.size_bytes] as part,
@@ -169,7 +170,7 @@ class LegacyView:
             )
 
     def to_bytes(self) -> bytes:
-        """A copy of the whole entry."""
+        """A copy of the bytes of the whole message or wrapper."""
         with memoryview(self._buffer) as view:
             return bytes(view[self.position : self.position + self.size_bytes])
 
@@ -245,7 +246,8 @@ class LegacyView:
 
 
 def split_messages(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[LegacyView]:
-    """Yield the v0 and v1 entries of ``buffer[start:end]``; CorruptRecords at anything else."""
+    """Yield the v0 and v1 messages and wrappers of ``buffer[start:end]``; CorruptRecords at
+    anything else."""
     position = start
     stop = len(buffer) if end is None else end
     while position < stop:

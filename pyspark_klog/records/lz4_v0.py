@@ -123,7 +123,7 @@ def _rotl(value: int, bits: int) -> int:
 
 
 def xxh32(data: bytes | bytearray, seed: int = 0) -> int:
-    """Return the xxHash32 of ``data``, for frame headers of some 20 bytes.
+    """Return the xxHash32 of ``data``, an LZ4 frame header of some 20 bytes.
 
     The Python binding of the LZ4 library does not offer this function.
     """

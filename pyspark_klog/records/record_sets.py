@@ -99,6 +99,7 @@ def offset_after(data: memoryview) -> int | None:
         return None
     if data[last + at.MAGIC_AT] >= at.MAGIC_V2:
         return BatchView(data, last).next_offset
-    # A v0 or v1 entry stores the offset of its last record, whether compressed or not.
+    # A v0 or v1 message stores its own offset, and a v0 or v1 wrapper the offset of its last
+    # message.
     offset: int = at.INT64.unpack_from(data, last)[0]
     return offset + 1

@@ -50,7 +50,7 @@ def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) 
         is_rle = block >> 1 & 3 == _RLE
         position += _BLOCK_HEADER_BYTES + (1 if is_rle else block >> 3)
         parts += 1
-        if block & 1:  # the last block of the frame
+        if block & 1:  # bit 0 is set in the header of a frame's last block
             return position + (_CHECKSUM_BYTES if has_checksum else 0), parts
         if max_parts is not None and parts > max_parts:
             return position, parts

@@ -1,4 +1,5 @@
-"""Look up the values of settings, in `ClientSettings` or in the options of a login module."""
+"""Look up the values of settings, in the client's settings (`ClientSettings`) or in the options of
+a login module of ``sasl.jaas.config``."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,7 +12,8 @@ _ROWS = {row.name: row for row in SECURITY}
 
 
 class Lookup(Protocol):
-    """The values of settings by Kafka's names, with Kafka's defaults."""
+    """Returns the values of settings by Kafka's names; a setting that the user did not give has
+    Kafka's default."""
 
     def __getitem__(self, name: str) -> Value:
         """Return the value that the user gave for the setting ``name``, or else its default."""

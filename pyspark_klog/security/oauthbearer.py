@@ -53,8 +53,8 @@ class OAuthBearer:
         challenge before the broker sends its error (RFC 7628, 3.2.3).
         """
         if self._refusal is not None:
-            # The broker has already refused the token by a challenge. RFC 7628 (3.2.3) lets only an
-            # error follow, but this response is none.
+            # The broker has already refused the token by a challenge. After that RFC 7628 (3.2.3)
+            # allows only an error, but the broker has sent another challenge or success.
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
         if not challenge:
             return None
@@ -102,7 +102,7 @@ def check_token(text: str) -> Secret:
 def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> dict[str, str]:
     """Return the SASL extensions: the login module's options that begin with ``prefix``.
 
-    The keys of the result have no prefix. Messages call the setting ``name``.
+    The keys of the result have no prefix. Error messages call the setting ``name``.
 
     :raises SettingError: if RFC 7628 does not allow an extension's name or value
     """

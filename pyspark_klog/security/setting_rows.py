@@ -119,7 +119,8 @@ SECURITY: tuple[ClientSetting, ...] = (
     _text("ssl.enabled.protocols", "versions of TLS that may be used", "TLSv1.2,TLSv1.3"),
     _text("ssl.cipher.suites", "cipher suites of TLS 1.2 that may be used, by their IANA names"),
     _text("ssl.engine.factory.class", "module:callable that gives an ssl.SSLContext"),
-    # Settings of signed assertions: sasl_config.py refuses them if tokens come from an endpoint
+    # Settings of the signed assertions (RFC 7523) with which a client can request tokens:
+    # sasl_config.py refuses these settings if tokens come from an endpoint
     *(_text(name, "not supported: use module:callable") for name in ASSERTIONS),
     _secret(ASSERTION_PASSPHRASE, "not supported: use module:callable"),
     # Settings of Kafka's Java client that klog accepts and that have no effect in klog

@@ -127,7 +127,8 @@ def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
 
 
 def read_topic_limits(text: str, name: str) -> dict[str, int]:
-    """Limits of an option: a number of 1 or more for each topic.
+    """Read the value of option ``name``: for each topic the largest number of offsets that a
+    micro-batch reads, 1 or more.
 
     :raises OffsetError: naming the option and what was given, with an example of a valid value
     """

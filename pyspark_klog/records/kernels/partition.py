@@ -60,9 +60,10 @@ def assign_partitions(
 
     The partition is the value in ``given``, else the partition of the key's hash, else
     ``sticky_partition``. ``key_ends`` is empty without a key column, ``given`` without a partition
-    column; a null counts like an absent column. Bit ``*_valid_from`` of a bitmap belongs to the
-    first row. A row with a given partition outside 0 to ``partition_count`` - 1 gets partition 0
-    and ROW_BAD_PARTITION in ``row_status``. Returns how many rows got ``sticky_partition``.
+    column; a null counts like an absent column. The first row's bit in the validity bitmap
+    ``keys_valid`` is ``keys_valid_from``, in ``given_valid`` it is ``given_valid_from``. A row with
+    a given partition outside 0 to ``partition_count`` - 1 gets partition 0 and ROW_BAD_PARTITION in
+    ``row_status``. Returns how many rows got ``sticky_partition``.
     """
     has_keys = len(key_ends) > 0
     has_given = len(given) > 0

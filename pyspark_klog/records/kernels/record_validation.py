@@ -12,7 +12,7 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import MIN_RECORD_BYTES, NO_TIMESTAMP_MS
 
-# Indexes of the output array ``result``.
+# Indexes of the array ``result``, which validate_records fills.
 RESULT_POSITION = 0  # position of the record with the error; without an error, end of the records
 RESULT_RECORD = 1  # number of the record with the error; without an error, the record count
 RESULT_MAX_TIMESTAMP_MS = 2

@@ -1,6 +1,7 @@
 """Status numbers that kernels return, and the exception for each error status.
 
-Kernels never raise. The caller of a kernel raises ``error_for(status, place)``.
+Kernels never raise. The caller of a kernel raises the exception that ``error_for`` returns for the
+status.
 """
 
 from pyspark_klog.records.errors import (
@@ -11,9 +12,9 @@ from pyspark_klog.records.errors import (
 )
 
 OK = 0
-FULL = 1  # no error: an output array is full, or a limit of the call is reached; call again
+FULL = 1  # no error: an output array is full, or the call's limit of bytes is reached; call again
 INCOMPLETE = 2  # the bytes end inside a batch, which is no error in a Fetch response
-NOT_PLAIN = 3  # no error: the next entry is compressed, and the caller must inflate it first
+NOT_PLAIN = 3  # no error: the next batch or wrapper is compressed, and the caller must inflate it
 
 BAD_LENGTH = 10
 BAD_MAGIC = 11

@@ -60,7 +60,8 @@ def read_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
 
 @inline
 def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
-    # The lowest bit is the sign, and the 63 bits above are the magnitude, which is below 2^63.
+    # The lowest bit of the encoded 64-bit number is the sign, and the 63 bits above are the
+    # magnitude, which is below 2^63.
     if position >= end:
         return 0, -1
     first = byte_at(buf, position)

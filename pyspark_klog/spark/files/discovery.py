@@ -27,9 +27,9 @@ from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadCo
 
 _log = logging.getLogger(__name__)
 
-# How often, and with which pause, a look-up is tried. While a broker replaces or deletes a segment,
-# some of the segment's files are missing: for a moment, or until the broker restarts if it is
-# killed in that moment.
+# How often with_stable_listing looks up a partition's segments if files are missing, and the pause
+# between two look-ups. While a broker replaces or deletes a segment, some of the segment's files
+# are missing: for a moment, or until the broker restarts if it is killed in that moment.
 ATTEMPTS = 40
 PAUSE_S = 0.05
 
@@ -311,7 +311,8 @@ def check_directory(path: Path) -> None:
 
 
 class PartitionGone(OffsetError):
-    """The partition's directory is missing or has no segment at the last of ATTEMPTS tries."""
+    """The partition's directory is missing or has no segment, at the last of ATTEMPTS tries to list
+    it."""
 
 
 def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pyspark_klog.records.arrow import ArrowDecoder
 
 CHUNK_BYTES = 2 << 20
-"""The size of a read and of the buffer in bytes; the buffer grows only for a larger batch."""
+"""The size in bytes of one read of a segment file, and of the buffer for the bytes read; the buffer
+grows only for a larger batch."""
 
 
 class _Open(NamedTuple):

@@ -19,8 +19,8 @@ class MicroBatch(NamedTuple):
 
     @classmethod
     def of_batch_write(cls, write_id: str) -> "MicroBatch":
-        """The identity of a batch write outside any streaming query. Each batch write has its own
-        ``write_id``, even if the user repeats it."""
+        """The identity of a batch write outside any streaming query. Each batch write has a
+        ``write_id`` of its own, even if the user writes the same rows again."""
         return cls(write_id, 0, write_id)
 
     @property
@@ -40,7 +40,8 @@ class ExactlyOnce(NamedTuple):
     name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
     """The sink records what it has committed in progress rows: offsets that consumer groups commit
-    for partition 0 of this topic. `check_sink` refuses None."""
+    for partition 0 of this topic. The check of a sink's options (`check_sink`)
+    refuses None."""
     keep_on_mismatch: bool = False
     """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
     although the rows of the new attempt differ."""
@@ -51,7 +52,8 @@ class ExactlyOnce(NamedTuple):
     """A name in place of the query's id, for ``batch_writer`` under Spark Connect, which does not
     give the id; None to use the query's id."""
     micro_batch: MicroBatch | None = None
-    """The micro-batch that a batch write of ``batch_writer`` writes; None for all other writes."""
+    """The micro-batch that ``batch_writer``, the sink for foreachBatch, writes by a batch write;
+    None for all other writes."""
 
 
 def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:

@@ -55,7 +55,8 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 class _Translation:
-    """Translates a pattern in one pass. ``_at`` is the index of the next character."""
+    """Translates one of Java's patterns to Python's syntax, in one pass. ``_at`` is the index of
+    the next character."""
 
     def __init__(self, text: str, *, captures: bool = True) -> None:
         self.has_references = False
@@ -155,7 +156,8 @@ class _Translation:
         return re.escape(character) if len(both) == 1 else _as_python(both)
 
     def _closed(self, characters: frozenset[str] | set[str]) -> frozenset[str]:
-        """The characters; with flag i, each of them in upper and lower case."""
+        """Return ``characters``; if the pattern's flag i (ignore case) is on, each ASCII letter of
+        them in upper and lower case."""
         if "i" not in self._flags:
             return frozenset(characters)
         ascii_ones = ASCII.intersection(characters)

@@ -25,13 +25,15 @@ STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True)
 class Options:
-    """Options as values. `for_batch` and `for_stream` set the defaults of start and end."""
+    """The options of one read or write as values. `for_batch` and `for_stream` set the defaults of
+    start and end."""
 
     client: ClientSettings
     assigned: frozenset[TopicPartition] | None
     topics: tuple[str, ...]
     topic_pattern: str | None
-    """The pattern in Java's syntax, for `compile_java`."""
+    """The value of option subscribePattern, a pattern in Java's syntax, which `compile_java`
+    translates to Python's."""
     starting: Bound | None
     latest_without_match: bool
     """Whether a partition without a record at or after its starting timestamp is read from its end;
@@ -51,7 +53,8 @@ class Options:
     max_records_per_partition: int | None
     include_headers: bool
     columns: tuple[str, ...] | None
-    """The only columns to read, in the user's order, which the rows have, too; None for all."""
+    """The only columns to read, in the order in which the user named them and the rows have them;
+    None for all columns."""
     keys: frozenset[bytes] | None
     """The only keys whose records a batch reads; None for all."""
     one_sided: tuple[str, ...]

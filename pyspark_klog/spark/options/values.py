@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 
 
 class Flag:
-    """A truth value, in any case."""
+    """The value true or false; users may write it in upper or lower case."""
 
     _WORDS = Choice(("true", "false"))
 

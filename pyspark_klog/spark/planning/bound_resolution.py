@@ -29,8 +29,9 @@ class OffsetLookup(Protocol):
     ) -> Offsets:
         """The end of each partition.
 
-        ``known`` has offsets that existed earlier. An end below them may come from an outdated
-        leader, so `Discovery` looks it up again.
+        ``known`` has offsets that existed earlier in some of the partitions. If an end is below
+        them, it may come from an outdated leader, so `Discovery`, which asks the brokers of a
+        cluster, looks up the end again.
         """
 
     def high_watermarks(self, partitions: Iterable[TopicPartition], /) -> Offsets:
@@ -41,7 +42,8 @@ class OffsetLookup(Protocol):
         ``timestamps_ms`` has for the partition; partitions without such a record are left out."""
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
-        """The group's offsets, for the partitions in which it has one."""
+        """The offsets that consumer group ``group_id`` has committed; partitions without such an
+        offset are left out."""
 
 
 def resolve_start(

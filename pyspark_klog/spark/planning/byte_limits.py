@@ -1,4 +1,5 @@
-"""maxBytesPerTrigger: ends micro-batches by bytes per offset, estimated from samples. Pure.
+"""maxBytesPerTrigger: ends micro-batches by bytes per offset, estimated from samples (a few batches
+that are fetched from each partition). Pure.
 
 Bytes are counted as in the log and on the wire, where batches may be compressed.
 """
@@ -9,15 +10,17 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.offsets import Offsets
 
 _NEW_SHARE = 0.5
-"""The weight of a new sample in a partition's moving average of bytes per offset."""
+"""The weight of a new sample (a few fetched batches of a partition) in the partition's moving
+average of bytes per offset."""
 SAMPLES_AT_ONCE = 32
 
 
 class ByteRates:
     """Estimates bytes per offset by partition, by which maxBytesPerTrigger limits a micro-batch.
 
-    The estimate is the moving average of a partition's samples, or the last sample if that is
-    larger: if records get larger, the next micro-batch gets shorter at once; if records get
+    A sample is the size of a few batches that were fetched from a partition, by the number of their
+    offsets. The estimate is the moving average of a partition's samples, or the last sample if that
+    is larger: if records get larger, the next micro-batch gets shorter at once; if records get
     smaller, micro-batches grow gradually.
     """
 
@@ -34,8 +37,8 @@ class ByteRates:
         self._last[partition] = rate
 
     def rate(self, partition: TopicPartition) -> float | None:
-        """Bytes per offset. A partition without samples gets the average of the partitions with
-        samples; the result is None without any sample."""
+        """Bytes per offset. A partition of which no batches were fetched as a sample gets the
+        average of the sampled partitions; the result is None if no partition was sampled."""
         if partition in self._average:
             return max(self._average[partition], self._last[partition])
         if not self._average:
@@ -90,10 +93,12 @@ class ByteRates:
         }
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the samples of all partitions that are not in ``partitions``: they are deleted."""
+        """Forget the rates of all partitions that are not in ``partitions``: such partitions were
+        deleted."""
         for gone in self._average.keys() - set(partitions):
             del self._average[gone], self._last[gone]
 
     def _size(self, backlog: Mapping[TopicPartition, int]) -> float:
-        """The estimated bytes of a backlog; infinite without any sample."""
+        """The estimated bytes of a backlog (the number of unread offsets by partition); infinite
+        while no partition has been sampled."""
         return sum((count * (self.rate(p) or float("inf")) for p, count in backlog.items()), 0.0)

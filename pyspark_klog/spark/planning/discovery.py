@@ -143,7 +143,8 @@ class Discovery:
         return {name: len(topics[name].partitions) for name in self._topics() if name in topics}
 
     def _topics(self) -> tuple[str, ...]:
-        """The topics to read; with a pattern the topics that matched it at the last `_refresh`.
+        """The topics to read; with option subscribePattern the topics whose names matched when
+        `_refresh` last asked brokers for the topics.
 
         A pattern may match anywhere in a name, as in Spark's connector (findFirstIn).
         """

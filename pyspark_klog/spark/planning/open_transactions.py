@@ -28,8 +28,9 @@ class EndLookup(Protocol):
     ) -> Offsets:
         """The end of each partition.
 
-        ``known`` has offsets that existed earlier. An end below them may come from an outdated
-        leader, so `Discovery` looks it up again.
+        ``known`` has offsets that existed earlier in some of the partitions. If an end is below
+        them, it may come from an outdated leader, so `Discovery`, which asks the brokers of a
+        cluster, looks up the end again.
         """
 
     def open_transactions(

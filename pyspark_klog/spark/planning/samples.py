@@ -1,4 +1,5 @@
-"""Samples of the records at given offsets: a small fetch from each partition, all at once."""
+"""Samples of the records at given offsets, for estimates of bytes per offset and for timestamps: a
+small fetch from each partition, all partitions at once."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -74,7 +75,8 @@ def take_samples(
 
 
 def parse_sample(data: memoryview, position: int) -> Sample | None:
-    """The sample of a record set that was fetched at ``position``; None without a whole batch."""
+    """The size, offsets and time of the batches in ``data``, which was fetched from offset
+    ``position`` on; None if ``data`` has no whole batch."""
     at, end, last = 0, len(data), -1
     while end - at >= UP_TO_MAGIC_BYTES:
         length = INT32.unpack_from(data, at + SIZE_AT)[0]
@@ -89,7 +91,8 @@ def parse_sample(data: memoryview, position: int) -> Sample | None:
     else:
         behind = INT64.unpack_from(data, last)[0] + 1
     if data[MAGIC_AT] < MAGIC_V2:
-        # A compressed v1 message has only the offset of its last record: count from ``position``.
+        # A compressed v1 message has only the offset of its last record: count the offsets from the
+        # offset ``position``, at which the fetch began.
         return Sample(at, max(behind - position, 1), None)
     offsets = max(behind - BatchView(data).base_offset, 1)
     return Sample(at, offsets, next(_first_times(data, at), None))

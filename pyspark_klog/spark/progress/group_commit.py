@@ -48,7 +48,9 @@ def commit_with(client: "BlockingClient", group_id: str, position: Offsets) -> N
 
 
 class GroupCommitter:
-    """Commits the newest reported position, in a thread and with a client of its own.
+    """Commits a query's position (the offsets up to which it has read) to a consumer group, in a
+    thread and with a client of its own. If `report` is called again before a commit, only the newer
+    position is committed.
 
     ``commit``, ``now_s`` (monotonic seconds) and ``again_after_s`` can be replaced in tests.
     """
@@ -77,7 +79,8 @@ class GroupCommitter:
         self._thread: threading.Thread | None = None
 
     def report(self, position: Offsets) -> None:
-        """Note that Spark has committed ``position``. Returns at once."""
+        """Note that Spark has committed ``position`` to the query's checkpoint, so that the thread
+        commits it to the group. Returns at once."""
         if not position or position == self._newest:
             return
         with self._changed:
@@ -102,7 +105,8 @@ class GroupCommitter:
             )
 
     def close(self) -> None:
-        """Commit the last reported position, if that takes only a moment, and end the thread."""
+        """Let the thread commit the last reported position to the group, and end the thread; wait
+        for both at most `CLOSE_WITHIN_S`."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -118,8 +122,8 @@ class GroupCommitter:
                 self._attempt(client, position)
 
     def _next(self) -> Offsets | None:
-        """Wait until a commit is due and return its position; None if `close` was called and the
-        newest position is committed, or could not be."""
+        """Wait until a commit to the group is due and return the position to commit; None if
+        `close` was called, and the newest position is committed or its commit has failed."""
         with self._changed:
             while True:
                 is_new = self._newest != self._committed

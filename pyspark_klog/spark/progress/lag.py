@@ -31,17 +31,20 @@ class SourceLag:
 
     @property
     def min_offsets_behind_latest(self) -> int:
-        """minOffsetsBehindLatest of Spark's connector."""
+        """The smallest number in ``records``, which Spark's connector reports as
+        minOffsetsBehindLatest."""
         return min(self.records.values())
 
     @property
     def max_offsets_behind_latest(self) -> int:
-        """maxOffsetsBehindLatest of Spark's connector."""
+        """The largest number in ``records``, which Spark's connector reports as
+        maxOffsetsBehindLatest."""
         return max(self.records.values())
 
     @property
     def avg_offsets_behind_latest(self) -> float:
-        """avgOffsetsBehindLatest of Spark's connector."""
+        """The mean of the numbers in ``records``, which Spark's connector reports as
+        avgOffsetsBehindLatest."""
         return sum(self.records.values()) / len(self.records)
 
     @property

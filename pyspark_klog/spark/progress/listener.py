@@ -36,7 +36,8 @@ class LagListener(StreamingQueryListener):
 
         spark.streams.addListener(pyspark_klog.LagListener(gauge))
 
-    Without a function it logs a line. Spark calls listeners in one thread of the driver.
+    Without ``on_lag`` the listener logs a line for each source. Spark calls listeners in one thread
+    of the driver.
     """
 
     def __init__(self, on_lag: OnLag = log_lag) -> None:

@@ -109,8 +109,8 @@ class DeadLetters:
         """The number of dead letters by reason."""
 
     def receive(self, record: "RefusedRecord") -> None:
-        """Keep a record that its topic refused until `write_waiting` writes it as a dead letter;
-        the receiver for `Producer.on_refused_record`.
+        """Called by the producer for each record that its topic refuses (`on_refused_record`): keep
+        the record until `write_waiting` writes it as a dead letter.
 
         :raises DeadLettersFailed: if the record is a dead letter itself
         """
