@@ -59,7 +59,8 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
             )
         )
     except struct.error:
-        # A value does not fit: the generated encoder raises an error with the field's name.
+        # A field's value is too long or too large: encode_versioned raises an error with the
+        # field's name.
         key = OffsetCommitKey(group=group, topic=topic, partition=partition)
         return encode_versioned(key, OFFSET_KEY_VERSION)
 

@@ -41,12 +41,12 @@ class ConsumerProtocolAssignment(Message, versions=(0, 3)):
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Decode a member's subscription; raises KlogError if ``data`` is none."""
+    """Decode a member's subscription; raises KlogError if ``data`` is not a subscription."""
     return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Decode a member's assignment; raises KlogError if ``data`` is none.
+    """Decode a member's assignment; raises KlogError if ``data`` is not an assignment.
 
     A member without an assignment has empty bytes, which raise KlogError, too.
     """

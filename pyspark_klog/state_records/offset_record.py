@@ -15,8 +15,8 @@ from pyspark_klog.state_records.consumer_offsets import (
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _VERSION = struct.Struct(">h")
-# Size of a value without the metadata string and the length before the string: version, offset,
-# leader epoch, commit time, and the topic id as a tagged field.
+# Size of the value of a committed offset's record, without the metadata string and the length
+# before the string: version, offset, leader epoch, commit time, and the topic id as a tagged field.
 _VALUE_BYTES = struct.calcsize(">hqiq3s16s")
 # An offset delta from 0 up to this bound (exclusive) is a varint of one byte, whose value is
 # 2 * delta.

@@ -46,7 +46,8 @@ KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-# The offset up to which the log cleaner has cleaned each compacted log.
+# The file that holds, for each compacted log, the offset up to which the log cleaner has cleaned
+# it.
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 # A file of klog's own, which Kafka does not have: the names of the logs for which an fsync is under
 # way, or has failed.

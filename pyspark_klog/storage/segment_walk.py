@@ -1,4 +1,5 @@
-"""Read the batch headers of a segment's file, and answer questions about a log from them.
+"""Read the batch headers of a segment's file, and find from them the last stable offset of a log,
+its aborted transactions, the offsets of timestamps and the log's valid end.
 
 A table of batches is a numpy array with one row for each batch. records/kernels/scan.py defines its
 columns; positions are byte positions in the file.
@@ -35,7 +36,8 @@ from pyspark_klog.storage.transaction_index import (
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# The size of one read. If a batch is larger, only its header is read, unless its CRC is checked.
+# The size of one read from a segment's file, without and with a check of the CRCs. If a v2 batch is
+# larger, only its header is read, unless its CRC is checked.
 _WINDOW_BYTES = 1 << 16
 _CRC_WINDOW_BYTES = 1 << 20
 _TABLE_ROWS = 4096

@@ -217,8 +217,9 @@ class ZooKeeper:
         process, self._process = self._process, None
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            # End the watcher before the server: once the server's process id is free, the system
-            # may give the id to another process, which the watcher would kill.
+            # End the watcher, a shell that kills the server if this process ends, before the
+            # server: once the server's process id is free, the system may give the id to another
+            # process, which the watcher would kill.
             watcher.kill()
             watcher.communicate()
         if process is None:

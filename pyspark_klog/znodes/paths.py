@@ -61,22 +61,24 @@ def registered_id(name: str) -> BrokerId | None:
 
 
 def topic_path(topic: str) -> str:
-    """Return the path of a topic's replica assignment."""
+    """Return the path of the znode with a topic's replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Return the path of the parent of a topic's partitions, a znode without data."""
+    """Return the path of the znode without data that is the parent of the znodes of a topic's
+    partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """Return the path of the parent of a partition's state, a znode without data."""
+    """Return the path of the znode without data that is the parent of the znode with a partition's
+    state."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """Return the path of a partition's leader and ISR."""
+    """Return the path of the znode with a partition's leader and ISR."""
     return f"{partition_path(partition)}/state"
 
 

@@ -100,8 +100,8 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
 
 
 def decode_topic_in_steps(topic: str, data: bytes | None) -> Generator[None, None, TopicAssignment]:
-    """Decode like ``decode_topic``, but yield after each partition, so that the caller can do other
-    work in between.
+    """Decode a topic's replica assignment like ``decode_topic``, but yield after each partition, so
+    that the caller can do other work in between.
 
     The first step also parses the JSON. With 10,000 partitions the parsing takes 3 ms, a sixth of
     the time of the whole decoding.

@@ -40,8 +40,7 @@ class ExactlyOnce(NamedTuple):
     name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
     """The sink records what it has committed in progress rows: offsets that consumer groups commit
-    for partition 0 of this topic. The check of a sink's options (`check_sink`)
-    refuses None."""
+    for partition 0 of this topic. The check of a sink's options (`check_sink`) refuses None."""
     keep_on_mismatch: bool = False
     """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
     although the rows of the new attempt differ."""

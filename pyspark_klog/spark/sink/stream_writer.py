@@ -108,7 +108,8 @@ def _to_arrow(
 
 
 def _column(values: list[Any], kind: DataType) -> "Array":
-    """A column of Spark's Python values as an array; `check_sink_schema` has checked its type."""
+    """A column of Spark's Python values as an Arrow array; `check_sink_schema` has checked before
+    the write that the sink accepts the column's type."""
     import pyarrow as pa
 
     if isinstance(kind, TimestampType):

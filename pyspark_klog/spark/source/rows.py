@@ -79,7 +79,8 @@ class RangeReader:
     topic_id: UUID = NO_TOPIC_ID
 
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
-        """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
+        """The records of one range as Arrow batches with exactly the columns that the source has
+        declared to Spark (`source_schema`)."""
         keys = self.options.keys
         batches = self._batches(offsets)
         ending = self.options.ending

@@ -274,8 +274,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
         """Remove from a planned batch the partitions of topics that were deleted and created again.
 
-        The batch has no records of such a topic to read: either the batch ends at the new topic's
-        first offset (`_after_deletions`), or the topic was created again after this end was found.
+        The batch has no records of such a topic to read: either latestOffset found the new topic
+        and returned its first offset as the end of the batch (`_after_deletions`), or the topic was
+        created again after latestOffset found the end.
         """
         again = self._recreated_topics(until)
         if again:

@@ -65,8 +65,10 @@ if HAS_LIMITS:
             limit = options.max_offsets_per_trigger
             if limit is not None:
                 return ReadMaxRows(limit)
-            # Spark has no limit by topic or by bytes: `latestOffset` applies these if it gets any
-            # limit by rows. Under ReadAllAvailable, as under the trigger Once, it applies none.
+            # Spark has no limit by topic or by bytes: if Spark passes any limit by rows to
+            # `latestOffset`, this method applies the limits by topic and bytes itself. If Spark
+            # passes ReadAllAvailable, as it does under the trigger Once, `latestOffset` applies no
+            # limit.
             if options.max_offsets_by_topic or options.max_bytes_per_trigger is not None:
                 return ReadMaxRows(LONG_MAX)
             return ReadAllAvailable()
@@ -170,8 +172,8 @@ if HAS_LIMITS:
             return moved
 
         def _time_lag(self, position: Offsets) -> Offsets:
-            """The age of the first record at or after this position, in ms by partition; 0 at the
-            end.
+            """The age in ms of each partition's first record at or after its offset in
+            ``position``; 0 if that offset is the partition's end.
 
             A partition whose first record cannot be fetched now, or has no time, is left out.
             """
@@ -190,7 +192,8 @@ if HAS_LIMITS:
             return lag_ms
 
         def _wait_if_idle(self) -> None:
-            """Wait after a poll that found nothing, so that an idle query costs little.
+            """Wait if the last `latestOffset` call found no new records, so that an idle query
+            costs little.
 
             Spark would ask again at once; with a long trigger interval there is no need to wait.
             """

@@ -77,7 +77,7 @@ class ReusedProducer:
     producer: "TransactionalProducer"
     committed: "CommittedOffset | None" = None
     """The group's offset that the producer's last transaction committed; None if the producer may
-    need `init_transactions` before its next transaction."""
+    have to take its transactional id again (`init_transactions`) before its next transaction."""
     before: "CommittedOffset | None" = None
     """The group's offset before the producer's last transaction; None if the group had none."""
 
@@ -183,6 +183,7 @@ def exit_on_sigterm() -> None:
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
-    # Spark sends the signal twice: the second must not interrupt the closing.
+    # Spark sends SIGTERM twice: the second one must not interrupt the handlers that close the
+    # connections.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)

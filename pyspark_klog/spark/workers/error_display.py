@@ -35,7 +35,8 @@ def one_line(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
-    """Like `one_line`, for a method that Spark calls in a task.
+    """Make Spark show klog's own errors without their traceback, for a method that Spark calls in a
+    task.
 
     A task's process runs users' functions, too, whose tracebacks must be shown. But a worker ends
     with the task that failed in it, so no other task sees SPARK_HIDE_TRACEBACK, which is set then.
@@ -55,7 +56,8 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Like `one_line_in_task`, for a method that returns an iterator of rows."""
+    """Make Spark show klog's own errors without their traceback, for a method that Spark calls in a
+    task and that returns an iterator of rows."""
 
     @functools.wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

@@ -239,9 +239,10 @@ def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
         # other progress rows of this batch are as recent, and none can have expired.
         return True
     if batch.batch_id == 0:
-        # Only the driver commits batch 0, after it has stored a run mark with the time. If batch 0
-        # is repeated, the new mark keeps this time. So without a mark no progress row of batch 0
-        # was ever committed, and with a recent mark none has expired.
+        # Only the driver commits batch 0, after it has stored a `RunMark`: a committed offset with
+        # the run's first batch and the time at which the mark was stored. If batch 0 is repeated,
+        # the new mark keeps this time. So without a mark no progress row of batch 0 was ever
+        # committed, and with a recent mark none has expired.
         return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
     # The mark names the first batch of a run. If it is of this run and of an earlier batch, then
     # this run is past its first batch, and no run has written this batch before.
@@ -261,7 +262,7 @@ def _not_open(batch: MicroBatchResults, seen: Seen) -> str | None:
     return None
 
 
-# --- texts of refusals ---------------------------------------------------------------------------
+# --- texts of the errors with which the driver refuses a batch ------------------------------------
 _NEW_NAME = "give this query an exactlyOnceName that was not used before"
 _TWO_RUNS = (
     "two queries run with one checkpoint, or with copies of it; stop one, or give the copy a topic "

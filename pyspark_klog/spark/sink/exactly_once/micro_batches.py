@@ -38,7 +38,8 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> MicroBatch:
-    """The micro-batch of ``frame``, from the properties of the thread that runs the function.
+    """The micro-batch of ``frame``, from the properties of the thread that runs the user's function
+    of foreachBatch.
 
     :raises OptionError: if there is no query, or Spark does not identify it
     """

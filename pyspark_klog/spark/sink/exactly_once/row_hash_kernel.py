@@ -35,7 +35,8 @@ SETTING_FIELDS = 8
 SUM_BYTES = 4
 SUM_FIELDS = 5
 
-# Murmur3's factors as signed numbers of 64 bits, and the constants that a round adds to the halves.
+# Murmur3's factors as signed numbers of 64 bits, and the constants that a round of the hash adds to
+# the two halves of its 128-bit state.
 _FACTOR_1 = 0x87C3_7B91_1142_53D5 - 2**64
 _FACTOR_2 = 0x4CF5_AD43_2745_937F
 _ADDED_1 = 0x52DC_E729
@@ -73,14 +74,16 @@ def _rotated(word: int, bits: int) -> int:
 
 @hot
 def _round_1(first: int, second: int, word: int) -> int:
-    """Murmur3's first half of the state (``first``) after the first ``word`` of a block."""
+    """The first half of Murmur3's 128-bit state after the first ``word`` of a block; ``first`` and
+    ``second`` are the halves before it."""
     word = wrap(_rotated(wrap(word * _FACTOR_1), 31) * _FACTOR_2)
     return wrap(wrap(_rotated(first ^ word, 27) + second) * 5 + _ADDED_1)
 
 
 @hot
 def _round_2(first: int, second: int, word: int) -> int:
-    """The second half of the state after a block's second ``word``; ``first`` is from _round_1."""
+    """The second half of Murmur3's 128-bit state after a block's second ``word``; ``first`` is the
+    first half that _round_1 returned, ``second`` the second half before the block."""
     word = wrap(_rotated(wrap(word * _FACTOR_2), 33) * _FACTOR_1)
     return wrap(wrap(_rotated(second ^ word, 31) + first) * 5 + _ADDED_2)
 
@@ -96,7 +99,8 @@ def _finished(half: int) -> int:
 
 @hot
 def _last_word(buf: Array, at: int, count: int) -> int:
-    """The ``count`` bytes at ``at``, 0 to 8, filled up with zeros."""
+    """The ``count`` bytes at ``at`` (0 to 8 bytes) as a 64-bit number, lowest byte first, filled up
+    with zeros."""
     if count == 8:
         return load_i64(buf, at)
     if count >= 4:
@@ -129,7 +133,7 @@ def _with_bytes(state: tuple[int, int], buf: Array, at: int, end: int) -> tuple[
 
 @hot
 def _blocks(count: int) -> int:
-    """The number of blocks that ``count`` bytes take."""
+    """The number of Murmur3's blocks of 16 bytes that ``count`` bytes take."""
     return (count + BLOCK_BYTES - 1) // BLOCK_BYTES
 
 

@@ -65,8 +65,9 @@ _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
-"""How long an attempt waits for another attempt of the task that has written all its rows
-(`_PATIENCE_MS`: that still writes rows). Spark ends the other attempts once one has succeeded."""
+"""How long an attempt waits for the transaction of another attempt of the task that has written all
+its rows; `_PATIENCE_MS` is the time for an attempt that still writes rows. Spark ends the other
+attempts once one has succeeded."""
 _NEW = TransactionDescription("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
@@ -128,7 +129,8 @@ class _Attempt:
     def run(self, batches: "Iterable[RecordBatch]") -> TaskResult:
         rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
         # Read the first input row before taking the transactional id from another attempt: then an
-        # attempt that has taken the id can write at once, as `_IDLE_MS` assumes.
+        # attempt that has taken the id can write at once. Other attempts rely on that: they take an
+        # attempt that has the id, but no open transaction for `_IDLE_MS`, for dead.
         rest = chain([each for each in [next(rest, None)] if each is not None], rest)
         self._check_topic()
         found = self._group.row(stable=False)
@@ -200,9 +202,10 @@ class _Attempt:
         """Wait for the attempt before this one if it is still writing; return whether it was.
 
         If a speculative copy of a task took the transactional id at once, it could fence an attempt
-        that has just left its transaction to the driver. Spark ends the copies of a finished task
-        well within `_PATIENCE_AT_END_MS`.
-        A dead attempt delays the next one by `_PATIENCE_MS` and `_PATIENCE_AT_END_MS` at most.
+        that has just left its transaction to the driver. So this attempt waits up to `_PATIENCE_MS`
+        while the other one writes rows, and up to `_PATIENCE_AT_END_MS` more once it has written
+        all; Spark ends the copies of a finished task well within the second time. A dead attempt
+        delays the next one by the sum of both times at most.
         """
         if not self._task.attempt_number:
             return False
@@ -363,7 +366,7 @@ class _Attempt:
         """Handle a failed transaction: take over the result of another attempt, if one has the
         transactional id, or raise."""
         if isinstance(error, TimedOut):
-            raise error  # an abort would not be answered either
+            raise error  # brokers would not answer an abort request either
         lost = self._abort() or (error if isinstance(error, ProducerUnusable) else None)
         elapsed_ms = self._client.now_ms() - self._began_ms if self._began_ms else 0
         is_late = elapsed_ms >= self._timeout_ms
@@ -399,7 +402,7 @@ class _Attempt:
     ) -> ProgressRow | None:
         """Wait for another attempt of this task to commit, and return its progress row, which says
         what that attempt wrote. Returns None after ``timeout_ms``, or once no attempt has had an
-        open transaction for `_IDLE_MS`.
+        open transaction for `_IDLE_MS`, which means that the other attempt has died.
 
         :raises ExactlyOnceRefused: if the progress row is not from an attempt of this run
         """
