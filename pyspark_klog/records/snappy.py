@@ -54,7 +54,7 @@ def decompress_any(
         parts += 1
         if max_parts is not None and parts > max_parts:
             raise DecompressedTooLarge(f"snappy: more than {max_parts} headers and blocks")
-        # Concatenated streams repeat the header.
+        # If several xerial streams are concatenated, each begins with a header.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
             # Clients such as aiokafka recognize xerial's framing only by a header with the usual
             # versions, so not every client can read data with another header.

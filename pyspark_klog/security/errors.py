@@ -6,7 +6,8 @@ The server is a broker or a token endpoint.
 from pyspark_klog.errors import ClientError
 
 LONGEST_TEXT = 300
-"""A message shows at most this many characters of a text that a broker or token endpoint sent."""
+"""An error message shows at most this many characters of a text that a broker or token endpoint
+sent."""
 
 
 class SettingError(ClientError):

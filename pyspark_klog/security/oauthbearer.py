@@ -76,7 +76,8 @@ class OAuthBearer:
 
 
 def _refusal(challenge: bytes) -> str:
-    """Return the status and scope in a broker's challenge, which is JSON, as text for a message."""
+    """Return the status and scope in a broker's challenge, which is JSON, as text for an error
+    message."""
     try:
         found = json.loads(challenge)
         parts = [f"{k} {found[k]}" for k in ("status", "scope") if isinstance(found.get(k), str)]

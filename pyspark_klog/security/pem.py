@@ -20,7 +20,8 @@ def pem_blocks(text: str) -> list[tuple[str, str]]:
     for match in _BLOCK.finditer(text.replace("\\n", "\n")):
         label, body = match[1].upper(), match[2]
         if ":" in body:
-            # Encrypted keys of an old format have header lines before the base64: keep the lines.
+            # Encrypted keys in OpenSSL's traditional PEM format have header lines (``Proc-Type:
+            # ...``) before the base64: keep the lines.
             body = body.strip()
         else:
             packed = "".join(body.split())

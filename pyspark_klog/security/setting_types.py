@@ -20,7 +20,8 @@ class Effect(Enum):
 
 
 class ClientSetting(NamedTuple):
-    """One setting. ``low`` and ``high`` are the inclusive bounds of a number setting."""
+    """One setting of the client. ``low`` and ``high`` are the inclusive bounds of a number
+    setting."""
 
     name: str
     kind: type

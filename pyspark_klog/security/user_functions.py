@@ -18,7 +18,7 @@ _SHADED = "kafkashaded."
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """The name of a user-supplied function, and the setting that named it, for messages."""
+    """The name of a user-supplied function, and the setting that named it, for error messages."""
 
     setting: str
     name: str

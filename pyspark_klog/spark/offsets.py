@@ -41,7 +41,7 @@ def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, i
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """The JSON of `to_json_dict` as text, for messages."""
+    """The JSON of `to_json_dict` as text, for error messages."""
     return json.dumps(to_json_dict(offsets))
 
 
@@ -109,7 +109,7 @@ def _word(word: str, topic: str, name: str) -> int:
 
 
 def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
-    """Timestamps of an option: milliseconds since 1970 for each partition.
+    """Read the value of option ``name``: for each partition a timestamp in milliseconds since 1970.
 
     :raises OffsetError: naming the option and what was given, with an example of a valid value
     """

@@ -176,7 +176,7 @@ class PartitionFiles:
 
 # --- binary search in index files: reads single rows, and does not map the file into memory -------
 class IndexSearch:
-    """Search the offset index of the segment ``base`` in its file.
+    """Search the offset index of the segment with the base offset ``base`` in the index's file.
 
     The index ends at the first row that is all zeros or cannot be read.
     """
@@ -221,7 +221,7 @@ class IndexSearch:
 
 
 class TimeIndexSearch:
-    """Search the time index of the segment ``base`` in its file."""
+    """Search the time index of the segment with the base offset ``base`` in the index's file."""
 
     def __init__(self, file: ReadOnlyFile, base: int) -> None:
         self._file = file

@@ -91,7 +91,7 @@ class Broker:
 
     @property
     def data(self) -> Path:
-        """The data folder."""
+        """The broker's data folder."""
         return self._given_data if self._given_data is not None else self._home() / "data"
 
     def output(self) -> str:

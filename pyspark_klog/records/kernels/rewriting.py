@@ -28,7 +28,7 @@ from pyspark_klog.records.layout import INT64_MAX, MIN_RECORD_BYTES, NO_TIMESTAM
 # Indexes of the array ``result`` of measure_records and measure_messages.
 MEASURED_POSITION = 0  # position of the record with the error; without one, end of the records
 MEASURED_RECORD = 1  # number of the record with the error; without an error, the record count
-MEASURED_SIZE_BYTES = 2  # size of all records when rewritten
+MEASURED_SIZE_BYTES = 2  # size in bytes of all records after they are rewritten
 MEASURED_IN_ORDER = 3  # 1 if the offset deltas of the records are 0, 1, 2 ...
 MEASURED_FIRST_TIMESTAMP_MS = 4
 MEASURED_LEAST_TIMESTAMP_MS = 5

@@ -44,8 +44,8 @@ MIXED_FORMATS = 44
 MESSAGE_TOO_LARGE = 45
 TOO_MANY_RECORDS = 46
 
-# Faults of single records: ``measure_records`` and ``measure_messages`` count and list them in
-# arrays, and do not return them as a status.
+# Kinds of the faults of single records: ``measure_records`` and ``measure_messages`` count and list
+# them in arrays, and do not return them as a status.
 MISSES_KEY = 0
 TIMESTAMP_OUT_OF_RANGE = 1
 CLAIMS_APPEND_TIME = 2

@@ -81,7 +81,7 @@ class SegmentDiscovery:
 
     # --- finding partitions ----------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions to read; none if a pattern matches no topic.
+        """The partitions to read; none if the option subscribePattern matches no topic.
 
         :raises OffsetError: if the directory lacks one of the partitions
         """
@@ -130,7 +130,8 @@ class SegmentDiscovery:
     def latest(
         self, partitions: Iterable[TopicPartition], _known: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """The end of each partition's readable records (`end_of`)."""
+        """The end of each partition's readable records: the high watermark, or under read_committed
+        the first offset of the oldest open transaction (`end_of`)."""
         return {p: self.end_of(p) for p in partitions}
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:

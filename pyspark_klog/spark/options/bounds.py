@@ -29,26 +29,30 @@ COMMITTED = "committed"
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record in each partition that is not older than the timestamp (ms since 1970)."""
+    """A read begins or ends, in each partition, at the first record that is not older than
+    ``timestamp_ms`` (ms since 1970)."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record in each partition that is not older than its timestamp (ms since 1970)."""
+    """A read begins or ends, in each partition, at the first record that is not older than the
+    partition's timestamp (ms since 1970)."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtCommitted:
-    """The committed offsets of the group of option commitGroupId."""
+    """A read begins at the offsets that the consumer group of option commitGroupId has
+    committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByTopic:
-    """EARLIEST or LATEST for whole topics, and offsets for the partitions of the other topics."""
+    """A read begins or ends at EARLIEST or LATEST in all partitions of the topics in ``topics``,
+    and at the offsets in ``offsets`` in the partitions of other topics."""
 
     topics: Mapping[str, int]
     offsets: Offsets

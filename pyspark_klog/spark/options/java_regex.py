@@ -107,7 +107,8 @@ class _Translation:
 
     # --- alternatives and groups -----------------------------------------------------------------
     def _alternatives(self) -> str:
-        """Translate up to the end of the group; flags that are set in the group hold until then."""
+        """Translate the alternatives of a group, up to the group's end; flags that are set in the
+        group hold until then."""
         flags = set(self._flags)
         parts: list[str] = []
         while True:
@@ -314,7 +315,8 @@ class _Translation:
 
     # --- character classes -----------------------------------------------------------------------
     def _class(self) -> frozenset[str]:
-        """The set of ``[...]``, after its opening bracket; consumes the closing bracket."""
+        """The set of the characters in a class ``[...]``, read after its opening bracket; consumes
+        the closing bracket."""
         negated = self._take("^")
         found = self._union(first=True)
         while self._take("&&"):

@@ -48,7 +48,8 @@ class Option(NamedTuple):
     """The default, as a user would write it."""
     doc: str
     kind: Kind | str = ""
-    """The values that may be given; a text describes values that another function parses."""
+    """The values that the option may have: a `Kind`, which parses them, or a text that describes
+    values which another function parses."""
     example: str = ""
     status: Status = Status.APPLIED
 

@@ -24,7 +24,8 @@ from pyspark_klog.spark.options.options import Options
 _log = logging.getLogger(__name__)
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that a pattern never matches: brokers before 0.10.1 don't say which are internal."""
+"""Topics that the option subscribePattern never matches: brokers before 0.10.1 don't say which are
+internal."""
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Discovery:
 
     # --- finding partitions ----------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions to read; none if a pattern matches no topic.
+        """The partitions to read; none if the option subscribePattern matches no topic.
 
         :raises TopicMissing: if a topic or partition is missing in all fetchOffset.numRetries tries
         """
@@ -282,7 +283,8 @@ class Discovery:
         return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
-        """A consumer group's offsets, for those of the partitions in which it has one."""
+        """The offsets that consumer group ``group_id`` has committed; partitions without such an
+        offset are left out."""
         from pyspark_klog.client.admin.groups import committed_offsets
 
         found = committed_offsets(self._client, group_id, partitions)

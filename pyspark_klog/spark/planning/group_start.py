@@ -13,7 +13,8 @@ _log = logging.getLogger(__name__)
 
 
 class GroupStart(NamedTuple):
-    """A group's offsets, compared with the offsets that the partitions hold."""
+    """The committed offsets of a consumer group, compared with the first and last offsets of the
+    partitions."""
 
     offsets: Offsets
     missing: list[TopicPartition]
@@ -52,7 +53,8 @@ def committed_start(
     latest: Mapping[TopicPartition, int],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """The offset at which a query begins in each partition of ``earliest``, from a group's offsets.
+    """The offset at which a query begins in each partition of ``earliest``, from the committed
+    offsets of a consumer group.
 
     ``latest`` are the ends that a reader sees, ``high_watermarks`` the ends of all records.
 

@@ -30,7 +30,7 @@ returned to Spark): the function may work this long before it starts its first q
 
 _UUID_WITH_TIME = 7
 _NAMED = 3
-"""A message names at most this many of the partitions whose offsets have changed."""
+"""An error message names at most this many of the partitions whose offsets have changed."""
 
 
 class PlanIdentity(NamedTuple):
@@ -39,7 +39,8 @@ class PlanIdentity(NamedTuple):
     plan_id: bytes
     """8 random bytes."""
     planned_ms: int
-    """The time on the driver's host after planning, in ms."""
+    """The time at which the plan was complete, by the clock of the driver's host, in ms since
+    1970."""
     by_filters: bool
     """Whether Spark asked for the plan while it pushed a query's filters down. Then it asks for a
     new plan in each query with filters."""
@@ -51,7 +52,8 @@ class Query(NamedTuple):
     key: str
     """Identifies the query, or the micro-batch of a streaming query."""
     created_ms: int | None
-    """The time on the driver's host when Spark made the query; None if Spark does not give it."""
+    """The time at which Spark created the query, by the clock of the driver's host, in ms since
+    1970; None if Spark does not give the time."""
     is_in_stream: bool
     """Whether the task belongs to a micro-batch: to the plan of the streaming query, or to a query
     that a foreachBatch function runs. Spark gives a task nothing to distinguish these two."""
@@ -118,7 +120,8 @@ def _is_of_earlier_micro_batch(plan: PlanIdentity, query: Query, now_ms: int) ->
 
 
 def is_constant(bound: Bound | None) -> bool:
-    """Whether a bound is a fixed offset for each partition, and so the same in every query."""
+    """Whether a bound (the start or the end of a read) is a fixed offset for each partition, and so
+    the same in every query."""
     return isinstance(bound, dict) and min(bound.values(), default=-1) >= 0
 
 

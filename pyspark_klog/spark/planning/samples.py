@@ -131,7 +131,8 @@ def _request(
     link = client.link_to_broker(info.leader, deadline_ms)
     topic_id = client.view.topic_id(partition.topic)
     high = _NAMES_UNTIL if topic_id == NO_TOPIC_ID else None
-    # From version 3 on brokers send a batch whole even if it is larger than the limit.
+    # From version 3 of Fetch on brokers send the first batch whole even if it is larger than the
+    # limit partition_max_bytes.
     version = link.connection.version(ApiKey.FETCH, 3, high)
     row = FetchPartition(
         partition=partition.partition,

@@ -76,10 +76,12 @@ class ReusedProducer:
 
     producer: "TransactionalProducer"
     committed: "CommittedOffset | None" = None
-    """The group's offset that the producer's last transaction committed; None if the producer may
-    have to take its transactional id again (`init_transactions`) before its next transaction."""
+    """The offset (progress row) that the producer's last transaction committed for its consumer
+    group; None if the producer may have to take its transactional id again (`init_transactions`)
+    before its next transaction."""
     before: "CommittedOffset | None" = None
-    """The group's offset before the producer's last transaction; None if the group had none."""
+    """The offset that the same consumer group had committed before the producer's last transaction;
+    None if it had none."""
 
 
 def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedProducer:

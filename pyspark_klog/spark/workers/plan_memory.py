@@ -19,7 +19,8 @@ _ID_BYTES = 8
 _SLOT_BYTES = 2 * _ID_BYTES
 
 _logged: set[bytes] = set()
-"""Hashes of the notices (log messages to show once) for which `is_first_notice` was called here."""
+"""Hashes of the notices (log messages to show once) for which `is_first_notice` was called in this
+process."""
 
 
 def is_first_notice(notice: str, folder: str | None = None) -> bool:

@@ -55,7 +55,7 @@ class MicroBatchResults(NamedTuple):
     """The results of all tasks of a micro-batch."""
 
     sink: str
-    """The name of the sink in messages."""
+    """The name of the sink in error messages."""
     batch_id: int
     run_id: str
     tasks: Mapping[int, TaskProgress]
@@ -235,8 +235,8 @@ def _is_known(batch: MicroBatchResults, seen: Seen) -> bool:
     fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
     first, mark = seen.rows.get(0), seen.mark
     if first is not None and first.time_ms > fresh_ms:
-        # Task 0 is in every batch, and its recent row is of this batch or an earlier one. So the
-        # other progress rows of this batch are as recent, and none can have expired.
+        # Task 0 is in every batch, and its recent progress row is of this batch or an earlier one.
+        # So the other progress rows of this batch are as recent, and none can have expired.
         return True
     if batch.batch_id == 0:
         # Only the driver commits batch 0, after it has stored a `RunMark`: a committed offset with

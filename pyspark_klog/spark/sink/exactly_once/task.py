@@ -256,7 +256,8 @@ class _Attempt:
         if described is None or described.producer_id < 0:
             return
         own_id, own_epoch = self._producer.identity
-        # An older epoch proves nothing: a coordinator that was replaced may answer with it.
+        # A producer epoch below this producer's does not prove that another attempt has the id: a
+        # coordinator that was replaced may still return it.
         if described.producer_id != own_id or described.producer_epoch > own_epoch:
             raise ProducerFenced(
                 f"producer {described.producer_id} of epoch {described.producer_epoch} has the "
