@@ -2,7 +2,7 @@
 
 No file is read and no connection is made here: client/security/tls.py reports a faulty file when
 the client connects. `ClientSettings` keeps the value as ``security``. ``prefix`` is put before the
-names of settings in messages (``kafka.`` for Spark's options).
+names of settings in error messages (``kafka.`` for Spark's options).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The small text files beside the segments: checkpoints, partition.metadata, meta.properties.
+"""The small text files of a data directory and its partitions: checkpoints, partition.metadata,
+meta.properties.
 
 Each file states its format version: 0, or 1 in a meta.properties that KRaft wrote. A broker
 replaces such a file as a whole and never changes it in place.

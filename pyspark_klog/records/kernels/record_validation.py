@@ -38,8 +38,8 @@ def validate_records(
     the record's number in the batch. With ``key_required`` the record has a key. A timestamp other
     than -1 lies between ``earliest_ms`` and ``latest_ms``, both inclusive; for LogAppendTime pass
     the smallest and the largest 64-bit number, which allow every timestamp. Returns OK or the
-    status of the first error. ``result`` (RESULT_FIELDS long) receives the place of the error and
-    the largest timestamp.
+    status of the first error. ``result`` (RESULT_FIELDS long) receives the position and the number
+    of the record with the error, and the largest timestamp.
     """
     at = start
     index = 0

@@ -1,9 +1,9 @@
 """Kernels with which a broker rewrites the records of a producer's v2 batch, because their offset
 deltas are not 0, 1, 2 ... or because the batch header claims LogAppendTime.
 
-The first kernel checks the records and computes the size of the result; the second kernel writes
-the result. So the output buffer has exactly the needed size, and input and output together take at
-most three times the size of the input.
+One kernel (measure_records) checks the records and computes their size after the rewriting; another
+kernel (write_records) then writes them. So the output buffer has exactly the needed size, and input
+and output together take at most three times the size of the input.
 """
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel

@@ -24,7 +24,8 @@ process."""
 
 
 def is_first_notice(notice: str, folder: str | None = None) -> bool:
-    """Whether no Python worker of this executor or driver has asked about ``notice`` before.
+    """Whether no Python worker of this executor or driver has called this function for ``notice``
+    before.
 
     A process cannot know this alone: after a pause Spark runs the commits of a streaming sink in a
     new worker, so workers share a file in Spark's local folder. Without that folder only calls in
