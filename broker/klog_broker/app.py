@@ -79,8 +79,9 @@ from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
 
-# The longest time until the broker asks the log manager again when retention, flushes and its other
-# periodic work are due next: a deletion or a new setting can make this time earlier.
+# The longest pause between two runs of the log manager's periodic work (retention, flushes and so
+# on). A pause normally ends when the next work is due, but a deletion or a new setting can make
+# work due earlier than was known when the pause began.
 _LONGEST_PAUSE_MS = 1000
 
 
@@ -604,8 +605,8 @@ class BrokerServer:
             _log.critical("all data directories are offline, the broker stops")
             self._disks_lost("the last data directory went offline")
         elif self.config.joins_cluster:
-            # The controller would keep this broker as the leader of partitions that it can neither
-            # read nor write.
+            # If this broker kept running, the controller would keep it as the leader of the
+            # partitions in this directory, which it can neither read nor write.
             _log.critical("a data directory is offline, the broker stops (it is in a cluster)")
             self._disks_lost("a data directory went offline")
 

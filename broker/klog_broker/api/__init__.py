@@ -1,5 +1,5 @@
 """The APIs that a broker serves: one file for each API, and families.py, which gives each API its
-services.
+services (the objects of the broker that its handler uses).
 
 Start reading at families.py; each API's file ends with its ``API``. unsupported_apis.py has the
 APIs that are not served, with reasons. May import: every package below api in the layers of

@@ -1,4 +1,4 @@
-"""ApiVersions: the APIs and versions that this broker serves, from the registry of handlers."""
+"""ApiVersions: the APIs and versions that this broker serves, as the handlers declare them."""
 
 import re
 from collections.abc import Sequence

@@ -58,7 +58,8 @@ _NO_ID = UUID(int=0)
 
 
 class _CommitPlace:
-    """One partition of the request, with the fields that all its commits share."""
+    """One partition of the cached OffsetCommit, with the fields of its commit that stay the same in
+    all later requests that repeat this OffsetCommit."""
 
     __slots__ = ("metadata", "partition", "place", "record")
 

@@ -84,7 +84,8 @@ def handle(
 
 
 class _Waiting(NamedTuple):
-    """A partition where the log of at least one live replica does not start at ``start`` yet."""
+    """A partition where the log of at least one live replica still begins before ``start``, the
+    leader's new log start offset."""
 
     answer: DeleteRecordsPartitionResult
     leader: Leader

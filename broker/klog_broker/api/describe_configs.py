@@ -163,8 +163,9 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 def _given(
     services: SettingsServices, context: RequestContext, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
-    """Return the overrides of a topic, or the settings stored for all brokers; None for a resource
-    that is one broker."""
+    """Return the stored settings from which a resource is described: the overrides of a topic, or
+    the settings stored for all brokers. Return None for a single broker, which is described from
+    its configuration."""
     name, operation = asked.resource_name, AclOperation.DESCRIBE_CONFIGS
     match asked.resource_type:
         case ResourceType.TOPIC:

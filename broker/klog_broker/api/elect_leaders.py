@@ -33,7 +33,7 @@ _FIRST_VERSION_WITH_ERROR = 1
 
 
 class ElectionType(IntEnum):
-    """Which replica to elect, with the number in the request."""
+    """Which replica to elect; the numbers are those of the field ElectionType in the request."""
 
     PREFERRED = 0
     UNCLEAN = 1

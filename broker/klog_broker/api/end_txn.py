@@ -56,8 +56,9 @@ def handle(services: TransactionServices, request: EndTxnRequest, context: Reque
 
 
 class _CachedEndTxn:
-    """Serves the next EndTxn version 5 of one transactional id without decoding it: only the
-    correlation id, producer id, producer epoch and the choice of commit or abort differ."""
+    """Serves the connection's next EndTxn requests (version 5) of one transactional id without
+    decoding them, if their bytes are those of an earlier EndTxn request, except for the correlation
+    id, the producer id, the producer epoch, and the choice of commit or abort."""
 
     __slots__ = (
         "_behind",

@@ -143,7 +143,7 @@ class _DelayedFetch(DelayedOperation):
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
-            # A helper's I/O error is raised again when the partition is read again.
+            # An I/O error in the helper thread occurs again when the partition is read again.
             nonlocal left
             left -= 1
             if left == 0:
@@ -207,8 +207,8 @@ class _DelayedFetch(DelayedOperation):
             each.note_answered()
 
     def _release_records(self) -> None:
-        """End the fetch of a client that has disconnected. The partitions of its session stay,
-        perhaps for days, so they must not keep the records that were read for this fetch."""
+        """End the fetch of a client that has disconnected. The partitions of its fetch session stay
+        in memory, perhaps for days, so they must not keep the records read for this fetch."""
         for each in self._scope.partitions:
             each.release_records()
 

@@ -26,8 +26,8 @@ def handle(
 
 
 class _CachedHeartbeat:
-    """Serves the next heartbeat of one member in one generation without decoding it: only the
-    correlation id differs."""
+    """Serves the next heartbeats of one member in one generation without decoding them, if
+    their bytes are those of an earlier heartbeat, except for the correlation id."""
 
     __slots__ = (
         "_alive",

@@ -33,7 +33,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 class Operation(IntEnum):
-    """The operation on a setting, with the number in the request (KIP-339)."""
+    """The operation on a setting; the numbers are those of the field ConfigOperation in the request
+    (KIP-339)."""
 
     SET = 0
     DELETE = 1

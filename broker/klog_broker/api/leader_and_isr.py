@@ -44,8 +44,8 @@ def handle(
 
     The logs of new topics are created with the topics' settings, so the settings are read from
     ZooKeeper first. If the request will be refused because of its epochs, no settings are read:
-    otherwise any client of an open listener could make this broker read and remember any number of
-    topic names.
+    otherwise any client that can connect to the inter-broker listener could make this broker read
+    and remember any number of topic names.
     """
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.controller_requests

@@ -31,15 +31,16 @@ class InvalidPattern(KlogError):
 
 
 class _State(NamedTuple):
-    """A state of the automaton: consumes one character in ``ranges`` (None: no character) and leads
-    to the states ``following``."""
+    """A state of a pattern's automaton: consumes one character in ``ranges`` (None: no character)
+    and leads to the states ``following``."""
 
     ranges: Ranges | None
     following: list[int]
 
 
-# A function for one part of a regular expression: adds the states that match the part and then lead
-# to the given state. Returns the state in which the part begins.
+# A function for one part of a regular expression. Adds to the pattern's automaton the states that
+# match the part and then lead to the state in the second argument. Returns the state in which the
+# part begins.
 _Part = Callable[["LinearPattern", int], int]
 
 
@@ -89,7 +90,8 @@ class LinearPattern:
         return self._end in reached
 
     def _reached(self, first: Iterable[int]) -> dict[int, None]:
-        """Return the states ``first`` and all states reachable from them without a character."""
+        """Return the states ``first``, and all states that the automaton can reach from ``first``
+        without consuming a character."""
         found = dict.fromkeys(first)
         waiting = list(found)
         while waiting:

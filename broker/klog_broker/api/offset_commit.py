@@ -50,8 +50,8 @@ def handle(
     waiting = 1
 
     def commit(commits: list[Commit]) -> None:
-        """Commit the offsets of up to COMMITS_AT_ONCE partitions as one batch. Each batch checks
-        the member, which may leave the group between two batches."""
+        """Commit the offsets of up to COMMITS_AT_ONCE partitions as one batch. For each batch the
+        member is checked again, because it may have left the group since the batch before."""
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             nonlocal waiting

@@ -50,8 +50,9 @@ def handle(
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(services, request, context)
-    # Until all partitions are checked, open_appends is one higher than the number of open appends,
-    # so that no response is sent before the last check.
+    # The response is sent when open_appends, the number of the request's appends that are not done,
+    # becomes 0. One is added until all partitions are checked, so that open_appends does not become
+    # 0 before the last check.
     pending.open_appends = 1
     unverified: list[Unverified] = []
     for topic in request.topic_data:

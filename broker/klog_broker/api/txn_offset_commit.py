@@ -160,8 +160,9 @@ class _VerificationCheck:
             self._guarded = log, guard
 
     def still_holds(self) -> bool:
-        """Return whether the coordinator's confirmation still holds: no marker has ended the
-        transaction in this log since the verification began."""
+        """Return whether the transaction coordinator's confirmation that the transaction is open
+        still holds: no marker has ended the transaction in this log since the verification began.
+        """
         if self._guarded is None:
             return True
         log, guard = self._guarded

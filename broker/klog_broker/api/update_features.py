@@ -24,7 +24,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 class UpgradeType(IntEnum):
-    """The direction in which a feature's level may change, with the number in the request."""
+    """The direction in which a feature's level may change; the numbers are those of the field
+    UpgradeType in the request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

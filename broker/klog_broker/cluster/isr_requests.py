@@ -79,7 +79,8 @@ class IsrRequestServices(Protocol):
 
 
 class IsrRequests:
-    """Requests ISR changes for one broker of a cluster, in the event loop's thread only."""
+    """Requests ISR changes from the controller for the partitions that this broker leads. For the
+    event loop's thread only."""
 
     def __init__(self, services: IsrRequestServices, controller: ControllerConnection) -> None:
         self._services = services
@@ -132,7 +133,8 @@ class IsrRequests:
                         self._retry_rejected_change(leader)
                     leader.look_after_followers()
                     if purgatory.watched_under(leader.topic_partition):
-                        # A pending DeleteRecords may wait for a follower whose broker has failed.
+                        # A DeleteRecords request that waits for all live followers may be complete
+                        # now, because the broker of a follower has failed.
                         purgatory.check(leader.topic_partition)
 
     def _retry_rejected_change(self, leader: Leader) -> None:

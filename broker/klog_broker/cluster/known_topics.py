@@ -105,11 +105,12 @@ class NewTopicSettings(Protocol):
     settings after the controller has sent the topic."""
 
     def is_reading_settings_of(self, topic_id: TopicId) -> bool:
-        """Whether the image shows the topic, but the broker is still reading the topic's
-        settings."""
+        """Whether the metadata image shows the topic, but the broker is still reading the topic's
+        settings from ZooKeeper."""
 
     def learn_topics(self, topics: Mapping[str, TopicId], done: Callable[[], None]) -> None:
-        """Call ``done`` once the settings of these topics are known."""
+        """Call ``done`` once this broker has the settings of these topics: immediately, or after it
+        has read them from ZooKeeper."""
 
 
 class AllSettingsRead:

@@ -20,7 +20,8 @@ _MAX_ID = (1 << 63) - 1
 
 
 class ProducerIdBlocks:
-    """Sends one AllocateProducerIds request for each call; the caller retries after a failure."""
+    """Sends the controller one AllocateProducerIds request for each call of `allocate`; the caller
+    calls it again after a failure."""
 
     def __init__(
         self,

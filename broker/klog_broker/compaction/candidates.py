@@ -15,7 +15,8 @@ from klog_broker.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """The offset, size and timestamps of a segment, from which `extent_of` computes the Extent."""
+    """The offset, size and timestamps of a segment, from which `extent_of` computes the Extent: the
+    part of the log that a cleaning round would clean."""
 
     base_offset: int
     size_bytes: int
@@ -25,8 +26,8 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """The state of a log, from which `extent_of` computes the Extent. The last segment is the
-    active one."""
+    """The state of a log, from which `extent_of` computes the Extent: the part of the log that a
+    cleaning round would clean. The last segment is the active one."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int

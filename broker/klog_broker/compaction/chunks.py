@@ -29,7 +29,7 @@ class SegmentChunk(NamedTuple):
     data: Buffer
     table: Any
     end_position: int
-    """The position in the segment where the last batch ends."""
+    """The position in the segment where the chunk's last batch ends."""
 
     @property
     def size_bytes(self) -> int:

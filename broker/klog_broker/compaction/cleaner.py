@@ -379,7 +379,8 @@ class _Running:
 def _work_of(log: PartitionLog, extent: Extent, now_ms: int) -> "Callable[[], Job]":
     """Collect the log's present segments for a cleaning round, in the loop's thread.
 
-    Returns a function that makes the round's Job; call that function in a helper thread.
+    Returns a function that makes the round's Job (its input: segments, settings, producers and
+    transactions of the log); call that function in a helper thread.
     """
     segments, config = log.segments, log.config
     found = [(each, each.size_bytes, after.base_offset) for each, after in pairwise(segments)]

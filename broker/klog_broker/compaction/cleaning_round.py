@@ -210,7 +210,7 @@ class CleaningRound:
         if is_last_source and chunk.end_position == source.size_bytes:
             # The new segment must end where the old ones did. From this end offset, start-up after
             # a crash knows which segments the new one replaces, and followers and coordinators know
-            # the next offset.
+            # the next offset. So the header of the last batch stays even if no record of it stays.
             found[-1] |= RETAIN_EMPTY
         before = cleaned.size_bytes
         table = np.ascontiguousarray(chunk.table).reshape(-1)

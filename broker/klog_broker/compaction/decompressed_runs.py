@@ -46,7 +46,8 @@ _MOST_KEPT_BYTES = 4 << 20
 _SMALL_BYTES = 512
 # The output limit of the single codec call that decompresses a batch's records: _GUESS_FACTOR times
 # the decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES. Records
-# that exceed this limit are decompressed again by ``decompress``, with the full limit.
+# that exceed this limit are decompressed again by ``decompress``, whose limit is ``max_bytes``, the
+# largest size that is allowed at all.
 _FIRST_GUESS_BYTES = 128 * 1024
 _GUESS_FACTOR = 2
 # A batch's records of more bytes than this are not compressed in one lz4 call, because the library

@@ -89,7 +89,7 @@ STATE_RECORD = 1  # the record of that row which the returned status is about
 STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has handled
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
 STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
-STATE_NEEDED_BYTES = 5  # after FULL: the free bytes in ``out`` that the next batch needs
+STATE_NEEDED_BYTES = 5  # with status FULL (``out`` is full): bytes that the next batch needs
 STATE_RECORDS_READ = 6  # filter_rows adds the record count of each batch to this field
 STATE_RECORDS_KEPT = 7
 STATE_FIELDS = 8
@@ -111,7 +111,7 @@ SEAL_SIZE_BYTES = 1
 SEAL_CODEC = 2
 SEAL_WORDS = 3
 
-# --- the columns of ``block``, working memory for BLOCK_RECORDS records that were read ahead ------
+# --- the columns of ``block``: BLOCK_RECORDS records, read before the first key is looked up ------
 BLOCK_RECORDS = 32
 _BLOCK_HASH = 0  # two words
 _BLOCK_OFFSET = 2

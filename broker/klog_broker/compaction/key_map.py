@@ -179,8 +179,8 @@ class KeyMap:
         )
 
     def _add_old(self, chunk: TableChunk, row: int, from_offset: int) -> bool:
-        """Add the records of an entry of format v0 or v1; returns whether the map had space for all
-        their keys."""
+        """Add the records of a message of format v0 or v1, or of a wrapper around several such
+        messages; returns whether the map had space for all their keys."""
         last_offset = chunk.field(row, LAST_OFFSET)
         if last_offset < from_offset:
             return True

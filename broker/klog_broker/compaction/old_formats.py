@@ -17,8 +17,8 @@ from pyspark_klog.records.record import Record, TimestampType
 
 
 class Kept(NamedTuple):
-    """The filtered bytes of a v0 or v1 entry, and how many records it has before and after the
-    filter."""
+    """The filtered bytes of a v0 or v1 message, or of a wrapper around several messages, and how
+    many records it has before and after the filter."""
 
     data: Buffer
     records_read: int
@@ -56,8 +56,9 @@ def filter_entry(
 
 
 def empty_batch(entry: LegacyView) -> bytes:
-    """Return a v2 batch without records, which keeps the entry's last offset and timestamp in the
-    log. The older formats have no batch without records."""
+    """Return a v2 batch without records, which keeps the last offset and the timestamp of ``entry``
+    (a v0 or v1 message, or a wrapper around several) in the log. The older formats have no batch
+    without records."""
     batch = bytearray(at.BATCH_HEADER_BYTES)
     is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
     write_header(

@@ -90,9 +90,10 @@ class BrokerConfig(Mapping[str, Any]):
     """All known settings of a broker, checked; immutable.
 
     ``config["log.retention.ms"]`` is the effective value, of the setting's type (bool, int, float,
-    str, tuple of str, or Password). The value is None if the setting and its fallbacks are not set
-    and their defaults are null in Kafka. The name of a setting without effect in klog, or of an
-    unknown setting, raises KeyError.
+    str, tuple of str, or Password). The value is None if the setting and its fallbacks (the
+    settings from which it takes its value if it is not set) are not set and their defaults are null
+    in Kafka. The name of a setting without effect in klog, or of an unknown setting, raises
+    KeyError.
     """
 
     def __init__(
@@ -275,9 +276,11 @@ class BrokerConfig(Mapping[str, Any]):
         raise ConfigError(f"{item.source}: {unknown_name(name)}")
 
     def _resolve(self, row: Setting) -> Value:
-        """Return the effective value: of the setting or its first fallback that is set.
+        """Return the effective value: of the setting, or of its first fallback that is set.
 
-        If none is set, return the first default of the setting and its fallbacks that is not None.
+        The fallbacks are the settings that give the value if this one is not set, such as the same
+        time in a coarser unit. If none is set, return the first default of the setting and its
+        fallbacks that is not None.
         """
         chain = ((row.name, 1), *row.fallbacks)
         for name, factor in chain:

@@ -65,7 +65,8 @@ def addresses(text: str) -> Iterator[Listener]:
 def parse_listeners(
     setting: str, text: str, protocols: dict[str, str], controllers: frozenset[str] = frozenset()
 ) -> tuple[Listener, ...]:
-    """Return the listeners in `text`, the value of `setting`, except those named in `controllers`.
+    """Return the listeners in `text`, the value of `setting`, except the listeners for KRaft
+    controllers, whose names are in `controllers`.
 
     Raises ConfigError if an item is invalid or no listener is left.
     """
@@ -119,7 +120,7 @@ def parse_address(setting: str, text: str) -> tuple[str, int]:
 def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
     """Return `text`, a list of listeners, with `port` as the port of the first one that klog opens.
 
-    klog does not open the listeners named in `controllers`.
+    klog does not open the listeners for KRaft controllers, whose names are in `controllers`.
     """
     items = text.split(",")
     opened = (

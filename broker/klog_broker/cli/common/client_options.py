@@ -21,7 +21,7 @@ DEFAULT_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 10_000
 
 HELP = {"help_option_names": ["-h", "--help"]}
-"""Context settings of every command and group."""
+"""click's context settings of every command and group: -h shows the help, like --help."""
 
 _OPTIONS = (
     click.option(
@@ -54,7 +54,7 @@ class ClientOptions:
     """The settings and output format of a command that connects to brokers."""
 
     settings: Mapping[str, Value]
-    """The settings of the client, already checked."""
+    """The client's settings by name: the defaults, overridden by the file and the options."""
     as_json: bool
 
     def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "ClientOptions":
@@ -121,7 +121,7 @@ def read_settings(
     """Return a client's settings: defaults, overridden by the file, overridden by the options.
 
     :raises PropertiesError: if the file cannot be read
-    :raises SettingError: with the file, and the line of a name that Kafka's clients don't have
+    :raises SettingError: if the file has a name that Kafka's clients don't have, or a wrong value
     """
     settings: dict[str, Value] = {
         "bootstrap.servers": DEFAULT_SERVER,
@@ -155,8 +155,8 @@ def _settings_of(file: Path) -> dict[str, Value]:
 
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:
-    """Print one line, ``what name``, for each changed name. With ``as_json`` print an object
-    ``{what: names}`` instead."""
+    """Print one line for each name: ``what`` (such as "deleted"), then the name. With ``as_json``
+    print an object ``{what: names}`` instead."""
     if as_json:
         print_json({what.replace(" ", "_"): list(names)})
         return

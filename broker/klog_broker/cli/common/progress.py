@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from klog_broker.cli.common.tables import rich_console
 
 Advance = Callable[[int], None]
-"""Called with the number of further items that are done."""
+"""Called with the number of items (records, bytes or partitions) done since the last call."""
 
 
 @contextmanager

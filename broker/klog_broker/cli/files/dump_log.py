@@ -64,7 +64,7 @@ def command(
 
 
 def _print(lines: Iterable[Line], as_json: bool) -> bool:
-    """Print the lines. Return whether any of them reports an error."""
+    """Print the lines of a dump. Return whether any of them is a finding of level ERROR."""
     is_damaged = False
     out = sys.stdout
     for path, what in lines:

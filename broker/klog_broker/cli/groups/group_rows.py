@@ -40,7 +40,7 @@ class GroupView(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """The sum of all known lags."""
+        """The sum of the group's known lags in all its partitions."""
         return sum(each.lag or 0 for each in self.positions)
 
 

@@ -28,8 +28,8 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.records.compression import Codec
 
 _PAYLOADS = 10_000
-"""The number of random values to choose from; fewer if all of them would take more than
-`_PAYLOAD_BYTES`."""
+"""The number of random values that `klog perf produce` makes and then writes in turn; fewer if all
+of them would take more than `_PAYLOAD_BYTES`."""
 _PAYLOAD_BYTES = 1 << 24
 _BATCHES_A_SECOND = 100
 """With --throughput, batches are so small that at least this many are sent per second. In larger

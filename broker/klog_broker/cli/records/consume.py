@@ -142,7 +142,8 @@ def command(
         at = start.positions(client, named) if group is None else group.positions(named, start)
         printer = Printer(client, at, form, group, max_messages, idle_ms)
         if idle_ms is None:
-            # The client logs no warnings about retries: the printer reports these failures itself.
+            # The client must not log the failures after which it retries, because the printer
+            # reports these failures itself.
             client.retries.mute()
         is_interrupted = False
         try:

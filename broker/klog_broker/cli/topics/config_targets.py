@@ -1,4 +1,4 @@
-"""The options of `klog configs` that select what is shown or changed."""
+"""The options of `klog configs` that select the resources or quotas to show or change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce

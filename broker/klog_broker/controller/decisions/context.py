@@ -53,7 +53,7 @@ class _Topic:
     assignments: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     replicas: int = 0
     deleted: int = 0
-    """The number of replicas in state DELETION_SUCCESSFUL."""
+    """The number of the topic's replicas in state DELETION_SUCCESSFUL."""
 
 
 class ControllerContext:

@@ -45,10 +45,11 @@ def first_leader(assignment: Assignment, live: Collection[BrokerId]) -> LeaderAn
 def elect_leader(
     assignment: Assignment, state: LeaderAndIsr, live: Collection[BrokerId], *, unclean: bool
 ) -> LeaderAndIsr | None:
-    """Replace a failed leader by the first live in-sync replica; None if there is no candidate.
+    """Replace a failed leader by the first replica in the assignment that is alive and in sync;
+    None if there is no candidate.
 
-    With `unclean`, the first live replica is elected if no in-sync replica is alive. The records
-    that this replica lacks are lost.
+    With `unclean`, the first live replica in the assignment is elected if no in-sync replica is
+    alive. The records that this replica lacks are lost.
     """
     leader = _first(assignment, lambda broker: broker in live and broker in state.in_sync)
     if leader is not None:

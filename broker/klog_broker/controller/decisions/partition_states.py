@@ -10,7 +10,8 @@ from pyspark_klog.ids import TopicPartition
 
 
 class PartitionState(Enum):
-    """A partition's state. The context reports NON_EXISTENT for a partition it does not have."""
+    """A partition's state. The controller context reports NON_EXISTENT for a partition that it does
+    not have."""
 
     # Enum members are compared by identity, and hashing the identity is faster than Enum's hash of
     # the name.

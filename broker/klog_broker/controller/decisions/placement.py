@@ -37,8 +37,9 @@ def place_replicas(
         named = {}
     brokers = _taken_in_turn(named) if named else sorted(racks)
     count = len(brokers)
-    # Save time for topics with very many partitions: compute at most `count * rounds` assignments
-    # (`count` is the number of brokers), and repeat them for all further partitions.
+    # In a round, each broker leads one partition. The assignments repeat after `rounds` rounds,
+    # because a first follower has only so many possible distances from its leader. So compute at
+    # most `count * rounds` assignments, which saves time for topics with very many partitions.
     rounds = max(1, count - 1)
     begun = (first_partition - 1) // count if first_partition else 0
     rows = []

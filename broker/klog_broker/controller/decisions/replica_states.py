@@ -10,7 +10,8 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 class ReplicaState(Enum):
-    """A replica's state. The context reports NON_EXISTENT for a replica that it does not have."""
+    """A replica's state. The controller context reports NON_EXISTENT for a replica that it does not
+    have."""
 
     # Enum members are compared by identity, and hashing the identity is faster than Enum's hash of
     # the name.

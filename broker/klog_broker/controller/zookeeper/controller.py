@@ -393,7 +393,8 @@ class Controller:
                     return
         except GeneratorExit:
             # This sequence of ZooKeeper requests was broken off (the connection was lost, for
-            # example), so the outcome of its last write is unknown. Never use the state again.
+            # example), so the outcome of its last write is unknown. Never use the state in memory
+            # again: the controller reads all of it from ZooKeeper.
             self._discard_state(work)
             raise
         except ControllerMoved:

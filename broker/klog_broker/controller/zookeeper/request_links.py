@@ -34,7 +34,7 @@ class BrokerConnections:
         """`listener` is the name of the inter-broker listener.
 
         A request without a response within `timeout_ms` fails and closes its connection; the
-        sender then repeats the request on a new connection.
+        RequestSender then repeats the request on a new connection.
         """
         self._listener = listener
         self._connect = connect
