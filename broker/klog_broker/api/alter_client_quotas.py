@@ -80,8 +80,8 @@ def handle(
 
 
 def _names(entry: EntryData) -> _Names:
-    """Return the entity's names by type; if a type occurs several times, the last one counts, as in
-    Kafka."""
+    """Return the names of a quota entity by type (user, client-id, ip); if a type occurs several
+    times, the last name counts, as in Kafka."""
     return tuple({each.entity_type: each.entity_name for each in entry.entity}.items())
 
 

@@ -135,7 +135,8 @@ class _CachedOffsetCommit:
         self._shard: GroupShard | None = None
         codes = [ErrorCode.NONE] * len(partitions)
         self._done = EncodedFrame(_response(partitions, self._topic_ids, codes), self._version)
-        # Fields of the request in progress.
+        # The OffsetCommit that is being served: where its response goes (None: no request is being
+        # served), and the fields that differ from the earlier request.
         self._slot: ResponseSlot | None = None
         self._correlation_id = b""
         self._offsets: Sequence[int] = ()

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): raises the log start offsets of partitions.
 
-Retention deletes the files in its next round. The new log start offset is in memory when the
-response is sent, and on disk after the next checkpoint
+Retention deletes the segments below the new log start offset in its next round. The new log start
+offset is in memory when the response is sent, and on disk after the next checkpoint
 (log.flush.start.offset.checkpoint.interval.ms), as in Kafka.
 
 The response waits until the logs of all live replicas start at the new offset (the low watermark),
@@ -136,7 +136,8 @@ class _DelayedDeletion(DelayedOperation):
 
 def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:
     """Return this broker's leadership of the partition. BrokerError if this broker is not the
-    leader, or if the partition's records may not be deleted."""
+    leader, or if records of the topic cannot be deleted (an internal topic, or a topic whose
+    cleanup.policy is only compact)."""
     check_topic(services, context, AclOperation.DELETE, topic)
     if services.metadata.image.partition(topic, index) is None:
         raise BrokerError(why_not_led(services, topic, index))

@@ -64,9 +64,9 @@ def handle(
 def _with_settings(
     services: SettingsServices, request: DescribeConfigsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer after the settings of new topics have been read from ZooKeeper, or after PATIENCE_MS,
-    2 s. Without this wait a topic whose settings this broker has not read yet would seem to have no
-    overrides."""
+    """Answer at once, unless this broker is still reading the settings of a requested topic from
+    ZooKeeper, because the controller has just sent the topic: then answer after the read, or after
+    PATIENCE_MS, 2 s. Without this wait the topic would seem to have no overrides."""
     reading = services.new_topic_settings
     unread: dict[str, TopicId] = {}
     for asked in request.resources:

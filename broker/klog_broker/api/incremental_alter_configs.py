@@ -119,8 +119,8 @@ def _apply(
     change: AlterableConfig,
     items_of: Callable[[str], tuple[str, ...]],
 ) -> None:
-    """Apply one change to ``configs``. ``items_of`` returns the items of a list, or raises
-    BrokerError for a setting that is no list."""
+    """Apply one change to ``configs``. ``items_of`` returns the present items of a setting whose
+    value is a list, or raises BrokerError for any other setting."""
     name = change.name
     if change.config_operation not in tuple(Operation):
         text = f"{name}: operation {change.config_operation} is none of 0 (set), 1 (delete), "

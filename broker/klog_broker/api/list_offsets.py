@@ -179,8 +179,8 @@ class _ListOffsets:
             raise _NeedsHelper(key, long.search) from None
         is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
         if found is None or (is_of_record and found.offset >= readable_end):
-            # No record matches, or the matching record is not below the offset up to which the
-            # client may read (the high watermark or last stable offset).
+            # No record matches the requested timestamp, or the matching record is not below the
+            # offset up to which the client may read (the high watermark or last stable offset).
             if is_of_record:
                 self._check_watermark(leader)
             return

@@ -192,7 +192,8 @@ def _missing_group_error(version: int) -> ErrorCode:
 
 
 def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
-    """Return the client's error for a verification error, as Kafka's AddPartitionsToTxnManager."""
+    """Return the error for the client if the verification with the transaction coordinator failed
+    with ``error``, like Kafka's AddPartitionsToTxnManager."""
     if error is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.PRODUCER_FENCED:

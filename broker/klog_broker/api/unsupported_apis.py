@@ -41,4 +41,5 @@ UNKNOWN_APIS: dict[str, str] = {
         "streams groups (KIP-1071)"
     ),
 }
-"""The APIs whose messages klog does not define, with the reason why klog does not serve them."""
+"""The APIs whose requests and responses klog does not define, with the reason why klog does not
+serve them."""

@@ -59,7 +59,8 @@ class Output:
         self.buffer = np.empty(max(size_bytes, len(self.buffer)), np.uint8)
 
     def append(self, parts: Sequence[Buffer]) -> Any:
-        """Append the parts; returns an array of all their bytes together."""
+        """Append the bytes of ``parts``, one after another, to the present buffer or a new one;
+        returns these bytes in the buffer as an array."""
         size_bytes = sum(map(len, parts))
         if size_bytes > len(self.buffer) - self.end:
             self.add_buffer(size_bytes)

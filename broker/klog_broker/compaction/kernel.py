@@ -540,7 +540,7 @@ def _retimed(
     from there. With ``sets_all`` (a batch of LogAppendTime) all records have the timestamp
     ``base_timestamp_ms``, whatever their old deltas.
     """
-    # The first pass (_decide) has checked these varints.
+    # The first pass (_decide) has checked the two varints that are read here.
     _, at = read_varint(chunk, at, len(chunk))
     delta, at = read_varlong(chunk, at + 1, len(chunk))
     timestamp_ms = base_timestamp_ms if sets_all else add_wrapped(base_timestamp_ms, delta)

@@ -96,7 +96,7 @@ class KeyMap:
 
     @property
     def size(self) -> int:
-        """The number of keys."""
+        """The number of keys in the map."""
         return int(self._state[kernel.STATE_KEYS])
 
     @property

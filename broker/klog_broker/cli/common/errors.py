@@ -1,4 +1,4 @@
-"""Exit codes, and the printing of errors. docs/operations.md has the table of exit codes."""
+"""The exit codes of klog's commands (docs/operations.md lists them), and the printing of errors."""
 
 import sys
 from enum import IntEnum

@@ -26,7 +26,7 @@ class GroupPosition(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are left to read; None if that is unknown."""
+        """How many offsets of the partition the group has left to read; None if that is unknown."""
         if self.at is None or self.end is None:
             return None
         return max(self.end - self.at.offset, 0)

@@ -23,7 +23,7 @@ _DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The target of a reset; exactly one field is set."""
+    """The offsets to which a group's committed offsets are reset; exactly one field is set."""
 
     to_earliest: bool = False
     to_latest: bool = False

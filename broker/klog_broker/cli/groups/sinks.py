@@ -126,7 +126,8 @@ def _sinks(client: BlockingClient) -> _Sinks:
 def _of_query(
     client: BlockingClient, query_id: str, name: str | None, prefix: str | None
 ) -> _Sinks:
-    """Return the query's sinks, filtered by name and prefix.
+    """Return the query's sinks: all, or only those with this name (the sink's option
+    exactlyOnceName) and this prefix (its option exactlyOncePrefix).
 
     :raises BrokerError: if there is no such sink
     """

@@ -30,7 +30,7 @@ from pyspark_klog.znodes.paths import delete_topic_path, topic_path
 _log = logging.getLogger("klog.controller")
 
 _AT_ONCE = 200
-"""The number of znodes deleted in one multi, or listed concurrently."""
+"""The most znodes that are deleted in one multi, or whose children are requested concurrently."""
 
 
 def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
