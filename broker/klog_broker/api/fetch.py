@@ -132,14 +132,15 @@ class _DelayedFetch(DelayedOperation):
             self._answer()
 
     def _read(self) -> list[ReadPartition]:
-        """Read the scope's partitions. Return the cold partitions: their look-ups would block on
-        the disk, so helper threads must read the pages before the partitions are read again."""
+        """Read the partitions of the fetch's scope: those in the request, or those of its fetch
+        session that may have changed. Return the cold partitions: their look-ups would block on the
+        disk, so helper threads must read the pages before the partitions are read again."""
         self._scope.renew()
         return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
         """Let helper threads read the pages of the ``cold`` partitions from the disk into the page
-        cache, then read all partitions of the scope again."""
+        cache, then read all partitions of the fetch again."""
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:

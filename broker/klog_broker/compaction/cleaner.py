@@ -359,8 +359,9 @@ def _step(steps: "Generator[Step, None, None]") -> "Step":
     """Run one step of a cleaning round in a helper thread, with a short interpreter switch
     interval.
 
-    Between its kernels and codecs, a step executes Python code, which holds the GIL. With a short
-    interval the event loop's thread gets the GIL back sooner.
+    A step calls kernels (compiled functions) and codecs. Between these calls it executes Python
+    code, which holds the GIL. With a short interval the event loop's thread gets the GIL back
+    sooner.
     """
     with short_switch_interval():
         return next(steps)

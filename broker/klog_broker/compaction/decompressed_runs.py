@@ -1,11 +1,11 @@
 """Makes arrays for the kernels from a scanned chunk, and decompresses its batches run by run.
 
-Kernels cannot read compressed batches. A run is a sequence of consecutive compressed batches that
-are decompressed into one buffer, as if they had never been compressed, so that one kernel call
-handles many batches. The section of a batch is the bytes of its records, without its header. Each
-section costs one call of its codec's library, with a size limit. If that call does not read the
-section as one whole stream, ``decompress`` (pyspark_klog.records.compression) reads it, and decides
-whether it is valid.
+Kernels (functions that numba compiles) cannot read compressed batches. A run is a sequence of
+consecutive compressed batches that are decompressed into one buffer, as if they had never been
+compressed, so that one kernel call handles many batches. The section of a batch is the bytes of its
+records, without its header. Each section costs one call of its codec's library, with a size limit.
+If that call does not read the section as one whole stream, ``decompress``
+(pyspark_klog.records.compression) reads it, and decides whether it is valid.
 """
 
 from typing import Any, NamedTuple

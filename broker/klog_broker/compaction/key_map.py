@@ -86,7 +86,8 @@ class KeyMap:
 
     @property
     def slots(self) -> Numbers:
-        """The map's array of slots, for kernels; valid until the next call that adds keys."""
+        """The map's array of slots (places of one key each), for kernels (compiled functions);
+        valid until the next call that adds keys."""
         return self._slots
 
     @property

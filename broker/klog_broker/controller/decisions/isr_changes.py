@@ -1,6 +1,7 @@
-"""AlterPartition: a leader requests a new ISR, and the controller decides (KIP-497). Pure.
+"""AlterPartition: a leader requests a new ISR, and the controller decides (KIP-497).
 
-The error codes are those of Kafka 3.9.1's controller. klog has four more rules:
+The functions perform no I/O. The error codes are those of Kafka 3.9.1's controller. klog has four
+more rules:
 
 - A replica may be in the new ISR only if its broker has the epoch that the request names for it. An
   epoch of -1, which Kafka's own brokers send in ZooKeeper mode, never matches (KIP-903).

@@ -1,9 +1,9 @@
-"""Leader elections: each kind is a function from a partition's state to the next state. Pure.
+"""Leader elections: each kind is a function from a partition's state to the next state.
 
-The results are Kafka's, with one more rule, which also applies to a new controller: a replica that
-has *bounced* (its broker registered again after the partition's state was written) leaves the ISR
-before a leader is elected. Its log may be shorter now, because a killed broker loses unflushed data
-if its machine stops, too.
+The functions perform no I/O. The results are Kafka's, with one more rule, which also applies to a
+new controller: a replica that has *bounced* (its broker registered again after the partition's
+state was written) leaves the ISR before a leader is elected. Its log may be shorter now, because a
+killed broker loses unflushed data if its machine stops, too.
 
 Each change begins a new leader epoch, because a broker ignores a LeaderAndIsr request whose leader
 epoch it already has.
@@ -113,6 +113,7 @@ def after_bounce(
 ) -> LeaderAndIsr | None:
     """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
+    A replica has bounced if its broker registered again after the partition's state was written.
     One member always stays in the ISR. If all members have bounced, only the leader stays, because
     its log was the longest (without a leader, the first member in the assignment stays). A bounced
     leader is elected again only if it is the only member that stays, or by an unclean election.

@@ -1,8 +1,9 @@
-"""The next state of a partition after brokers registered, failed or bounced, or logs failed. Pure.
+"""The next state of a partition after brokers registered, failed or bounced, or logs failed.
 
-One function serves all these events and a new controller. The function compares the last written
-state with the registered brokers, so a controller that was interrupted may start again and reaches
-the same state.
+A broker has bounced if it registered again after the partition's state was written. `next_state`
+serves all these events and a new controller, and performs no I/O. The function compares the last
+written state with the registered brokers, so a controller that was interrupted may start again and
+reaches the same state.
 """
 
 from dataclasses import replace
@@ -26,9 +27,9 @@ def next_state(
 ) -> LeaderAndIsr | None:
     """The state to write for a partition; None if the present state needs no change.
 
-    First, bounced replicas leave the ISR. Then offline replicas and replicas on brokers that are
-    shutting down leave. Last, a leader is elected if the partition has none, or if its leader is
-    offline or shutting down.
+    First, bounced replicas leave the ISR: their brokers registered again after the present state
+    was written. Then offline replicas and replicas on brokers that are shutting down leave. Last, a
+    leader is elected if the partition has none, or if its leader is offline or shutting down.
     """
     assignment = context.assignment(partition)
     known = context.leadership(partition)

@@ -1,10 +1,11 @@
-"""Assigns the replicas of new partitions to brokers: Kafka's rules, with and without racks. Pure.
+"""Assigns the replicas of new partitions to brokers: Kafka's rules, with and without racks.
 
-The leaders of consecutive partitions are consecutive brokers of a list, beginning at a start that
-the caller chooses. The followers stand in the list behind the leader, at a distance that grows
-whenever each broker leads one partition more. So the partitions of one leader have their followers
-on different brokers. If every broker has a rack, the list of brokers alternates between the racks,
-and the replicas of a partition are in as many racks as possible.
+The functions perform no I/O. The leaders of consecutive partitions are consecutive brokers of a
+list, beginning at a start that the caller chooses. The followers stand in the list behind the
+leader, at a distance that grows whenever each broker leads one partition more. So the partitions of
+one leader have their followers on different brokers. If every broker has a rack, the list of
+brokers alternates between the racks, and the replicas of a partition are in as many racks as
+possible.
 """
 
 from collections.abc import Mapping, Sequence

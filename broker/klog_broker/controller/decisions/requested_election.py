@@ -1,4 +1,4 @@
-"""The election that an ElectLeaders request asks for, decided for one partition. Pure."""
+"""The election that an ElectLeaders request asks for, decided for one partition without I/O."""
 
 from klog_broker.controller.decisions.context import ControllerContext
 from klog_broker.controller.decisions.leader_election import (
