@@ -40,7 +40,7 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(
     services: BetweenBrokersServices, request: LeaderAndIsrRequest, context: RequestContext
 ) -> None:
-    """Answer when all replicas have their roles.
+    """Answer when all replicas that the request names are leaders or followers, or have failed.
 
     The logs of new topics are created with the topics' settings, so the settings are read from
     ZooKeeper first. If the request will be refused because of its epochs, no settings are read:

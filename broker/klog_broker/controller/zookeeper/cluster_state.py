@@ -23,8 +23,8 @@ brokers, which take about 20 MB."""
 FULL_UPDATE_FACTOR = 4
 """Queued requests for a broker are dropped if they name more partitions and brokers than
 MIN_QUEUE_SIZE plus this factor times the number of partitions that ever had a leader. The requests
-with all metadata and roles never exceed this limit: they name each partition at most three times,
-in LeaderAndIsr, UpdateMetadata and StopReplica."""
+with all metadata and the roles of all replicas of the broker never exceed this limit: they name
+each partition at most three times, in LeaderAndIsr, UpdateMetadata and StopReplica."""
 
 
 class ControllerState:
@@ -84,7 +84,7 @@ class ControllerState:
     @property
     def is_settled(self) -> bool:
         """Whether the leader and ISR of each partition are checked (none is in `unsettled`), and no
-        broker waits for the full UpdateMetadata request."""
+        broker waits for the full UpdateMetadata request (with all topics)."""
         return not self.unsettled and not self.awaiting_full_metadata
 
     # --- registered brokers --------------------------------------------------------------------
@@ -271,8 +271,8 @@ class ControllerState:
     def resume_requests(self, broker_id: BrokerId) -> None:
         """Let a broker whose queued requests were dropped get new requests again.
 
-        Adds the broker to those that get the full UpdateMetadata request next. Forgets the dropped
-        StopReplica requests, because they never get a response.
+        Adds the broker to those that get the full UpdateMetadata request (with all topics) next.
+        Forgets the dropped StopReplica requests, because they never get a response.
         """
         self._stops.pop(broker_id, None)
         self.sender.resume(broker_id)

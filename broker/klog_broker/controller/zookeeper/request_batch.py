@@ -211,8 +211,8 @@ class RequestBatch:
         made = []
         for broker_id, request, size in requests:
             broker = brokers.get(broker_id)
-            # Make no request for a broker that is not registered: it gets all metadata and roles
-            # when it registers.
+            # Make no request for a broker that is not registered: it gets all metadata, and the
+            # roles (leader or follower) of its replicas, when it registers.
             if broker is not None:
                 request.broker_epoch = broker.epoch
                 made.append(BrokerRequest(broker_id, broker.epoch, request, 1 + size))

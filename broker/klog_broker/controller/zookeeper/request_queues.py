@@ -8,7 +8,8 @@ makes new requests from the present state.
 A broker may stay registered for a long time without answering (it hangs, or only ZooKeeper reaches
 it) while topics come and go. If its queue becomes too large, all requests are dropped except the
 first, which may be in flight, and new requests are dropped, too. Once the broker answers the first
-request, it is *behind*, and the controller sends it all metadata and roles again.
+request, it is *behind*, and the controller sends it all metadata, and the roles (leader or
+follower) of its replicas, again.
 """
 
 from collections import deque
@@ -80,8 +81,10 @@ class RequestQueues:
     def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> list[BrokerId]:
         """Append requests to their brokers' queues; return the brokers that have none in flight.
 
-        A queue whose size exceeds `at_most` is dropped except for its first request. `at_most` must
-        exceed the size of all requests with which a broker gets all metadata and roles again.
+        A queue is dropped except for its first request if its size (about how many partitions and
+        brokers its requests name) exceeds `at_most`. `at_most` must exceed the size of the requests
+        with which a broker gets all metadata, and the roles (leader or follower) of its replicas,
+        again.
         Requests for another broker epoch than the queue's are ignored.
         """
         ready: dict[BrokerId, None] = {}

@@ -97,9 +97,10 @@ class RequestSender:
     def put(self, broker_requests: Iterable[BrokerRequest], at_most: int) -> None:
         """Queue requests, and send to each broker that has no request in flight.
 
-        If the size of a broker's queue exceeds `at_most`, the queue is dropped except for its first
-        request. As soon as the broker answers this request, it is in `behind`, and the controller
-        sends it all metadata and roles again.
+        If the size of a broker's queue (about how many partitions and brokers its requests name)
+        exceeds `at_most`, the queue is dropped except for its first request. As soon as the broker
+        answers this request, it is in `behind`, and the controller sends it all metadata, and the
+        roles (leader or follower) of its replicas, again.
         """
         were = [each for each in self._broker_epochs if self._queues.accepts_requests(each)]
         for broker_id in self._queues.put(broker_requests, at_most):
