@@ -31,7 +31,7 @@ class Mechanism(Protocol):
 
     @property
     def username(self) -> str:
-        """The user's name, for messages; empty if the mechanism has none."""
+        """The user's name, for the messages of errors; empty if the mechanism has none."""
 
     def initial(self) -> bytes:
         """The client's first message of the exchange."""
@@ -49,7 +49,7 @@ class Mechanism(Protocol):
 
 
 class SaslExchange:
-    """The requests of one authentication with ``peer`` (its address, for messages)."""
+    """The requests of one authentication with a broker; errors name ``peer``, its address."""
 
     def __init__(self, mechanism: Mechanism, peer: str) -> None:
         self.mechanism = mechanism

@@ -17,9 +17,10 @@ _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def _intrinsic(typed: Any) -> Any:
-    """Turn a typing function into a numba intrinsic, a function that kernels can call.
+    """Turn ``typed`` into a numba intrinsic, a function that kernels can call.
 
-    numba takes the parameters of the intrinsic from the parameters of ``typed``.
+    ``typed`` gets the types of a call's arguments, and returns the signature of the call and the
+    function that generates its machine code. The intrinsic has the parameters of ``typed``.
     """
     return numba.extending.intrinsic(typed)
 
