@@ -63,7 +63,8 @@ class BrokerParts:
         authorizer: Authorizer,
     ) -> None:
         self.config = config
-        """The settings in force: ``SettingsInForce`` replaces them when they change."""
+        """The settings in force: when a client changes a setting, ``SettingsInForce``
+        (lifecycle/settings_in_force.py) replaces this object."""
         self.broker_id = broker_id
         self.authorizer = authorizer
         self.principal_numbers = PrincipalNumbers()

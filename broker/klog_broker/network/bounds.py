@@ -48,12 +48,13 @@ from each partition by default: a response with 1 MiB of records and its other f
 turn."""
 
 PROBED_BYTES = 256 * 1024
-"""The size of the pieces in which a file region is probed before sendfile: a piece counts as cached
-if its first and last page are in the page cache. One sendfile call sends as many cached pieces as
-SEND_BYTES allows."""
+"""A file region (records that a response sends from a log file) is probed before sendfile in pieces
+of this size: a piece counts as cached if its first and last page are in the page cache. One
+sendfile call sends as many cached pieces as SEND_BYTES allows."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
-"""The bytes that a helper thread reads ahead if the next file piece is not in the page cache."""
+"""The bytes of a log file that a helper thread reads into the page cache if the next piece of a
+response is not there, so that sendfile does not wait for the disk."""
 
 ACCEPTS_PER_TURN = 64
 """The most connections accepted from one listener in one event-loop turn."""

@@ -32,7 +32,8 @@ class ReceiveArena:
         return self.size_bytes - self.used_bytes
 
     def mark_used(self, size_bytes: int) -> None:
-        """Mark the next ``size_bytes`` of the arena as used until ``reset``."""
+        """Mark the next ``size_bytes`` of the arena (the buffer into which all connections receive)
+        as used until ``reset``."""
         self.used_bytes += size_bytes
 
     def unmark(self, before_bytes: int, after_bytes: int) -> None:
@@ -42,7 +43,7 @@ class ReceiveArena:
             self.used_bytes = before_bytes
 
     def reset(self) -> None:
-        """Free all bytes at the end of the event-loop turn."""
+        """Free all bytes of the receive arena at the end of the event-loop turn."""
         self.used_bytes = 0
 
 

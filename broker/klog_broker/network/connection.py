@@ -147,7 +147,7 @@ class Connection:
         self.cached_requests.clear()
         self._joins = False
 
-    # -- receiving ----------------------------------------------------------------------------
+    # -- receiving bytes from the client ------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
         """Handle the socket events that the loop reports. The fast path is for one small request on
@@ -338,7 +338,7 @@ class Connection:
                 reply.wait(place)
         self._parse()
 
-    # -- parsing ------------------------------------------------------------------------------
+    # -- cutting the received bytes into requests ---------------------------------------------
 
     def resume(self) -> None:
         """Continue the parsing that stopped because the outbox permitted no further request, or
@@ -435,7 +435,7 @@ class Connection:
                 if not self._recv_into(room):
                     return
 
-    # -- responses ----------------------------------------------------------------------------
+    # -- continuing after responses, and closing after the last one ---------------------------
 
     def schedule_resume(self) -> None:
         """Schedule ``resume``, which continues the parsing, for later in this event-loop turn."""
@@ -471,7 +471,7 @@ class Connection:
         if self.last_used_ms != self._loop.now_ms():
             self._host.touch(self)
 
-    # -- socket interest and closing ----------------------------------------------------------
+    # -- events to wait for on the socket, and closing it -------------------------------------
 
     def _update_interest(self) -> None:
         state = self.state

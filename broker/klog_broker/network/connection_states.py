@@ -18,10 +18,11 @@ class ConnectionState:
     name: str
     meaning: str
     receives: bool
-    """Whether bytes are received from the socket, as long as the inbox is not full."""
+    """Whether bytes are received from the socket, as long as the inbox (the connection's received
+    bytes) is not full."""
     sets_aside: bool
-    """Whether received bytes are only stored, because no further request may be passed to a handler
-    for now."""
+    """Whether received bytes are only stored and not parsed, because no further request may be
+    passed to a handler for now."""
     parses: bool
     """Whether received bytes are parsed, and their requests passed to handlers."""
     resumes: bool

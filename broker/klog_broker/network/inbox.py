@@ -70,7 +70,8 @@ class Inbox:
         self._stream = stream
         self._memory = memory
         self._max_request_bytes = max_request_bytes
-        # `_keep` is called at the end of an event-loop turn in which this inbox had unparsed bytes.
+        # `_keep` moves the unparsed bytes out of the shared receive arena. Called at the end of an
+        # event-loop turn in which this inbox had unparsed bytes.
         self._keep = keep
         self._unparsed = _EMPTY
         self._arena_end = 0
@@ -88,17 +89,19 @@ class Inbox:
     @property
     def is_full(self) -> bool:
         """Whether the connection must not receive more bytes for now: RECEIVE_BYTES are unparsed, a
-        large frame is complete, or a large frame waits for a buffer."""
+        large frame (RECEIVE_BYTES or more) is complete, or a large frame waits for a buffer of its
+        own."""
         return (
             self._waits_for_memory
             or len(self._rest) + len(self._unparsed) >= RECEIVE_BYTES
             or (self.large is not None and self.large.is_complete)
         )
 
-    # -- receiving ----------------------------------------------------------------------------
+    # -- receiving bytes from the client ------------------------------------------------------
 
     def receive(self, share_bytes: int) -> int:
-        """Receive once, up to ``share_bytes`` into the receive arena, or into the large frame.
+        """Receive once, up to ``share_bytes`` into the receive arena, or into the large frame (of
+        RECEIVE_BYTES or more, in its own buffer) that is arriving.
 
         Returns the number of received bytes: 0 at the end of the stream, negative if the arena is
         full in this event-loop turn. Raises the socket's OSError.
@@ -122,8 +125,8 @@ class Inbox:
         return count
 
     def receive_into_rest(self) -> int:
-        """Receive once into the large frame, or into the connection's own buffer ``rest`` until it
-        has RECEIVE_BYTES.
+        """Receive once into the large frame (of RECEIVE_BYTES or more, in its own buffer) that is
+        arriving, or into the connection's own buffer ``rest`` until it has RECEIVE_BYTES.
 
         Used while no request may be passed to a handler. Returns the number of received bytes: 0 at
         the end of the stream. If ``rest`` is full, returns 1 without receiving, since 0 would mean
@@ -187,8 +190,8 @@ class Inbox:
     def drop(self) -> LargeFrame | None:
         """Drop all bytes of a closed connection.
 
-        Returns the large frame, if any; the caller must give its buffer back after the event-loop
-        turn.
+        Returns the large frame (of RECEIVE_BYTES or more) if there is one, else None; the caller
+        must give the frame's buffer back to the pool after the event-loop turn.
         """
         large, self.large = self.large, None
         self._rest = _NOTHING
@@ -239,7 +242,7 @@ class Inbox:
         already been served, together with those of other connections, by the compiled kernel."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
-    # -- requests -----------------------------------------------------------------------------
+    # -- cutting the received bytes into requests ---------------------------------------------
 
     def parse_rest_next(self) -> None:
         """If no bytes of this event-loop turn are unparsed, let ``rest``, the bytes of earlier
@@ -285,7 +288,8 @@ class Inbox:
     def take_request(self) -> tuple[memoryview, LargeFrame | None]:
         """Remove the next request, which ``next_api_key`` has found.
 
-        Returns the frame without its size, and the large frame's buffer if the request has one.
+        Returns the frame without its size, and the `LargeFrame` in whose buffer the request
+        arrived, or None if the request has no buffer of its own.
         """
         large = self.large
         if large is not None:

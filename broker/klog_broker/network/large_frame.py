@@ -66,6 +66,7 @@ class LargeFrame:
         self._buffer = larger
 
     def give_back(self) -> None:
-        """Return the buffer to the pool, because the frame is no longer needed."""
+        """Return the buffer to the pool of buffers for large frames, because the frame is no longer
+        needed."""
         buffer, self._buffer = self._buffer, bytearray()
         self._memory.give_back(buffer)

@@ -42,18 +42,19 @@ class ReceiveMemory:
         self.arena.reset()
 
     def may_lend(self) -> bool:
-        """Whether a further large frame may get a buffer: the lent buffers have fewer bytes than
-        queued.max.request.bytes allows."""
+        """Whether a further large frame (RECEIVE_BYTES or more) may get a buffer of its own: the
+        lent buffers have fewer bytes than queued.max.request.bytes allows."""
         limit = self._queued_max_request_bytes
         return limit <= 0 or self.buffers.lent_bytes < limit
 
     def when_returned(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once a further large frame may get a buffer (``may_lend``)."""
+        """Call ``callback`` once a further large frame (RECEIVE_BYTES or more) may get a buffer of
+        its own (``may_lend``)."""
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Take back a large frame's buffer, and call the callbacks of frames that wait for a
-        buffer."""
+        """Take back the buffer of a large frame (RECEIVE_BYTES or more), and call the callbacks of
+        other large frames that wait for a buffer."""
         self.buffers.return_buffer(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

@@ -101,18 +101,18 @@ class Outbox:
         self.is_open = True
         """Whether the connection is open, so that responses can be sent."""
         self.outstanding = 0
-        """The number of places in the queue that have no response yet. A place is for one request,
-        or for several Produce requests of the connection that one produce plan has served (the
-        compiled kernel serves many connections together)."""
+        """The number of places in the queue of responses that have no response yet. A place is for
+        one request, or for several Produce requests of the connection that one produce plan has
+        served (the compiled kernel serves many connections together)."""
         self.planned = 0
         """How many of the ``outstanding`` places are for Produce requests that a produce plan has
         served (the compiled kernel serves many connections together), such as acks=all requests
         that wait for the followers. While only such places are outstanding, a plan may serve the
         connection's next requests, too."""
         self.held = 0
-        """How many of the ``outstanding`` places in the queue stop the parsing of later requests. A
-        handler calls a place's ``hold`` for this while a helper thread or the transaction
-        coordinator checks the request."""
+        """How many of the ``outstanding`` places in the queue of responses stop the parsing of
+        later requests. A handler calls a place's ``hold`` for this while a helper thread or the
+        transaction coordinator checks the request."""
         self._owner = owner
         self._host = host
         self._loop = host.loop
@@ -134,10 +134,11 @@ class Outbox:
         """Whether unsent bytes wait for the socket to become writable."""
         return bool(self._outgoing) and not self._is_reading_ahead
 
-    # -- requests -----------------------------------------------------------------------------
+    # -- whether the next request may begin, and places for responses -------------------------
 
     def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
-        """Add a place at the end of the queue, to be filled with the response of a request."""
+        """Add a place at the end of the queue of responses, to be filled with the response of a
+        request."""
         slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1
@@ -179,7 +180,7 @@ class Outbox:
         the last request is answered. Only valid while a response is outstanding."""
         return self._replies[-1].api_key in self._pipelined_apis
 
-    # -- responses ----------------------------------------------------------------------------
+    # -- sending responses in the order of their requests -------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
         """Count the request of a place that was just filled as answered, and schedule the sending
@@ -205,9 +206,10 @@ class Outbox:
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
-        # While a place is held, the connection gets no buffer for a large request, so it does not
-        # receive the rest of such a request. So the connection resumes when the last held place is
-        # filled, even if its state does not say so (``resumes``).
+        # While a place is held (its handler has called ``hold``), the connection gets no buffer for
+        # a large request, so it does not receive the rest of such a request. So the connection
+        # resumes when the last held place is filled, even if its state does not say so
+        # (``resumes``).
         if (was_held and not self.held) or self._owner.state.resumes:
             self._owner.schedule_resume()
 
@@ -269,7 +271,8 @@ class Outbox:
 
     def _send_single(self, slot: QueuedResponse) -> None:
         """Send the response of ``slot``, the only one in the queue; bytes that the socket does not
-        accept become outgoing parts, which are sent later."""
+        accept become outgoing parts (byte strings and file regions), which are sent when the socket
+        is writable again."""
         self._queued_bytes -= slot.size_bytes
         if not slot.fits_one_send:
             self._outgoing.add(slot)
@@ -289,7 +292,8 @@ class Outbox:
             self._owner.touch()
 
     def _send(self, *, is_fresh: bool = False) -> None:
-        """Send up to SEND_BYTES of the outgoing parts, as far as the socket accepts bytes."""
+        """Send up to SEND_BYTES of the outgoing parts (the responses' byte strings and file
+        regions), as far as the socket accepts bytes."""
         try:
             how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:
@@ -320,7 +324,7 @@ class Outbox:
     def drop(self) -> deque[QueuedResponse]:
         """Drop the queued responses and all later ones, because the connection is closed.
 
-        Returns the places whose responses were not sent.
+        Returns the places in the queue of responses whose responses were not sent.
         """
         self.is_open = False
         abandoned, self._replies = self._replies, deque()

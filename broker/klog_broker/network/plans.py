@@ -39,8 +39,9 @@ class Plans(Protocol):
         kernel serves many connections together; return whether the plan receives from the
         connection and serves its Produce requests.
 
-        If the plan does, it calls the connection's ``receive``, ``put_off`` or
-        ``continue_after_plan`` in the append phase of the same event-loop turn, or none of these if
-        it has served and answered all requests that it received from the connection. Only a plain
-        (non-TLS) connection whose last request a plan has served may be offered.
+        If the plan does, it calls the connection's ``receive`` (the connection receives by itself),
+        ``put_off`` (it receives in the next turn) or ``continue_after_plan`` (it handles the bytes
+        and responses that are left) in the append phase of the same event-loop turn, or none of
+        these if it has served and answered all requests that it received from the connection. Only
+        a plain (non-TLS) connection whose last request a plan has served may be offered.
         """

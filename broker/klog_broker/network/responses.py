@@ -16,7 +16,8 @@ from klog_broker.network.large_frame import LargeFrame
 from klog_broker.runtime.disk.files import ProbedRegion
 from klog_broker.runtime.net.sockets import StreamSocket
 
-# The most parts in one send call: below the limit of sendmsg, which takes 1024 buffers (IOV_MAX).
+# The most parts (byte strings) of responses in one send call: below the limit of sendmsg, which
+# takes 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
 COUNTED_ELSEWHERE = -1
 _IN_MEMORY = (bytes, bytearray, memoryview)
@@ -88,8 +89,8 @@ class QueuedResponse:
         self.size_bytes = 0
         """The size in bytes of the response's parts in memory; file regions do not count."""
         self.fits_one_send = True
-        """Whether one send call can take the parts: at most _PARTS_PER_SEND parts, and no file
-        region."""
+        """Whether one send call can take the response's parts: at most _PARTS_PER_SEND parts, and
+        no file region."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
         """The request's own buffer, if it was a large frame."""
@@ -134,11 +135,11 @@ class QueuedResponse:
         self._fill(SlotState.CLOSES)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` if the connection closes before this place is filled."""
+        """Call ``callback`` if the connection closes before the request is answered."""
         self._when_closed = callback
 
     def hold(self) -> bool:
-        """Stop parsing the connection until this place is filled.
+        """Stop parsing the connection until the request is answered.
 
         Returns whether the request's bytes stay valid until then, even if the connection closes.
         """
@@ -153,7 +154,7 @@ class QueuedResponse:
         """Called after the event-loop turn that parsed the request. If the request was a large
         frame, which has a buffer of its own, return this buffer to the pool.
 
-        If ``hold`` was called, the buffer is returned only once the place is filled.
+        If ``hold`` was called, the buffer is returned only once the request is answered.
         """
         if self.frame is None:
             return
@@ -169,7 +170,8 @@ class QueuedResponse:
             frame.give_back()
 
     def connection_closed(self) -> None:
-        """Drop the response, and call the `when_closed` callback if the place is not filled."""
+        """Drop the response, and call the `when_closed` callback if the request is not answered
+        yet."""
         self.parts = []
         callback, self._when_closed = self._when_closed, None
         if callback is not None and self.state is SlotState.WAITING:
@@ -216,7 +218,8 @@ class OutgoingParts:
         return bool(self._parts)
 
     def add(self, slot: QueuedResponse) -> None:
-        """Add a response's parts at the end."""
+        """Add a response's parts (byte strings and file regions) behind those that are still to be
+        sent."""
         for part in slot.parts:
             if isinstance(part, _IN_MEMORY):
                 if len(part):
@@ -287,7 +290,8 @@ class OutgoingParts:
         return count
 
     def cold_region(self) -> tuple[Any, int, int]:
-        """The file, position and size of the piece to read ahead, after ``send`` returned COLD."""
+        """The file, position and size of the next piece of a file to send, after ``send`` returned
+        COLD: the piece is not in the page cache, and a helper thread has to read it ahead."""
         region = self._parts[0]
         left = region.size - self._done_bytes
         return region.file, region.position + self._done_bytes, min(left, READ_AHEAD_BYTES)
@@ -302,7 +306,8 @@ class OutgoingParts:
         self._warm_end = self._done_bytes + size_bytes
 
     def clear(self) -> None:
-        """Drop all parts, because the connection is closed."""
+        """Drop all parts (byte strings and file regions) that are still to be sent, because the
+        connection is closed."""
         self._parts.clear()
         self.bytes_in_memory = 0
 

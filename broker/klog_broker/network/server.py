@@ -104,7 +104,7 @@ class Server:
         if len(self._connections) < limits.max_connections:
             self._set_accepting(True)
 
-    # -- listeners ----------------------------------------------------------------------------
+    # -- opening and closing listeners, accepting connections ---------------------------------
 
     def listen(self, name: str, host: str, port: int) -> int:
         """Open the listener ``name``, and return its port; OSError if that fails."""
@@ -219,7 +219,7 @@ class Server:
             for listening in self._listeners.values():
                 self.loop.modify(listening.fileno(), READABLE if accepting else 0)
 
-    # -- connections --------------------------------------------------------------------------
+    # -- open connections: last use, refusal and closing --------------------------------------
 
     def touch(self, connection: Connection) -> None:
         """Record that bytes were received or sent, so that the connection is not idle."""

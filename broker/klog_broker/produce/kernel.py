@@ -73,8 +73,9 @@ DONE = 0  # the appends for all requests are planned, or left to the ordinary Pr
 # appends (produce plan) ends with the last request that fitted, and the caller has the other
 # requests planned in another one.
 FULL = 1
-# The caller has to write a partition's facts into the partition's slot (a row of the kernel's
-# table), whose number the table has in HEAD_NEEDED, and call the kernel again.
+# The caller has to write a partition's facts (such as its next offset and limits) into the
+# partition's slot (a row of the kernel's table), whose number the table has in HEAD_NEEDED, and
+# call the kernel again.
 NEED_SLOT = 2
 # The caller has to write the log's state of a producer into the producer's row of the kernel's
 # table, whose number the table has in HEAD_NEEDED, and call the kernel again.
@@ -109,7 +110,8 @@ HEAD_MAX_REQUEST_BYTES = 11
 # The number of the current request, which is higher for each request, and never reset. A partition
 # with this number as SLOT_REQUEST already has a batch of the request.
 HEAD_REQUEST_STAMP = 12
-# The transactional id of the current request (position and length), and the request's version.
+# The transactional id of the current request (its position in the received bytes, and its length),
+# and the request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15

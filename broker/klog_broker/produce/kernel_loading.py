@@ -35,7 +35,8 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
-        # Loads the kernels of log/validation in this helper thread, not in the loop thread.
+        # Loads the kernels (compiled functions) that validate the batches of ordinary Produce
+        # requests (log/validation) in this helper thread, not in the loop thread.
         kernel_checks()
         return module if module.IS_COMPILED else None
 

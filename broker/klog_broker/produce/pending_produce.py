@@ -84,7 +84,8 @@ class PendingProduce(DelayedOperation):
         log = leader.log
         if self.acks == -1:
             return log.high_watermark
-        # With acks=1, flushed records are safe even if no follower has them.
+        # With acks=1 the response waits until the records are flushed (flush.messages=1). Records
+        # below the high watermark are safe, too: all in-sync replicas have them.
         return max(log.high_watermark, log.flushed_offset)
 
     def appended(self) -> None:

@@ -93,12 +93,13 @@ class PlanTargets(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that changes whenever a result of ``find`` may have changed."""
+        """A number that changes whenever a result of ``find`` (the partition to append to, or None)
+        may have changed."""
 
     @property
     def checks_access(self) -> bool:
-        """Whether principals may have different rights. If not, the facts of a partition in the
-        kernel's table are valid for all principals."""
+        """Whether principals may have different rights. If not, the facts of a partition (such as
+        its next offset) in the kernel's table are valid for all principals."""
 
     def find(
         self, topic: bytes, *, by_id: bool, partition: int, principal: int
@@ -156,7 +157,8 @@ class _Turn:
         requests are served, and all responses are sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
-        """Add ``data`` to the responses that connection number ``number`` of ``waiting`` sends."""
+        """Add ``data`` to the responses that connection number ``number`` in ``waiting`` (the
+        connections of this turn) sends."""
         self.replies.setdefault(number, []).append(data)
 
 
@@ -189,8 +191,8 @@ class ProducePlanner:
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # By log: the number of the slot (a row of the kernel's table) that has the log's facts in
-        # this produce plan (the kernel's list of appends).
+        # By log: the number of the slot (a row of the kernel's table) that has the log's facts
+        # (such as its next offset and limits) in this produce plan (the kernel's list of appends).
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(
@@ -369,7 +371,7 @@ class ProducePlanner:
         log: PlannedLog = target.log
         return log
 
-    # -- append and commit --------------------------------------------------------------------
+    # -- writing the batches of a produce plan, and committing them ---------------------------
 
     def _append(self, now_ms: int) -> bool:
         """Write and commit the batches of the produce plan (the kernel's list of appends). Return
@@ -411,7 +413,7 @@ class ProducePlanner:
                     error,
                 )
 
-    # -- responses ----------------------------------------------------------------------------
+    # -- sending the responses of a produce plan ----------------------------------------------
 
     def _send_responses(self, turn: _Turn) -> bool:
         """Send the responses of all connections with one ``calls.send``, if possible: one

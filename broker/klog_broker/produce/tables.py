@@ -36,8 +36,8 @@ from pyspark_klog.ids import Offset
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
 """The words of a partition's row (slot) in the kernel's table, up to SLOT_OUT: the partition's
-facts, which the kernel updates for each batch that it accepts, and the count, size, index entries
-and position of these batches."""
+facts (such as its next offset and limits), which the kernel updates for each batch that it accepts,
+and the count, size, index entries and position of these batches."""
 CONNECTION_ROW = Struct("=5q8x")
 """The words of a connection's row in the kernel's table. Skips the last one, a number for the
 connection's principal, which only the kernel reads."""
@@ -131,8 +131,8 @@ class PlanTables:
 
     def plan(self) -> int:
         """Call the kernel, which begins the produce plan (list of appends), or continues it with
-        the facts that the caller has written into the table. Return the kernel's status (DONE,
-        FULL, NEED_SLOT, ...)."""
+        the facts about partitions and producers that the caller has written into the table. Return
+        the kernel's status (DONE, FULL, NEED_SLOT, ...)."""
         status: int = self._kernel.plan_produce(*self._arguments)
         return status
 
@@ -400,8 +400,9 @@ class PlanTables:
         return found
 
     def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
-        """Return what each partition's log has to commit after the partition's batches are written,
-        in the order of ``touched``."""
+        """Return, in the order of ``touched``, the changes that each partition's log has to commit
+        after the partition's batches are written: offsets, sizes, timestamps, index entries and
+        producers."""
         kernel, words = self._kernel, self._words
         producers = self._producers()
         entries = self._index_entries()

@@ -31,8 +31,8 @@ class ProduceTargets:
 
     @property
     def version(self) -> int:
-        """A number that changes whenever a result of ``find`` may have changed. The number is
-        the sum of two versions that only rise."""
+        """A number that changes whenever a result of ``find`` (the partition to append to, or None)
+        may have changed. The number is the sum of two versions that only rise."""
         return self._services.replicas.version + self._services.authorizer.version
 
     @property
