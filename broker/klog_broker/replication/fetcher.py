@@ -365,7 +365,8 @@ class Fetcher:
 
     # --- asking the leader for log end and start offsets -----------------------------------------
     def _request_ends(self, connection: EventedConnection) -> None:
-        """Ask the leader for the log end offsets and, after that, for the log start offsets."""
+        """Ask the leader for the log end offsets and, after that, for the log start offsets of the
+        partitions in `_ends`, whose fetch position was out of the leader's range."""
         keys = list(islice(self._ends, MOST_NAMED))
         asked: dict[TopicPartition, FollowedPartition] = {}
         for key in keys:

@@ -1,4 +1,5 @@
-"""Applies the steps that a FollowerState decides to the log of its partition."""
+"""Applies to a partition's log the steps (such as an append or a truncation) that FollowerState,
+the state machine of the partition's follower, decides."""
 
 import logging
 from collections.abc import Callable
@@ -76,7 +77,8 @@ class FollowedPartition:
 
     @property
     def needs_ends(self) -> bool:
-        """Whether the next request for this partition is ListOffsets."""
+        """Whether the next request for this partition is ListOffsets, because the last fetch
+        position was out of the leader's range."""
         return self.is_current and isinstance(self._state.phase, AskingEnds)
 
     @property

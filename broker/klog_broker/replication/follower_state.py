@@ -73,7 +73,8 @@ class Delayed:
 
 @dataclass(frozen=True, slots=True)
 class AskingEnds:
-    """ListOffsets asks the leader for its log end offset and, after that, its log start offset."""
+    """The fetch position was out of the leader's range: ListOffsets asks the leader for its log end
+    offset and, after that, its log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ class AskEnds(NamedTuple):
 
 
 class FollowBounds(NamedTuple):
-    """The leader's high watermark and log start offset, limited to the offsets of this log."""
+    """Raise the log's high watermark and log start offset to these offsets: the leader's ones,
+    limited to the offsets of this log."""
 
     high_watermark: Offset
     log_start_offset: Offset

@@ -103,5 +103,6 @@ def fallen_behind(
 def may_join(follower_end: int, *, high_watermark: int, epoch_start_offset: int) -> bool:
     """Whether a follower whose log ends at `follower_end` may be added to the in-sync set. The
     follower needs all acknowledged records, and all records that the leader had when its epoch
-    began: before that offset the two logs may still differ (KAFKA-7128)."""
+    began: before the offset at which the epoch began, the two logs may still differ
+    (KAFKA-7128)."""
     return follower_end >= max(high_watermark, epoch_start_offset)

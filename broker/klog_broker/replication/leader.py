@@ -130,7 +130,7 @@ class Leader:
         """Whether the partition has no other replica, so that records need no replication."""
         return not self._has_followers
 
-    # --- appending -------------------------------------------------------------------------------
+    # --- appending batches to the log ------------------------------------------------------------
     def append(
         self,
         records: bytes | bytearray | memoryview,
@@ -309,9 +309,9 @@ class Leader:
         return self.replicas.low_watermark(self.log.log_start_offset)
 
     def advance_watermark(self) -> None:
-        """Raise the high watermark to the records that all replicas of the maximal ISR have. If
-        responses wait for flushes (flush.messages=1), the records must also be flushed on this
-        broker."""
+        """Raise the high watermark to the records that all replicas of the maximal ISR (the
+        committed ISR, and a follower that the controller may have added) have. If responses wait
+        for flushes (flush.messages=1), the records must also be flushed on this broker."""
         log = self.log
         if log.config.responses_wait_for_flush:
             reached = log.flushed_offset

@@ -92,10 +92,11 @@ class LeaderReplicas:
         self._max_lag_ms = max_lag_ms
         self._asked: IsrChange | None = None
         self._may_be_late = False
-        """Whether a request for a change from the present partition epoch got no response, so that
-        a controller may still receive it and make the change."""
+        """Whether a request for an ISR change from the present partition epoch got no response, so
+        that a controller may still receive it and make the change."""
         self._awaits_leader_and_isr = False
-        """Whether the controller has another partition state than the leader."""
+        """Whether the response to the latest ISR change was AWAITS_LEADER_AND_ISR: the controller
+        has a newer partition state than the leader."""
 
     # --- role assignments and fetches ------------------------------------------------------------
     def take_over(self, assignment: RoleAssignment) -> None:
@@ -267,8 +268,9 @@ class LeaderReplicas:
         after = after_error(error)
         if after is IsrOutcome.REFUSED:
             if self._may_be_late:
-                # The lost request may still be carried out. Request the present ISR: the change
-                # raises the partition epoch, and then the controller refuses the lost request.
+                # An earlier request for an ISR change from this partition epoch got no response,
+                # and the controller may still carry it out. Request the present ISR: the change
+                # raises the partition epoch, and then the controller refuses that earlier request.
                 self._request_change(self.in_sync.members)
                 return IsrOutcome.RETRY
             self._commit(self.partition_epoch, self.in_sync.members)
@@ -360,8 +362,9 @@ class LeaderReplicas:
     def acks_all(self, required_offset: int, high_watermark: int) -> AcksAll:
         """Return whether all records before `required_offset` are replicated as acks=all requires.
 
-        All replicas of the maximal ISR have the records before the high watermark. The result is
-        TOO_FEW if these replicas are fewer than min.insync.replicas: the ISR may have shrunk.
+        All replicas of the maximal ISR (the committed ISR, and a follower that the controller may
+        have added) have the records before the high watermark. The result is TOO_FEW if these
+        replicas are fewer than min.insync.replicas: the ISR may have shrunk.
         """
         if high_watermark < required_offset:
             return AcksAll.WAITING

@@ -1,5 +1,6 @@
 """LeaderStateLog: a coordinator's access to the log of the partition that stores its state, in
-__consumer_offsets or __transaction_state. Implements the coordinators' protocol StateLog."""
+__consumer_offsets or __transaction_state. Implements StateLog, the interface through which a
+coordinator uses that log."""
 
 from klog_broker.log.validation.append_rules import AppendOrigin
 from klog_broker.replication.errors import (

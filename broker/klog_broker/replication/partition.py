@@ -52,7 +52,7 @@ Role = Unassigned | Leader | Follower | Offline
 
 
 class Partition:
-    """A hosted partition, which is the listener of its log. Loop thread only.
+    """A hosted partition, which its log notifies of changes (as its LogListener). Loop thread only.
 
     ``wake(topic_partition)`` is called when requests that wait for the partition may have become
     ready. ``on_ended(leader)`` is called when a leadership has ended for any reason, before the

@@ -42,7 +42,7 @@ STANDALONE = LeaderContext()
 
 class LogChanges(Protocol):
     """Creates and deletes logs in helper threads (log/manager/partition_changes.py). ``done`` is
-    called once, in the loop thread; within the call if there is nothing to do."""
+    called once with the outcome, in the loop thread; within the call if there is nothing to do."""
 
     def create_async(
         self,
@@ -146,7 +146,7 @@ class ReplicaManager:
         for by_number in self._hosted.values():
             yield from by_number.values()
 
-    # --- role changes ----------------------------------------------------------------------------
+    # --- applying the controller's role changes --------------------------------------------------
     def apply(
         self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
     ) -> None:
@@ -296,7 +296,7 @@ class ReplicaManager:
 
         self._logs.changes.delete_async(role_change.topic_partition, partition.topic_id, deleted)
 
-    # --- hosted partitions -----------------------------------------------------------------------
+    # --- hosted partitions (of which this broker has a replica) ----------------------------------
     def _host(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog | None
     ) -> Partition:
@@ -368,8 +368,8 @@ class ReplicaManager:
         )
 
     def when_settings_are_taken(self, then: Callable[[], None]) -> None:
-        """Call `then` once the settings of all earlier calls of `topics_changed` are applied to the
-        hosted partitions."""
+        """Call `then` once the changed settings of all topics in earlier calls of `topics_changed`
+        are applied to the hosted partitions."""
         self._updates.when_done(then)
 
     def _settings_taken(self) -> None:

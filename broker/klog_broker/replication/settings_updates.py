@@ -1,4 +1,5 @@
-"""Applies changed topic settings to the hosted partitions, some in each event-loop turn."""
+"""Applies changed topic settings to the hosted partitions (those of which this broker has a
+replica), some in each event-loop turn."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,7 +10,8 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.replication.partition import Partition
 
 PARTITIONS_A_TURN = 2_000
-"""How many partitions one event-loop turn updates at most, which takes about 10 ms."""
+"""How many partitions get changed settings in one event-loop turn at most, which takes about 10
+ms."""
 
 
 class TopicSettings(NamedTuple):
@@ -58,7 +60,8 @@ class SettingsUpdates:
             self._go_on()
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Call `then` once all updates are done; within this call if none is pending."""
+        """Call `then` once the settings of all partitions that were passed to `update` are applied;
+        within this call if no partition waits."""
         if self._waiting:
             self._then.append(then)
         else:

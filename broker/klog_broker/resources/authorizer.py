@@ -31,7 +31,7 @@ with this object first, and skip the call of ``is_allowed``."""
 
 
 class AuthorizerServices(Protocol):
-    """The services of handlers that check access."""
+    """The part of the broker's services that handlers use to check what a client may do."""
 
     @property
     def authorizer(self) -> Authorizer: ...

@@ -1,5 +1,5 @@
-"""Finds this broker's leadership of a requested partition, or the error if it has none, for data
-APIs."""
+"""Finds this broker's leadership of a requested partition, or the error if it has none, for the
+APIs that read or change a partition's log, such as Produce and ListOffsets."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from pyspark_klog.records.layout import NO_LEADER_EPOCH
 
 
 class PartitionServices(AuthorizerServices, Protocol):
-    """The services that the look-up of a led partition uses."""
+    """The part of the broker's services that the look-up of a led partition uses."""
 
     @property
     def metadata(self) -> MetadataStore: ...

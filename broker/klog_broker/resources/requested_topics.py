@@ -19,7 +19,7 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class TopicLookup(AuthorizerServices, Protocol):
-    """The services that the look-up of topics uses."""
+    """The part of the broker's services that the look-up of topics uses."""
 
     @property
     def known_topics(self) -> KnownTopics: ...
@@ -70,7 +70,8 @@ def requested_topic(
     *,
     not_sent_yet: ErrorCode = ErrorCode.LEADER_NOT_AVAILABLE,
 ) -> RequestedTopic:
-    """Look a topic up by its id, or by its name if ``topic_id`` is None, and check the operation.
+    """Look a topic up by its id, or by its name if ``topic_id`` is None, and check that the client
+    may do ``operation`` on the topic.
 
     Kafka answers TOPIC_AUTHORIZATION_FAILED whether or not a topic with the denied name exists.
     ``not_sent_yet`` is the error for a topic or partition that the controller may not have sent to

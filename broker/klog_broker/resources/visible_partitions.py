@@ -1,4 +1,5 @@
-"""Describes partitions to a client, which can reach only those brokers that have its listener."""
+"""Describes partitions to a client, which can reach only those brokers that have an endpoint on the
+listener of the client's connection."""
 
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from pyspark_klog.protocol.apis.metadata import MetadataResponsePartition
 
 
 class SeenServices(Protocol):
-    """The services that the description of partitions uses."""
+    """The part of the broker's services that the description of partitions uses."""
 
     @property
     def broker_id(self) -> BrokerId: ...

@@ -82,7 +82,7 @@ class Peers:
 
 
 class _NameResolvingConnector:
-    """A `Connector` that accepts host names.
+    """A `Connector` (it makes the streams of `EventedConnection` objects) that accepts host names.
 
     A helper thread looks up the name. Until the address is known, `connect` raises OSError, and the
     connection tries again later, as after any failed attempt. Each look-up serves one attempt.

@@ -100,8 +100,8 @@ class AdoptingStore(MetadataStore, Protocol):
         found: Mapping[TopicPartition, FoundLog],
         directory_of: DirectoryOf | None = None,
     ) -> None:
-        """Pass the metadata image to the broker. A standalone broker also becomes the leader of all
-        its replicas.
+        """Pass the metadata image (the snapshot of topics and partitions) to the broker. A
+        standalone broker also becomes the leader of all its replicas.
 
         `found` has the logs that were loaded; `directory_of` returns the data directory of a log
         that is created later. The call blocks until this broker has applied all role assignments.
@@ -151,7 +151,8 @@ class Adoption:
         image = self._metadata.image
         knowledge = MetadataTopics(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
-        # The folder of Kafka's metadata log matters only if klog has no metadata of its own yet.
+        # The folder of KRaft's metadata log (__cluster_metadata-0) matters only if klog has no
+        # metadata of its own yet.
         krafts = [each.kraft_metadata for each in found if each.kraft_metadata is not None]
         krafts = krafts if self._metadata.is_new else []
         knowledge.check_conflicts(unknown)
@@ -304,8 +305,8 @@ def _producer_ids(log: PartitionLog) -> Iterator[int]:
 def _producer_ids_of_transactions(log: PartitionLog) -> Iterator[int]:
     """Yield the producer ids in the records of a partition of ``__transaction_state``.
 
-    Damaged and unknown records are skipped; the coordinator reports them when it loads the
-    partition.
+    Damaged and unknown records are skipped; the transaction coordinator reports them when it loads
+    the partition.
     """
     offset: int = log.log_start_offset
     end_offset = log.log_end_offset

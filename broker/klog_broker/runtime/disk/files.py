@@ -1,7 +1,9 @@
-"""Files as a parameter: the interface for all disk access of the broker.
+"""The interface for all disk access of the broker. Code that uses files gets an implementation as a
+parameter.
 
 `RealFiles` is the machine's disk. Tests replace it by a disk in memory that loses unsynced bytes,
-tears writes, fails the n-th fsync or blocks on cold pages (tests/support/runtime/memory_files.py).
+tears writes, fails the n-th fsync or blocks on reads of pages that are not in the page cache
+(tests/support/runtime/memory_files.py).
 
 POSIX makes two things durable: the bytes of a file by `File.sync`, and a changed name (created,
 renamed, removed) by `Files.sync_dir` of its directory. A crash can lose everything else.
@@ -62,7 +64,8 @@ class File(Protocol):
         """
 
     def send_to(self, socket_descriptor: int, position: int, size: int) -> int:
-        """Send a region to a socket by sendfile; return how many bytes the socket accepted.
+        """Send ``size`` bytes of the file, from ``position`` on, to a socket by sendfile; return
+        how many bytes the socket accepted.
 
         Call only on systems that have sendfile.
         """
@@ -76,7 +79,8 @@ class File(Protocol):
         """Set the wall-clock time of the last write (mtime)."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Read ``size`` bytes; fewer only at the end of the file. May block on a cold page."""
+        """Read ``size`` bytes; fewer only at the end of the file. May block if a page is not in the
+        page cache."""
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """Fill ``buffer`` like :meth:`pread`; return how many bytes were read."""

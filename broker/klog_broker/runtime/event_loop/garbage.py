@@ -43,7 +43,8 @@ class LongLived:
         self._set_aside = self._seen = replicas()
 
     def start_checks(self) -> None:
-        """Start the periodic comparison. Call once."""
+        """Start to compare the number of replicas, every `LOOK_MS`, with the number at the last
+        freeze. Call once."""
         self._loop.call_later(LOOK_MS, self._look)
 
     def _look(self) -> None:

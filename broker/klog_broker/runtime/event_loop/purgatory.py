@@ -114,15 +114,16 @@ class Purgatory:
         return completed
 
     def check_soon(self, key: Hashable) -> None:
-        """Check the key once, in the append phase of this event-loop turn, unless ``check_now``
-        does so earlier."""
+        """Call `check` for the key once (it tries to complete the operations that wait under the
+        key), in the append phase of this event-loop turn, unless ``check_now`` does so earlier."""
         self._soon[key] = None
         if not self._is_called:
             self._is_called = True
             self._loop.call_at_append(self._check_called)
 
     def check_now(self) -> int:
-        """Check the keys that ``check_soon`` has collected, including keys that the checks add.
+        """Call `check` for the keys that ``check_soon`` has collected, including keys that the
+        checks add.
 
         Returns how many operations completed.
         """
@@ -191,7 +192,7 @@ class Purgatory:
         return getattr(operation, "_timer", None) is not None
 
     def listening_to(self, key: Hashable) -> int:
-        """Return how many listeners ``key`` has."""
+        """Return how many listeners wait for the next `check` of ``key``."""
         return len(self._listening.get(key, ()))
 
     def watched_under(self, key: Hashable) -> int:

@@ -46,7 +46,8 @@ class Timer:
 
 
 class _Bucket:
-    """The timers of one tick of a level. After the tick, the bucket is used for a later tick.
+    """The timers of one tick of a level of the timing wheel. After the tick, the bucket is used for
+    a later tick.
 
     ``time_ms`` is the start of the tick that the bucket was last queued for.
     """
@@ -93,7 +94,8 @@ class TimingWheel:
         return timer
 
     def next_deadline_ms(self) -> int | None:
-        """Return when ``advance`` next has work; None without timers.
+        """Return the time (ms) at which ``advance`` next has timers to expire or to move to a lower
+        level; None without timers.
 
         The time is never later than the first timer's deadline, but may be earlier, because timers
         of a higher level move down first.

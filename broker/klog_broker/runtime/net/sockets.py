@@ -1,4 +1,5 @@
-"""The network as a parameter: real sockets here, a router with a virtual clock in a simulation."""
+"""The interface of the network, implemented here by real sockets, and in a simulation by a router
+with a virtual clock. Code that uses the network gets the implementation as a parameter."""
 
 import errno
 import os
@@ -20,8 +21,8 @@ class StreamSocket(Protocol):
     """
 
     is_plain: bool
-    """Whether the descriptor carries the stream's bytes unencrypted (no TLS): SocketCalls serves
-    only plain streams."""
+    """Whether the descriptor carries the stream's bytes unencrypted (no TLS): SocketCalls (compiled
+    code that serves many sockets in one call) serves only plain streams."""
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for the poller."""
@@ -44,7 +45,8 @@ class StreamSocket(Protocol):
         packet (MSG_MORE)."""
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
-        """Send a region of a `File`; return how many bytes the socket accepted.
+        """Send ``size_bytes`` bytes of a `File`, from ``position`` on; return how many bytes the
+        socket accepted.
 
         Returns 0 if the file ends at or before `position`.
         """

@@ -1,4 +1,5 @@
-"""Random numbers as a parameter: the source of every generated id and every jitter."""
+"""Random numbers: the source of every generated id and every jitter. Code that needs random numbers
+gets a Chance as a parameter, so that a test can pass a seeded one."""
 
 from random import Random, SystemRandom
 

@@ -53,7 +53,7 @@ def file_limit() -> int:
 
 def connection_limit() -> int:
     """Return how many connections the broker may have: so many that the descriptors suffice for the
-    log files (`file_limit`) and for `_FOR_OTHERS`, too."""
+    log files (`file_limit`) and for all other uses (`_FOR_OTHERS`), too."""
     return max(limit() - file_limit() - _FOR_OTHERS, 1)
 
 

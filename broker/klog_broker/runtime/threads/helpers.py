@@ -1,4 +1,5 @@
-"""Helper threads for calls that block: fsync, read-ahead of cold pages, deleting of files.
+"""Helper threads for calls that block: fsync, reading pages ahead into the page cache, deleting of
+files.
 
 Helper threads run system calls, compiled functions and codecs that release the GIL, never Python
 code for each record: one CPU-bound Python thread starves the loop. The loop's thread receives each

@@ -117,8 +117,8 @@ class _Handler:
     timeout_exception = KazooTimeoutError
     sleep_func = staticmethod(time.sleep)
     running = False
-    """False makes kazoo run callbacks of results at once, in its thread. KazooCarrier's callbacks
-    post to the loop."""
+    """False makes kazoo run the callback of a finished request at once, in kazoo's thread.
+    KazooCarrier's callbacks post to the loop."""
 
     def __init__(
         self, loop: SessionLoop, on_thread_end: Callable[[Exception | None], None]
@@ -130,10 +130,11 @@ class _Handler:
         """The number of servers that kazoo tries one after another."""
 
     def start(self) -> None:
-        """Do nothing: there are no threads except that of the connection."""
+        """Do nothing: this handler has no thread except that of kazoo's connection, which `spawn`
+        starts."""
 
     def stop(self) -> None:
-        """Do nothing: there is no thread to stop."""
+        """Do nothing: kazoo itself ends the thread of its connection."""
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
         def run() -> None:

@@ -50,7 +50,8 @@ _log = logging.getLogger("klog.zookeeper")
 
 
 class Carrier(Protocol):
-    """Sends the requests of one session to ZooKeeper, and calls back in the loop's thread."""
+    """Owns the connection of one session to ZooKeeper: sends the session's requests, and calls back
+    in the loop's thread."""
 
     def send(
         self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
@@ -90,8 +91,8 @@ class _PendingRequest:
 
 
 class CarriedSession:
-    """Implements `Session`. The carrier calls `connected`, `disconnected` and `expired`, in the
-    loop's thread."""
+    """Implements `Session`. The carrier, which owns the connection to ZooKeeper, calls `connected`,
+    `disconnected` and `expired`, in the loop's thread."""
 
     def __init__(
         self,
@@ -101,7 +102,8 @@ class CarriedSession:
         requests_in_flight: int = REQUESTS_IN_FLIGHT,
     ) -> None:
         """``chroot`` is a path without a slash at its end; "" for none. The caller sets `carrier`
-        at once. ``requests_in_flight`` can lower the limit `REQUESTS_IN_FLIGHT`, but not raise it.
+        (the object that sends the requests to ZooKeeper) at once. ``requests_in_flight`` can lower
+        the limit `REQUESTS_IN_FLIGHT`, but not raise it.
         """
         self.session_id = 0
         self.carrier: Carrier
@@ -177,7 +179,7 @@ class CarriedSession:
             return
         self.carrier.close(done or _nothing)
 
-    # --- methods that the carrier calls ----------------------------------------------------------
+    # --- methods that the carrier, owner of ZooKeeper's connection, calls ------------------------
     def connected(self, session_id: int) -> None:
         """Handle a new connection, on which a server has accepted the session."""
         if self._state is not _State.UNCONNECTED:
@@ -201,7 +203,8 @@ class CarriedSession:
         self.carrier.send(Sync("/"), caught_up)
 
     def disconnected(self) -> None:
-        """Handle a broken connection. The carrier tries to connect again until the session ends."""
+        """Handle a broken connection. The carrier, which owns the connection to ZooKeeper, tries to
+        connect again until the session ends."""
         if self._state is _State.CONNECTED:
             self._fail_all(_State.UNCONNECTED, ConnectionLost, SessionEvent.DISCONNECTED)
         elif self._state is _State.PREPARING:
@@ -306,7 +309,7 @@ class CarriedSession:
         if path == "/":
             return self._chroot or path
         # A path that does not begin with a slash is invalid. Leave it unchanged, so that the error
-        # of `refusal` shows the caller's path.
+        # from `refusal` (the check of each request) shows the caller's path.
         return self._chroot + path if path.startswith("/") else path
 
     def _relative(self, result: Any) -> Any:

@@ -55,13 +55,13 @@ class Stat(NamedTuple):
     """Id of the transaction that created the znode. For a broker's registration, this id is the
     broker epoch."""
     mzxid: int
-    """Id of the transaction that last changed the data."""
+    """Id of the transaction that last changed the znode's data."""
     version: int
-    """The number of changes of the data."""
+    """The number of changes of the znode's data."""
     ephemeral_owner: int
     """Id of the session that an ephemeral znode belongs to; 0 for a persistent znode."""
     children: int
-    """The number of children."""
+    """The number of the znode's children."""
 
 
 class Node(NamedTuple):
@@ -83,7 +83,8 @@ class Created(NamedTuple):
 
     path: str
     stat: Stat | None
-    """The metadata; None as a result in a `multi`, where kazoo returns only the path."""
+    """The metadata of the created znode; None as a result in a `multi`, where kazoo returns only
+    the path."""
 
 
 # --- the operations of a multi, and their results -----------------------------------------------
