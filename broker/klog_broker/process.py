@@ -89,7 +89,7 @@ def run(
     if not _has_descriptors():
         return ExitCode.REFUSED
     # Tests, which use `until_stdin_ends`, start hundreds of brokers: do not compile the produce
-    # kernel in advance for them.
+    # kernel (the compiled code for Produce requests) in advance for them.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,

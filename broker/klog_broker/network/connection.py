@@ -208,7 +208,7 @@ class Connection:
 
     def settle(self, slot: SingleResponse) -> None:
         """Send the response to a single request (one that came while the connection was QUIET), or
-        give the request a place in the outbox's queue.
+        give the request a place in the outbox (the connection's queue of responses).
 
         A request without a response yet gets a place, and so do the bytes of a response that the
         socket does not accept.

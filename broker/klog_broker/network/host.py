@@ -33,8 +33,8 @@ class Host(OutboxHost, Protocol[C]):
     def handle_frame(
         self, frame: memoryview, slot: QueuedResponse | SingleResponse, connection: C, /
     ) -> bool:
-        """Serve one request, a frame without its size; put the response into ``slot``, now or
-        later. Raises nothing.
+        """Serve one request, a frame without its size; put the response into ``slot`` (the place
+        for the response), now or later. Raises nothing.
 
         Returns whether the frame's bytes may be reused now; if not, they must stay valid until the
         event-loop turn ends.

@@ -6,7 +6,8 @@ from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.runtime.net.sockets import StreamSocket
 
-# The smallest buffer: receiving into a smaller one is not worth a system call.
+# The size in bytes of a large frame's smallest buffer: receiving into a smaller one is not worth a
+# system call.
 _LEAST_BYTES = 4096
 
 

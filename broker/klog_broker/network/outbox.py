@@ -105,10 +105,10 @@ class Outbox:
         one request, or for several Produce requests of the connection that one produce plan has
         served (the compiled kernel serves many connections together)."""
         self.planned = 0
-        """How many of the ``outstanding`` places are for Produce requests that a produce plan has
-        served (the compiled kernel serves many connections together), such as acks=all requests
-        that wait for the followers. While only such places are outstanding, a plan may serve the
-        connection's next requests, too."""
+        """How many of the ``outstanding`` places in the queue of responses are for Produce requests
+        that a produce plan has served (the compiled kernel serves many connections together), such
+        as acks=all requests that wait for the followers. While only such places are outstanding, a
+        plan may serve the connection's next requests, too."""
         self.held = 0
         """How many of the ``outstanding`` places in the queue of responses stop the parsing of
         later requests. A handler calls a place's ``hold`` for this while a helper thread or the
@@ -145,8 +145,9 @@ class Outbox:
         return slot
 
     def begin_planned(self, api_key: int) -> QueuedResponse:
-        """Add a place to the queue for the responses to Produce requests that the event-loop turn's
-        produce plan has served (the compiled kernel serves many connections together).
+        """Add a place to the queue of responses, for the responses to Produce requests that the
+        event-loop turn's produce plan has served (the compiled kernel serves many connections
+        together).
 
         A plan may serve later requests of the connection before this place is filled.
         """
@@ -183,8 +184,8 @@ class Outbox:
     # -- sending responses in the order of their requests -------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Count the request of a place that was just filled as answered, and schedule the sending
-        of its response."""
+        """Count the request whose place in the queue of responses was just filled as answered, and
+        schedule the sending of its response."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)

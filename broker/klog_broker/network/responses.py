@@ -34,15 +34,17 @@ class SlotState(Enum):
 
 
 class SlotOwner(Protocol):
-    """The methods of a connection's outbox that the places in its queue use."""
+    """The methods of a connection's outbox that the places (`QueuedResponse`) in its queue of
+    responses use."""
 
     @property
     def is_open(self) -> bool:
         """Whether the connection is open, so that responses can be sent."""
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Called when ``slot`` has been filled: it has a response (``complete``), its request gets
-        no response (``skip``), or it closes the connection (``close``)."""
+        """Called when ``slot`` (a response's place in the queue) has been filled: it has a response
+        (``complete``), its request gets no response (``skip``), or it closes the connection
+        (``close``)."""
 
     def on_slot_held(self) -> None:
         """Pass no more requests of the connection to handlers until the request whose handler has
@@ -53,7 +55,7 @@ class SlotOwner(Protocol):
 
 
 class QueuedResponse:
-    """The place of one request's response in its connection's queue.
+    """The place of one request's response in its connection's queue of responses.
 
     Exactly one of ``complete``, ``skip`` and ``close`` is called.
     """
@@ -87,7 +89,8 @@ class QueuedResponse:
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0
-        """The size in bytes of the response's parts in memory; file regions do not count."""
+        """The size in bytes of the response's parts in memory (byte strings); file regions do not
+        count."""
         self.fits_one_send = True
         """Whether one send call can take the response's parts: at most _PARTS_PER_SEND parts, and
         no file region."""
@@ -183,8 +186,9 @@ class QueuedResponse:
                 f"a request was answered twice: {self.state.value}, then {state.value}"
             )
         self.state = state
-        # The callback often refers to the request's context, which refers to this slot: the cycle
-        # would keep the parts of the response, and with them files, until a garbage collection.
+        # The callback often refers to the request's context, which refers to this slot (the place
+        # of the response in the queue): the cycle would keep the parts of the response, and with
+        # them files, until a garbage collection.
         self._when_closed = None
         self._owner.on_slot_filled(self)
 
@@ -227,8 +231,8 @@ class OutgoingParts:
                     self.bytes_in_memory += len(part)
             elif part.size:
                 self._parts.append(part)
-        # The slot may outlive the sending, and must not keep files open: a region's file closes
-        # with the last reference to the region.
+        # The slot (the response's place in the queue) may outlive the sending, and must not keep
+        # files open: a region's file closes with the last reference to the region.
         slot.parts = []
 
     def send(
@@ -297,8 +301,8 @@ class OutgoingParts:
         return region.file, region.position + self._done_bytes, min(left, READ_AHEAD_BYTES)
 
     def warmed(self, size_bytes: int) -> None:
-        """Record that the next ``size_bytes`` of the first region were read from the disk into the
-        page cache.
+        """Record that the next ``size_bytes`` of the first part, a file region, were read from the
+        disk into the page cache.
 
         These bytes are sent without probing the page cache again: if the cache is too small to keep
         them, each probe would request the same read-ahead again, forever.
@@ -354,5 +358,5 @@ class PendingResponse(Protocol):
     batches."""
 
     def wait(self, place: QueuedResponse, /) -> None:
-        """Complete ``place`` with the responses once the followers have the batches, or the
-        requests' timeout has passed."""
+        """Complete ``place`` (in the connection's queue of responses) with the responses once the
+        followers have the batches, or the requests' timeout has passed."""

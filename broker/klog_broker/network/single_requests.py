@@ -73,9 +73,9 @@ class SingleResponse:
         return place
 
     def complete(self, parts: list[Any]) -> None:
-        """Answer with a whole frame in parts. A response of one part in memory needs no place in
-        the outbox (the connection's queue of responses), because no other response has to be sent
-        before it."""
+        """Answer with a whole frame in ``parts``: byte strings and file regions. A response of one
+        part in memory needs no place in the outbox (the connection's queue of responses), because
+        no other response has to be sent before it."""
         if (
             self.ordinary is None
             and self.response is None
@@ -120,8 +120,8 @@ class SingleRequests:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[SingleResponse] = []
-        """The places of this event-loop turn's single requests. Call ``begin`` before adding the
-        first place."""
+        """The places of this event-loop turn's single requests (each came while its connection had
+        no outstanding response). Call ``begin`` before adding the first place."""
 
     def begin(self) -> None:
         """Schedule the sending of the responses to this event-loop turn's single requests for the

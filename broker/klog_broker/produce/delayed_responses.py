@@ -39,7 +39,8 @@ class ResponsePlace(Protocol):
 
     @property
     def began_ns(self) -> int:
-        """The time, in nanoseconds, of the event-loop turn in which the place joined the queue."""
+        """The time, in nanoseconds, of the event-loop turn in which the response got its place in
+        the queue."""
 
     def complete(self, parts: list[Any]) -> None: ...
 

@@ -64,8 +64,8 @@ from pyspark_klog.records.layout import (
 )
 
 IS_COMPILED = COMPILED
-"""False without numba: the kernel is then plain Python code, and slower than the ordinary Produce
-handler."""
+"""False without numba: the produce kernel is then plain Python code, and slower than the ordinary
+Produce handler."""
 
 # --- results of plan_produce ---------------------------------------------------------------------
 DONE = 0  # the appends for all requests are planned, or left to the ordinary Produce handler
@@ -77,8 +77,9 @@ FULL = 1
 # partition's slot (a row of the kernel's table), whose number the table has in HEAD_NEEDED, and
 # call the kernel again.
 NEED_SLOT = 2
-# The caller has to write the log's state of a producer into the producer's row of the kernel's
-# table, whose number the table has in HEAD_NEEDED, and call the kernel again.
+# The caller has to write the log's state of a producer (such as its epoch and last sequence) into
+# the producer's row of the kernel's table, whose number the table has in HEAD_NEEDED, and call the
+# kernel again.
 NEED_PRODUCER = 3
 # The caller has to write the producer's state as for NEED_PRODUCER, and first decide whether the
 # producer's batch begins a transaction.
@@ -116,8 +117,8 @@ HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
 HEAD_HELD = 16  # how many batches to append have a response that waits for the followers (acks=all)
-# 1 if the broker has access control: then the kernel leaves requests with a transactional id to the
-# ordinary Produce handler.
+# 1 if the broker has access control: then the compiled kernel leaves requests with a transactional
+# id to the ordinary Produce handler.
 HEAD_LEAVES_TRANSACTIONS = 17
 # The word HEAD_VERSIONS + v counts the requests of Produce version v that the kernel serves in this
 # produce plan (list of appends).
@@ -155,8 +156,8 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-# how the kernel treats requests with acks=-1: ACKS_ALL_NEVER (leaves them to the ordinary Produce
-# handler), ACKS_ALL_AT_ONCE (answers them after the append) or ACKS_ALL_LATER (after the
+# how the compiled kernel treats requests with acks=-1: ACKS_ALL_NEVER (leaves them to the ordinary
+# Produce handler), ACKS_ALL_AT_ONCE (answers them after the append) or ACKS_ALL_LATER (after the
 # replication)
 SLOT_ACKS_ALL = 18
 # For each produce plan (list of appends), the kernel's caller (PlanTables.fill_slot) writes the
@@ -165,9 +166,9 @@ SLOT_ACKS_ALL = 18
 SLOT_BATCHES = 19  # how many batches this produce plan (list of appends) has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
-# The position of the partition's first batch in `batches`, the array to which the kernel copies all
-# batches that its caller writes to the logs. While _gather copies them: the position for the
-# partition's next batch.
+# The position of the partition's first batch in `batches`, the array to which the compiled kernel
+# copies all batches that its caller writes to the logs. While _gather copies them: the position for
+# the partition's next batch.
 SLOT_OUT = 22
 SLOT_REQUEST = 23  # number (HEAD_REQUEST_STAMP) of the last request with a batch for the partition
 SLOT_BY_ID = 24
@@ -194,7 +195,8 @@ MAX_SLOTS = 512
 NAME_BYTES = 256
 
 SLOT_READY = 1
-SLOT_UNAVAILABLE = 2  # the kernel leaves the partition's requests to the ordinary Produce handler
+# The compiled kernel leaves the partition's requests to the ordinary Produce handler.
+SLOT_UNAVAILABLE = 2
 
 # --- a producer's row for one partition, in the kernel's table: positions of its words -----------
 PRODUCER_ROUND = 0
@@ -767,9 +769,9 @@ def _take_frame(
             slot = int(table[slot + SLOT_TARGET])
             if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
-            # The kernel takes only requests with one batch for each partition: all batches of a
-            # request are checked before any gets its offset, so a second batch would not be checked
-            # against the first one.
+            # The compiled kernel takes only requests with one batch for each partition: all batches
+            # of a request are checked before any gets its offset, so a second batch would not be
+            # checked against the first one.
             if table[slot + SLOT_REQUEST] == stamp:
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
@@ -849,7 +851,7 @@ def _take_frame(
 # --- planning the requests of all connections ----------------------------------------------------
 @inline
 def _gather(arena: Array, table: Array, batches: Array) -> None:
-    """Copy the batches that the kernel has accepted from the arena (the receive buffer) to
+    """Copy the batches that the compiled kernel has accepted from the arena (the receive buffer) to
     ``batches``, partition by partition, because the caller writes the batches of a partition at
     once. Set their offsets and leader epochs."""
     out = 0

@@ -21,14 +21,16 @@ numba. Runs in a helper thread and may block. The argument is a function that re
 broker stops: the loading then soon gives up."""
 
 CompileKernel = Callable[[Callable[[], bool]], bool]
-"""Compiles the kernels into their cache on disk, so that LoadKernel compiles nothing; returns False
-if that is impossible, such as without numba. Runs in a helper thread, has the same argument as
-LoadKernel, and does not import numba in this process."""
+"""Compiles the kernels (functions for numba) that serve Produce requests into their cache on disk,
+so that a LoadKernel function has nothing to compile; returns False if that is impossible, such as
+without numba. Runs in a helper thread, has the same argument as LoadKernel (a function that returns
+True once the broker stops), and does not import numba in this process."""
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
-    """Return the module of the produce kernel; None without numba. The call blocks for 0.3 s, and
-    much longer if a child process first has to compile the kernel into its cache on disk."""
+    """Return the module of the produce kernel (the compiled code for Produce requests); None
+    without numba. The call blocks for 0.3 s, and much longer if a child process first has to
+    compile the kernel into its cache on disk."""
     if not compile_produce_kernel(is_stopping):
         return None
     with short_switch_interval():
@@ -42,6 +44,6 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
 
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
-    """Compile the kernels for Produce in a child process if they are not in their cache on disk.
-    Return whether the cache has them now."""
+    """Compile the kernels (functions for numba) that serve Produce requests in a child process if
+    they are not in their cache on disk. Return whether the cache has them now."""
     return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

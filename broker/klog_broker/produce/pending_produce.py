@@ -75,8 +75,8 @@ class PendingProduce(DelayedOperation):
     def wait_for(
         self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
     ) -> None:
-        """Delay the response until all records before ``required_offset`` are as safe as ``acks``
-        requires."""
+        """Delay the response until all records before ``required_offset`` are replicated (acks=-1),
+        or replicated or flushed (acks=1)."""
         if self._safe_offset(leader) < required_offset:
             self._waiting.append(_Waiting(answer, leader, required_offset))
 
@@ -90,7 +90,7 @@ class PendingProduce(DelayedOperation):
 
     def appended(self) -> None:
         """Count one append of the request as done. After the last one, send the response, or wait
-        until all appends are as safe as ``acks`` requires."""
+        until all appends are replicated or flushed as ``acks`` requires."""
         self.open_appends -= 1
         if self.open_appends:
             return

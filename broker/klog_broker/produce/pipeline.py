@@ -1,5 +1,5 @@
 """Appends the batches of Produce requests, partition by partition, and answers a request once its
-batches are as safe as its acks requires.
+batches are replicated or flushed as its acks requires.
 
 All appends of an event-loop turn run together after the turn has received; until then their records
 are views of the receive buffer. A batch whose validation would take too long in the loop thread

@@ -1,5 +1,5 @@
-"""Makes an event-loop turn's produce plan with the kernel, writes the planned batches, and commits
-them.
+"""Makes an event-loop turn's produce plan with the produce kernel (compiled code), writes the
+planned batches, and commits them.
 
 A produce plan is the kernel's description of the appends for the turn's plain Produce requests. The
 kernel changes nothing outside its table. All planned batches are written behind the logs' ends,
@@ -46,8 +46,8 @@ class PlannedConnection(Protocol):
 
     @property
     def principal_number(self) -> int:
-        """A small number for the connection's principal, by which the produce kernel knows what the
-        principal may write (security/principal_numbers.py)."""
+        """A small number for the connection's principal, by which the produce kernel (compiled
+        code) knows what the principal may write (security/principal_numbers.py)."""
 
     def plannable(self) -> tuple[int, int] | None:
         """Return start and end of the connection's unparsed bytes in the receive arena (the buffer
@@ -138,9 +138,9 @@ class _CommitFailed(Exception):
 
 
 class _Turn:
-    """The connections whose Produce requests the kernel serves together in this event-loop turn:
-    first those that have received by themselves and offered their bytes, then those for which one
-    ``SocketCalls.receive`` has received."""
+    """The connections whose Produce requests the compiled kernel serves together in this event-loop
+    turn: first those that have received by themselves and offered their bytes, then those for which
+    one ``SocketCalls.receive`` has received."""
 
     def __init__(
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
@@ -152,9 +152,9 @@ class _Turn:
         self.first_received = first_received
         self.replies: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
-        """Whether no connection has anything left to do after the kernel has served this turn's
-        Produce requests: one ``SocketCalls.receive`` has received for all of them, all received
-        requests are served, and all responses are sent."""
+        """Whether no connection has anything left to do after the compiled kernel has served this
+        turn's Produce requests: one ``SocketCalls.receive`` has received for all of them, all
+        received requests are served, and all responses are sent."""
 
     def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
         """Add ``data`` to the responses that connection number ``number`` in ``waiting`` (the
@@ -198,8 +198,8 @@ class ProducePlanner:
     def run(
         self, offered: Sequence[PlannedConnection], received: Received = NOTHING_RECEIVED
     ) -> bool:
-        """Serve the Produce requests that the kernel can serve: have it plan their appends, append
-        the batches, and send the responses.
+        """Serve the Produce requests that the compiled kernel can serve: have it plan their
+        appends, append the batches, and send the responses.
 
         ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
         called once, in order. Connections in ``received`` get their responses from ``calls.send``,
@@ -283,7 +283,7 @@ class ProducePlanner:
             if not requests and not self._free_slots():
                 first += 1
 
-    # -- making a produce plan with the kernel ------------------------------------------------
+    # -- making a produce plan with the compiled kernel ---------------------------------------
 
     def _plan(
         self, places: Sequence[tuple[int, int]], connections: Sequence[PlannedConnection]
@@ -350,10 +350,10 @@ class ProducePlanner:
         tables.fill_slot(number, facts, target.acks_all)
 
     def _fill_transaction(self, number: int) -> None:
-        """Write the state of a producer into the kernel's table. The producer's first batch in this
-        produce plan (list of appends) is transactional: its transaction has begun, or it begins
-        with this batch. If neither is true, the kernel leaves the request to the ordinary Produce
-        handler."""
+        """Write the state of a producer (such as its epoch and last sequence) into the kernel's
+        table. The producer's first batch in this produce plan (list of appends) is transactional:
+        its transaction has begun, or it begins with this batch. If neither is true, the kernel
+        leaves the request to the ordinary Produce handler."""
         tables = self._tables
         slot, producer_id = tables.producer_key(number)
         log = self._log_of(slot)
@@ -417,10 +417,10 @@ class ProducePlanner:
 
     def _send_responses(self, turn: _Turn) -> bool:
         """Send the responses of all connections with one ``calls.send``, if possible: one
-        ``calls.receive`` has received for all connections, the kernel has served all received
-        bytes, no response is delayed, and each connection is open and has a response. If that is
-        not possible, send nothing and return False: the caller handles the connections one by
-        one."""
+        ``calls.receive`` has received for all connections, the compiled kernel has served all
+        received bytes, no response is delayed, and each connection is open and has a response. If
+        that is not possible, send nothing and return False: the caller handles the connections one
+        by one."""
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
@@ -443,9 +443,9 @@ class ProducePlanner:
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
-        """Count the Produce requests that the kernel has served as answered in this event-loop
-        turn, except those in ``later``: the number of requests, by head (API key and version in one
-        number), that a later turn answers and counts."""
+        """Count the Produce requests that the compiled kernel has served as answered in this
+        event-loop turn, except those in ``later``: the number of requests, by head (API key and
+        version in one number), that a later turn answers and counts."""
         for version, count in self._tables.versions():
             head = head_of(self._kernel.PRODUCE, version)
             now = count - later.get(head, 0)
@@ -453,9 +453,9 @@ class ProducePlanner:
                 self._times.answered_later.append((head, now, IN_THIS_TURN))
 
     def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
-        """Store in ``turn`` how far the kernel served each connection, and send the connection's
-        responses, or add them to ``turn``. Return how many requests a later event-loop turn
-        answers, by head (API key and version in one number)."""
+        """Store in ``turn`` how far the compiled kernel served each connection, and send the
+        connection's responses, or add them to ``turn``. Return how many requests a later event-loop
+        turn answers, by head (API key and version in one number)."""
         tables = self._tables
         later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []

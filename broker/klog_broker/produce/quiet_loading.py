@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from klog_broker.produce.turn_plans import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# The broker is quiet, so that the kernels for Produce may be loaded, if no connection has sent or
-# received bytes for this long. A waiting consumer sends a Fetch every 500 ms, so there are quiet
-# moments between its requests.
+# The broker is quiet, so that the kernels for Produce (compiled code) may be loaded, if no
+# connection has sent or received bytes for this long. A waiting consumer sends a Fetch every 500
+# ms, so there are quiet moments between its requests.
 _QUIET_MS = 250
 
 
 class QuietKernelLoader:
-    """Loads the kernels for Produce once no connection of the broker has sent or received bytes for
-    250 ms (_QUIET_MS). Loop thread only. ``compile_kernel`` runs in a helper thread."""
+    """Loads the kernels for Produce (compiled code) once no connection of the broker has sent or
+    received bytes for 250 ms (_QUIET_MS). Loop thread only. ``compile_kernel`` runs in a helper
+    thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server
@@ -35,8 +36,8 @@ class QuietKernelLoader:
         self._compile_kernel = compile_kernel
 
     def start_compiling(self) -> None:
-        """Start to compile the kernels for Produce if they are not in their cache on disk. Called
-        once the broker accepts requests."""
+        """Start to compile the kernels for Produce (functions for numba) if they are not in their
+        cache on disk. Called once the broker accepts requests."""
         self._server.helpers.submit(
             lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
         )

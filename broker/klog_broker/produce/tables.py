@@ -146,8 +146,8 @@ class PlanTables:
 
     @property
     def requests(self) -> int:
-        """How many Produce requests the kernel has accepted; the ordinary Produce handler serves
-        the others."""
+        """How many Produce requests the compiled kernel has accepted in the latest produce plan
+        (list of appends); the ordinary Produce handler serves the others."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 
@@ -158,7 +158,7 @@ class PlanTables:
 
     def versions(self) -> list[tuple[int, int]]:
         """Return pairs of a Produce version and the number of requests with that version that the
-        kernel has accepted. The kernel must have accepted at least one request."""
+        compiled kernel has accepted. The kernel must have accepted at least one request."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
         # Nearly all clients use one version.
         if self._words[at + self._usual_version] == requests:
@@ -217,9 +217,9 @@ class PlanTables:
         words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
 
     def join_slots(self, number: int, other: int) -> None:
-        """Let the kernel use the slot ``other`` (a row of its table) instead of the slot ``number``
-        in this produce plan. A partition has several slots if requests name its topic by name and
-        by id, or if several principals write."""
+        """Let the compiled kernel use the slot ``other`` (a row of its table) instead of the slot
+        ``number`` in this produce plan. A partition has several slots if requests name its topic by
+        name and by id, or if several principals write."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -289,8 +289,9 @@ class PlanTables:
             words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
     def first_batch(self, number: int) -> FirstBatch:
-        """Return the first batch of the producer among the requests that the kernel plans. With the
-        status NEED_TRANSACTION the kernel asks whether this batch may begin a transaction."""
+        """Return the first batch of the producer among the requests that the compiled kernel plans.
+        With the status NEED_TRANSACTION the kernel asks whether this batch may begin a
+        transaction."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         id_at = words[kernel.HEAD_TRANSACTIONAL_ID_AT]
@@ -321,8 +322,8 @@ class PlanTables:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether any response waits until the followers have the batches that the kernel has
-        accepted (acks=all)."""
+        """Whether any response waits until the followers have the batches that the compiled kernel
+        has accepted (acks=all)."""
         return bool(self._words[self._kernel.HEAD_HELD])
 
     def held(self) -> dict[int, list[DelayedBatch]]:
@@ -347,7 +348,7 @@ class PlanTables:
                 )
         return found
 
-    # -- results of the kernel: responses and batches -----------------------------------------
+    # -- results of the compiled kernel: responses and batches --------------------------------
 
     def _column(self, field: int, count: int) -> memoryview:
         """Return the word ``field`` in the rows of the first ``count`` connections in the kernel's
@@ -357,8 +358,8 @@ class PlanTables:
         return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]
 
     def all_taken(self, count: int) -> bool:
-        """Return whether the kernel has served all requests of the first ``count`` connections, so
-        that no received byte is left to the ordinary Produce handler."""
+        """Return whether the compiled kernel has served all requests of the first ``count``
+        connections, so that no received byte is left to the ordinary Produce handler."""
         kernel = self._kernel
         return self._column(kernel.CONNECTION_AT, count) == self._column(
             kernel.CONNECTION_END, count
@@ -375,14 +376,14 @@ class PlanTables:
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield a row for each of the first ``count`` connections: start and end of its bytes in
-        the arena (receive buffer) that the kernel has not served, start and end of its responses in
-        ``replies``, and how many requests the kernel has served."""
+        the arena (receive buffer) that the compiled kernel has not served, start and end of its
+        responses in ``replies``, and how many requests the kernel has served."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)
 
     def touched(self) -> list[TouchedSlot]:
-        """Return the partitions for which the kernel has accepted batches."""
+        """Return the partitions for which the compiled kernel has accepted batches."""
         kernel, words = self._kernel, self._words
         count = words[kernel.HEAD_TOUCHED]
         found: list[TouchedSlot] = []

@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-# Load the produce kernel when one receive brings _PIPELINED_REQUESTS times the bytes of its first
-# Produce request, or when _READY_CONNECTIONS connections receive Produce requests in one event-loop
-# turn.
+# Load the produce kernel (compiled code that serves many requests at once) when one receive brings
+# _PIPELINED_REQUESTS times the bytes of its first Produce request, or when _READY_CONNECTIONS
+# connections receive Produce requests in one event-loop turn.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
-# Load the produce kernel also for one request of this size: without the kernel, Python code checks
-# the request's records one by one.
+# Load the produce kernel (compiled code) also for one request of this size: without the kernel,
+# Python code checks the request's records one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
-"""Load the produce kernel also when connections have received Produce requests this many times:
-serving the requests without the kernel has cost as much time as loading it. On a leader with
-followers, quiet_loading.py never loads the kernel: it waits for a moment without requests, but the
-followers send fetches all the time."""
+"""Load the produce kernel (compiled code) also when connections have received Produce requests this
+many times: serving the requests without the kernel has cost as much time as loading it. On a leader
+with followers, quiet_loading.py never loads the kernel: it waits for a moment without requests, but
+the followers send fetches all the time."""
 
 
 class TurnPlans:
@@ -64,10 +64,11 @@ class TurnPlans:
         self._load_kernel = load_kernel
         self._make_planner = make_planner
         self.is_load_requested = False
-        """Whether loading was requested: the produce kernel is loaded, is being loaded, or could
-        not be loaded."""
+        """Whether loading was requested: the produce kernel (the compiled code for Produce
+        requests) is loaded, is being loaded, or could not be loaded."""
         self.is_closed = False
-        """Whether the broker is stopping: a compilation of the produce kernel is then abandoned."""
+        """Whether the broker is stopping: a compilation of the produce kernel (the compiled code
+        for Produce requests) is then abandoned."""
         self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
@@ -87,7 +88,8 @@ class TurnPlans:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether any client has sent a Produce request, so that the produce kernel is useful."""
+        """Whether any client has sent a Produce request, so that the produce kernel (the compiled
+        code for Produce requests) is useful."""
         return self._turn >= 0
 
     def offer_received(
@@ -184,8 +186,8 @@ class TurnPlans:
             self.load()
 
     def load(self) -> None:
-        """Load the produce kernel once, in a helper thread. Once it is loaded, it serves Produce
-        requests of many connections together (in produce plans)."""
+        """Load the produce kernel (compiled code) once, in a helper thread. Once it is loaded, it
+        serves Produce requests of many connections together (in produce plans)."""
         if not self.is_load_requested:
             self.is_load_requested = True
             self._asked_ms = self._loop.now_ms()

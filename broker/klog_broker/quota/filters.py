@@ -1,5 +1,5 @@
-"""Filters of DescribeClientQuotas requests, which select entities that have quotas (KIP-546), as in
-Kafka 4.3.1."""
+"""Filters of DescribeClientQuotas requests, which select entities (users, client ids, IP addresses)
+that have quotas (KIP-546), as in Kafka 4.3.1."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
