@@ -20,7 +20,8 @@ Key = tuple[TopicId, int]
 
 
 class RequestedPosition(NamedTuple):
-    """The position and the log start offset that a Fetch has for one partition."""
+    """The fetch position (offset and leader epochs) and the log start offset of the follower that a
+    Fetch has for one partition."""
 
     position: FetchPosition
     log_start_offset: Offset
@@ -42,7 +43,7 @@ class FollowerSession:
     def __init__(self) -> None:
         self.asked: dict[Key, RequestedPosition] = {}
         """The partitions that the leader's fetch session contains once the leader has received the
-        latest request, each with the position in that session."""
+        latest request, each with its fetch position in that session."""
         self.is_refused = False
         """Whether the leader grants no session, so that each request has to name all partitions."""
         self._id = NO_SESSION
@@ -54,9 +55,10 @@ class FollowerSession:
         return self._epoch == FIRST_EPOCH
 
     def next(self, news: Iterable[tuple[Key, RequestedPosition | None]]) -> Delta:
-        """Return the next request's delta. ``news`` has the partitions whose position may have
-        changed, with None for a partition to be forgotten. If a session :attr:`begins`, ``news``
-        has to have all partitions that are fetched."""
+        """Return the next request's session id, session epoch and changed partitions. ``news`` has
+        the partitions whose fetch position may have changed, with None for a partition to be
+        forgotten. If a session :attr:`begins`, ``news`` has to have all partitions that are
+        fetched."""
         if self.begins:
             self.asked.clear()
         named: list[tuple[Key, RequestedPosition]] = []

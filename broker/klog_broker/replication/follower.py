@@ -94,7 +94,8 @@ class FollowedPartition:
             self._timer = None
 
     def next_position(self) -> RequestedPosition | None:
-        """Return the position for the next Fetch; None if the partition must not be fetched now."""
+        """Return the fetch position (offset and leader epochs) and the log start offset for the
+        next Fetch; None if the partition must not be fetched now."""
         log = self._log
         if not self.is_current or log.is_offline:
             return None
@@ -108,7 +109,7 @@ class FollowedPartition:
 
     # --- responses of the leader -----------------------------------------------------------------
     def handle_response(self, asked: FetchPosition, part: FetchedPart) -> None:
-        """Handle the leader's response to a Fetch from ``asked``.
+        """Handle the leader's response to a Fetch that had the position ``asked``.
 
         The memory of ``part.records`` must stay unchanged until this method returns. If a helper
         thread has to empty the log before the records are appended, the memory must stay unchanged

@@ -178,8 +178,9 @@ class FollowerState:
 
     # --- handling the leader's responses and the end of log changes ------------------------------
     def handle_response(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
-        """Handle the response to a Fetch from `asked`, and return the next step. A response to an
-        earlier Fetch changes nothing."""
+        """Handle the response to a Fetch that had the position `asked`, and return the next step
+        (such as to append the records, or to truncate the log). A response to an earlier Fetch
+        changes nothing."""
         if not isinstance(self.phase, Fetching) or asked != self._position():
             return None
         if part.error is not ErrorCode.NONE:
@@ -249,7 +250,7 @@ class FollowerState:
         self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int
     ) -> Step:
         """Handle the leader's log start and end offset in `leader_epoch`, which ListOffsets
-        returned; return the next step."""
+        returned; return the next step (such as to truncate the log), or None."""
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None
         asked = self._position()
@@ -267,14 +268,15 @@ class FollowerState:
 
     def changed(self, now_ms: int) -> Step:
         """Leave the phase Changing, because the truncation or emptying of the log is done; return
-        the next step."""
+        the next step: to append the records of the response that caused the change, or None."""
         phase = self.phase
         assert isinstance(phase, Changing)
         self.phase = Fetching()
         if phase.records is not None:
             return AppendRecords(phase.records)
         if phase.asked == self._position():
-            # The position has not changed, so the next response would be equal: delay the Fetch.
+            # The change of the log has not changed the fetch position, so the leader would send the
+            # same response again: delay the Fetch.
             self.refused(now_ms)
         return None
 

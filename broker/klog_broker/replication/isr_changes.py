@@ -40,7 +40,8 @@ class IsrChange(NamedTuple):
 
 
 class CommittedIsr(NamedTuple):
-    """A partition state that the controller has committed."""
+    """A partition state (leader epoch, partition epoch and ISR) that the controller has
+    committed."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -48,7 +49,8 @@ class CommittedIsr(NamedTuple):
 
 
 IsrResult = CommittedIsr | ErrorCode
-"""The controller's response to an ISR change: the committed state, or an error."""
+"""The controller's response to an ISR change: the partition state that it has committed, or an
+error."""
 
 
 class IsrOutcome(Enum):

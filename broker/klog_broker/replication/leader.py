@@ -51,7 +51,8 @@ class LeaderContext:
 
 
 class Leader:
-    """One leadership of this broker: from the role assignment that began it until `ended` is set.
+    """One leadership of this broker: from the role assignment (the instruction to lead) that began
+    it until `ended` is set.
 
     Made by ``Partition.lead`` only. All appends of the leadership go through this object; reads use
     `log`.
@@ -236,8 +237,8 @@ class Leader:
 
     # --- followers, ISR and high watermark -------------------------------------------------------
     def take_over(self, assignment: RoleAssignment, min_in_sync: int) -> None:
-        """Take the replicas and the ISR of a role assignment that has this leader's epoch, unless
-        its partition epoch is older than the present one."""
+        """Take the replicas and the ISR of a role assignment (an instruction to lead or to follow)
+        that has this leader's epoch, unless its partition epoch is older than the present one."""
         self.replicas.take_over(assignment)
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)

@@ -38,8 +38,8 @@ class AcksAll(Enum):
 
 
 class LeaderReplicas:
-    """The replicas of one leadership. The role assignment `assignment` made `broker_id` the leader
-    when its log ended at `epoch_start_offset`."""
+    """The replicas of one leadership. The role assignment `assignment` (the instruction to lead)
+    made `broker_id` the leader when its log ended at `epoch_start_offset`."""
 
     __slots__ = (
         "_asked",
@@ -100,8 +100,8 @@ class LeaderReplicas:
 
     # --- role assignments and fetches ------------------------------------------------------------
     def take_over(self, assignment: RoleAssignment) -> None:
-        """Take a role assignment that has this leader's epoch, unless its partition epoch is older
-        than the present one.
+        """Take a role assignment (an instruction to lead or to follow) that has this leader's
+        epoch, unless its partition epoch is older than the present one.
 
         An assignment with the same partition epoch does not end an ISR change that this leader has
         requested, because the controller may be about to make that change.

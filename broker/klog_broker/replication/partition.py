@@ -18,14 +18,16 @@ NO_PARTITION_EPOCH = -1
 
 
 class Epochs(NamedTuple):
-    """The epochs of a role assignment; an assignment with greater epochs is newer."""
+    """The epochs of a role assignment (an instruction to lead or to follow); an assignment with
+    greater epochs is newer."""
 
     leader_epoch: int
     partition_epoch: int
 
 
 class Unassigned:
-    """The log is loaded, but no role assignment has made this broker the leader or a follower."""
+    """The log is loaded, but no role assignment (an instruction to lead or to follow) has made this
+    broker the leader or a follower."""
 
     __slots__ = ()
 
@@ -86,7 +88,7 @@ class Partition:
         self.log: PartitionLog | None = None
         self.role: Role = Unassigned()
         self.epochs = Epochs(-1, NO_PARTITION_EPOCH)
-        """The epochs of the newest role assignment."""
+        """The epochs of the newest role assignment (an instruction to lead or to follow)."""
         self._wake = wake
         self._on_ended = on_ended
         self._on_unfollowed = on_unfollowed
@@ -144,11 +146,13 @@ class Partition:
         return True
 
     def stop(self, *, deletes: bool) -> None:
-        """End the role after a StopReplica request. With `deletes` the caller deletes the log."""
+        """End the replica's role after a StopReplica request. With `deletes` the caller deletes the
+        log."""
         self._end(EndReason.DELETED if deletes else EndReason.RESIGNED)
 
     def go_offline(self) -> None:
-        """End the role and become Offline: the log cannot be used, or could not be created."""
+        """End the replica's role and become Offline: the log cannot be used, or could not be
+        created."""
         self._end(EndReason.OFFLINE)
         self.role = Offline()
 

@@ -150,7 +150,8 @@ class ReplicaManager:
     def apply(
         self, role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
     ) -> None:
-        """Apply the role changes after those of earlier calls, then call `done` with the errors.
+        """Apply the role changes (instructions to lead, to follow or to stop) after those of
+        earlier calls, then call `done` with the errors.
 
         A role change fails with StaleRoleChange (the replica has newer epochs already),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError

@@ -1,4 +1,5 @@
-"""Applies the role changes of one call of ReplicaManager.apply, a few partitions at a time."""
+"""Applies the role changes (instructions to lead, to follow or to stop) of one call of
+ReplicaManager.apply, a few partitions at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,8 +10,9 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 CONCURRENT_ROLE_CHANGES = 4
-"""How many role changes are applied at the same time. Each may create or delete a log in a helper
-thread; the limit leaves the other helper threads free for flushes."""
+"""How many role changes (instructions to lead, to follow or to stop) are applied at the same time.
+Each may create or delete a log in a helper thread; the limit leaves the other helper threads free
+for flushes."""
 
 
 OnRoleChangeApplied = Callable[[KlogError | None], None]
@@ -18,8 +20,8 @@ OnRoleChangeApplied = Callable[[KlogError | None], None]
 
 
 class RoleChangeBatch:
-    """Applies the role changes of one call of ReplicaManager.apply, a few at a time, and then calls
-    `done` once with the errors."""
+    """Applies the role changes (instructions to lead, to follow or to stop) of one call of
+    ReplicaManager.apply, a few at a time, and then calls `done` once with the errors."""
 
     def __init__(
         self,

@@ -43,7 +43,8 @@ class SettingsUpdates:
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`settings_of` returns the present settings of a topic. Partitions for which `is_hosted`
-        returns False are skipped. `on_updated` is called after the updates of each event-loop turn.
+        returns False are skipped: this broker has no replica of them any more. `on_updated` is
+        called in each event-loop turn after the turn's partitions have got their settings.
         """
         self._settings_of = settings_of
         self._is_hosted = is_hosted

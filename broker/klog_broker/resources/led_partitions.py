@@ -31,10 +31,10 @@ class PartitionServices(AuthorizerServices, Protocol):
 def topic_name(services: PartitionServices, topic_id: UUID, partition: int) -> str:
     """The name of the topic with this id, for a request to the partition's leader.
 
-    This broker's leaderships are looked up first, and the metadata image only if there is none: in
-    a cluster a broker becomes the leader before its image shows the topic, and the image may still
-    show an earlier topic of the same name. Both topics begin with the same leader epoch, so only
-    the id distinguishes their records.
+    This broker's leaderships are looked up first, and the metadata image (the snapshot of topics
+    and partitions) only if there is none: in a cluster a broker becomes the leader before its image
+    shows the topic, and the image may still show an earlier topic of the same name. Both topics
+    begin with the same leader epoch, so only the id distinguishes their records.
 
     :raises BrokerError: UNKNOWN_TOPIC_ID if the topic does not exist (any more), or if this broker
         leads the partition of another topic with the same name
@@ -51,7 +51,8 @@ def topic_name(services: PartitionServices, topic_id: UUID, partition: int) -> s
 def led_partition(services: PartitionServices, topic: str, partition: int) -> Leader:
     """This broker's leadership of a partition; BrokerError if it has none.
 
-    Only the partition's role decides; the metadata image only supplies the reason of an error.
+    Only the partition's role decides; the metadata image (the snapshot of topics and partitions)
+    only supplies the reason of an error.
     """
     leader = services.replicas.led.get((topic, partition))
     if leader is None:

@@ -112,8 +112,9 @@ class AdoptingStore(MetadataStore, Protocol):
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# The settings of adopted topics. The topic's settings at its former broker are unknown, and
-# retention must not delete records that were to be kept for ever.
+# The settings of adopted topics, whose partition folders --adopt adds to the metadata. The topic's
+# settings at its former broker are unknown, and retention must not delete records that were to be
+# kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -201,8 +202,9 @@ class Adoption:
     def loading(self, config_of: ConfigOf) -> ConfigOf:
         """Return the function that returns the settings with which a log is loaded.
 
-        Logs of adopted topics get ``may_have_gaps``: they may have been compacted, so that missing
-        offsets between their segments are not damage.
+        Logs of adopted topics (whose folders the metadata did not list before this start) get
+        ``may_have_gaps``: they may have been compacted, so that missing offsets between their
+        segments are not damage.
         """
 
         def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:
@@ -212,7 +214,8 @@ class Adoption:
         return config_while_loading
 
     def finish(self, logs: LogManager, config_of: ConfigOf) -> None:
-        """Make the adopted folders' contents durable, then write their topics to the metadata.
+        """Make durable the contents of the adopted folders (partition folders that the metadata did
+        not list), then write their topics to the metadata.
 
         The call blocks.
 
@@ -242,8 +245,9 @@ class Adoption:
             _log_adoption(topic, plan)
 
     def _topic(self, plan: AdoptedTopic, logs: LogManager) -> Topic:
-        """Return the topic with its adopted partitions. Each of them begins a new leader epoch,
-        because its former leader no longer exists."""
+        """Return the topic with its adopted partitions (those whose folders the metadata did not
+        list). Each of them begins a new leader epoch, because its former leader no longer
+        exists."""
         known = self._metadata.image.topic(plan.name)
         new = tuple(self._state(logs.get(each)) for each in plan.new_partitions())
         if known is not None:

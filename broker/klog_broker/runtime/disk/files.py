@@ -93,19 +93,22 @@ class File(Protocol):
         """
 
     def is_warm(self, position: int, size: int) -> bool:
-        """Return whether the first and the last byte of the region are in the page cache.
+        """Return whether the first and the last byte of the region (``size`` bytes from
+        ``position`` on) are in the page cache.
 
         Never blocks. Returns True on systems that cannot check the page cache.
         """
 
     def read_ahead(self, position: int, size: int) -> None:
-        """Read the region into the page cache. Blocks; for helper threads."""
+        """Read the region (``size`` bytes from ``position`` on) into the page cache. Blocks; for
+        helper threads."""
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
         """Write ``data`` and return how many bytes were written: fewer if the disk is full."""
 
     def allocate(self, position: int, size: int) -> None:
-        """Reserve disk space for the region, and grow the file to the region's end if necessary.
+        """Reserve disk space for the region (``size`` bytes from ``position`` on), and grow the
+        file to the region's end if necessary.
 
         Raises OSError (ENOSPC) if the disk is full. Reserve space before mapping: storing into a
         mapping of a sparse file on a full disk kills the process.
@@ -163,7 +166,7 @@ class ReadRegion(NamedTuple):
 
 
 class ProbedRegion(ReadRegion):
-    """A region whose first and last byte were found in the page cache just now."""
+    """A region of a file whose first and last byte were found in the page cache just now."""
 
     __slots__ = ()
 

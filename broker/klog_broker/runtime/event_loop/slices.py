@@ -38,8 +38,9 @@ class Slices:
         self._left = 0
 
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
-        """Run ``steps`` now, until all work that was started in this event-loop turn has cost as
-        much as a slice (``elements`` of 5 us); run the remaining steps in later turns.
+        """Run ``steps`` (a generator that yields the cost of each step) now, until all work that
+        was started in this event-loop turn has cost as much as a slice (``elements`` of 5 us); run
+        the remaining steps in later turns.
 
         Once ``is_wanted`` returns False, the remaining steps are dropped.
         """
@@ -76,7 +77,8 @@ class Slices:
 
 
 def _advance(steps: Steps, most: int) -> tuple[bool, int]:
-    """Run steps until their costs (in elements of 5 us) add up to ``most`` or more.
+    """Run ``steps`` (a generator that yields the cost of each step) until their costs (in elements
+    of 5 us) add up to ``most`` or more.
 
     Returns whether the work is finished, and the sum of the costs.
     """

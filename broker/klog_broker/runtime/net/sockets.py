@@ -186,8 +186,8 @@ class RealListeningSocket:
 class RealNetwork:
     """The machine's TCP network.
 
-    Buffer sizes of None leave the system's automatic tuning on. Without ``sends_files``, regions of
-    files are read and then sent, as on systems without sendfile.
+    Buffer sizes of None leave the system's automatic tuning on. Without ``sends_files``, bytes of
+    files are read into memory and then sent, as on systems without sendfile.
     """
 
     def __init__(

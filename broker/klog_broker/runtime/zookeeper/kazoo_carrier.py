@@ -127,7 +127,7 @@ class _Handler:
         self._on_thread_end = on_thread_end
         self.is_over = False
         self.servers = 1
-        """The number of servers that kazoo tries one after another."""
+        """The number of ZooKeeper servers that kazoo tries one after another."""
 
     def start(self) -> None:
         """Do nothing: this handler has no thread except that of kazoo's connection, which `spawn`
@@ -305,7 +305,7 @@ class KazooCarrier:
 
 
 def _resolve_patiently(client: KazooClient) -> None:
-    """Make the client retry after every failed look-up of the servers' names.
+    """Make the client retry after every failed look-up of the ZooKeeper servers' names.
 
     kazoo handles only socket.gaierror: any other error of a look-up would end kazoo's thread. After
     another error, this function gives kazoo an empty list of addresses, so that kazoo tries again
@@ -346,7 +346,8 @@ def open_kazoo_session(
     on_event: Callable[[SessionEvent], None],
     requests_in_flight: int,
 ) -> CarriedSession:
-    """Open a session whose requests kazoo sends. `hosts` are the servers, without the chroot."""
+    """Open a session whose requests kazoo sends. `hosts` are the ZooKeeper servers, without the
+    chroot."""
     session = CarriedSession(loop, on_event, chroot, requests_in_flight)
     session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
     return session

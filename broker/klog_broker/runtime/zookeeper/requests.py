@@ -46,7 +46,8 @@ class Multi(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Makes the server catch up with all changes committed so far. The response is None."""
+    """Makes the session's ZooKeeper server catch up with all changes committed so far. The response
+    is None."""
 
     path: str
 
@@ -108,8 +109,8 @@ def create_with_parents(
 def refusal(request: Request) -> RequestRefused | None:
     """Return an error if the request is too large or has an invalid path; None if it can be sent.
 
-    A server would close the connection for a request that is too large, and kazoo would change an
-    invalid path.
+    A ZooKeeper server would close the connection for a request that is too large, and kazoo would
+    change an invalid path.
     """
     operations = request.operations if isinstance(request, Multi) else (request,)
     size_bytes = 0

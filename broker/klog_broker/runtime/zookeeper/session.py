@@ -65,7 +65,8 @@ class Carrier(Protocol):
         """
 
     def close(self, done: Callable[[], None]) -> None:
-        """End the session at the server, if a server can be reached; then call ``done``."""
+        """End the session at the ZooKeeper server, if a server can be reached; then call
+        ``done``."""
 
 
 class _State(Enum):
@@ -181,7 +182,7 @@ class CarriedSession:
 
     # --- methods that the carrier, owner of ZooKeeper's connection, calls ------------------------
     def connected(self, session_id: int) -> None:
-        """Handle a new connection, on which a server has accepted the session."""
+        """Handle a new connection, on which a ZooKeeper server has accepted the session."""
         if self._state is not _State.UNCONNECTED:
             return
         self.session_id = session_id
@@ -198,8 +199,8 @@ class CarriedSession:
             else:
                 self._make_chroot(begin)
 
-        # The new server may lag behind the previous one: without a sync, a write whose response was
-        # lost could look as if it had not been processed.
+        # The new ZooKeeper server may lag behind the previous one: without a sync, a write whose
+        # response was lost could look as if it had not been processed.
         self.carrier.send(Sync("/"), caught_up)
 
     def disconnected(self) -> None:

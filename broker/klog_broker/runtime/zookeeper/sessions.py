@@ -35,7 +35,8 @@ from pyspark_klog.errors import KlogError
 REQUESTS_IN_FLIGHT = 64
 MAX_REQUEST_BYTES = 1_000_000
 """The limit for the estimated size of one request. A larger request fails before it is sent,
-because a server closes the connection for a request above jute.maxbuffer (default: 1 MiB)."""
+because a ZooKeeper server closes the connection for a request above jute.maxbuffer (default: 1
+MiB)."""
 ANY_VERSION = -1
 """The version to name in a request that any version of the znode satisfies."""
 
@@ -248,7 +249,8 @@ class Session(Protocol):
         """
 
     def sync(self, done: Done[None]) -> None:
-        """Make the server catch up with all writes committed so far, by any session.
+        """Make the session's ZooKeeper server catch up with all writes committed so far, by any
+        session.
 
         Without a sync, the server may not have a write yet that another broker has announced.
         """
@@ -279,7 +281,8 @@ class OpenSession(Protocol):
     """Opens sessions: on kazoo in a broker, simulated ones in tests."""
 
     def __call__(self, loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
-        """Begin a session. `on_event` receives CONNECTED once a server has accepted the session.
+        """Begin a session. `on_event` receives CONNECTED once a ZooKeeper server has accepted the
+        session.
 
         The caller may make requests at once: they wait for CONNECTED.
         """
