@@ -90,8 +90,9 @@ class BrokerParts:
         partitions) between requests, such as cached fetches. When any leadership ends, all of them
         drop their references."""
         self.folder_warnings = RateLimit()
-        """The rate limit of the warning that a folder in a data directory prevents the creation of
-        a topic: clients request the topic again and again."""
+        """The rate limit of the warning that a folder in a data directory, which has the name of
+        one of a topic's partitions but does not belong to the topic, prevents the creation of the
+        topic: clients request the topic again and again."""
         self.in_sync_counts = InSyncCounts()
         self.advertised: dict[str, AdvertisedAddress] = {}
         """The address that FindCoordinator returns, by listener name. Empty until the listeners

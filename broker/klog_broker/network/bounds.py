@@ -27,7 +27,8 @@ ARENA_BYTES = 4 * 1024 * 1024
 one event-loop turn, apart from the bytes of large frames, which have buffers of their own."""
 
 POOLED_BYTES = 32 * 1024 * 1024
-"""The most bytes in pooled free buffers for large frames; further buffers are freed."""
+"""The most bytes in pooled free buffers for large frames; returned buffers beyond this bound are
+freed."""
 
 REQUESTS_PER_TURN = 256
 """The most requests of one connection that are passed to handlers in one event-loop turn
@@ -60,7 +61,8 @@ ACCEPTS_PER_TURN = 64
 """The most connections accepted from one listener in one event-loop turn."""
 
 ACCEPT_PAUSE_MS = 100
-"""How long listeners accept nothing after an accept failed for lack of descriptors or memory."""
+"""How long listeners accept nothing after an accept failed for lack of file descriptors or
+memory."""
 
 MIN_REQUEST_BYTES = 8
 """The size of the shortest request header: API key, version and correlation id."""

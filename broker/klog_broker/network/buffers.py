@@ -73,7 +73,7 @@ class FrameBufferPool:
         return bytearray(size)
 
     def return_buffer(self, buffer: bytearray) -> None:
-        """Take back a buffer that has no views any more."""
+        """Take back a lent buffer to which no memoryview refers any more."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.pooled_bytes + size <= self._keep_bytes:

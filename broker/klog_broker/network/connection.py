@@ -341,8 +341,9 @@ class Connection:
     # -- cutting the received bytes into requests ---------------------------------------------
 
     def resume(self) -> None:
-        """Continue the parsing that stopped because the outbox permitted no further request, or
-        because REQUESTS_PER_TURN requests were passed to handlers."""
+        """Continue the parsing that stopped because the outbox (the connection's queue of
+        responses) permitted no further request, or because REQUESTS_PER_TURN requests were passed
+        to handlers."""
         self._resume_scheduled = False
         if self.state.parses:
             if self._host.is_planning:
@@ -368,8 +369,8 @@ class Connection:
         self._update_interest()
 
     def _begin_requests(self) -> ConnectionState:
-        """Pass the received requests to their handlers as long as the outbox permits; return the
-        next state.
+        """Pass the received requests to their handlers as long as the outbox (the connection's
+        queue of responses) permits; return the next state.
 
         :raises BadFrame: if the received bytes cannot be cut into requests
         """

@@ -96,7 +96,7 @@ class QueuedResponse:
         no file region."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
-        """The request's own buffer, if it was a large frame."""
+        """The request's own buffer, if it was a large frame (RECEIVE_BYTES or more)."""
         self.is_held = False
         self.keeps_frame = False
         self._when_closed: Callable[[], None] | None = None
@@ -167,7 +167,8 @@ class QueuedResponse:
             self.give_back_frame()
 
     def give_back_frame(self) -> None:
-        """Return the large frame's buffer to the pool, because its bytes are no longer used."""
+        """Return the large frame's buffer to the pool of buffers for large frames, because its
+        bytes are no longer used."""
         if self.frame is not None:
             frame, self.frame = self.frame, None
             frame.give_back()

@@ -89,7 +89,7 @@ class Server:
         self._network = network
         self._limits = limits
         self._listeners: dict[str, ListeningSocket] = {}
-        # In the order of last use, the least recently used connection first.
+        # The open connections in the order of last use, the least recently used connection first.
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._by_address: Counter[str] = Counter()
         self._accepted = 0

@@ -120,8 +120,8 @@ HEAD_HELD = 16  # how many batches to append have a response that waits for the 
 # 1 if the broker has access control: then the compiled kernel leaves requests with a transactional
 # id to the ordinary Produce handler.
 HEAD_LEAVES_TRANSACTIONS = 17
-# The word HEAD_VERSIONS + v counts the requests of Produce version v that the kernel serves in this
-# produce plan (list of appends).
+# The word HEAD_VERSIONS + v counts the requests of Produce version v that the compiled kernel
+# serves in this produce plan (list of appends).
 HEAD_VERSIONS = 18
 HEAD_WORDS = 32
 

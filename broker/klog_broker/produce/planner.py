@@ -32,8 +32,8 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """The methods of a connection that a produce plan uses, which serves the plain Produce requests
-    of many connections together."""
+    """The methods of a connection that are used by a produce plan, which serves the plain Produce
+    requests of many connections together."""
 
     @property
     def is_open(self) -> bool:

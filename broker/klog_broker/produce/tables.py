@@ -40,7 +40,7 @@ facts (such as its next offset and limits), which the kernel updates for each ba
 and the count, size, index entries and position of these batches."""
 CONNECTION_ROW = Struct("=5q8x")
 """The words of a connection's row in the kernel's table. Skips the last one, a number for the
-connection's principal, which only the kernel reads."""
+connection's principal, which only the compiled kernel reads."""
 BATCH_ROW = Struct("=13q")
 
 
@@ -79,8 +79,8 @@ class PlanTables:
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
         self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        """The responses that the kernel has written for the latest produce plan (list of appends),
-        connection by connection."""
+        """The responses that the compiled kernel has written for the latest produce plan (list of
+        appends), connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
         self._arguments = (
             np.frombuffer(arena, np.uint8),
@@ -209,8 +209,8 @@ class PlanTables:
         )
 
     def leave_slot(self, number: int) -> None:
-        """Make the kernel leave requests for the slot's partition to the ordinary Produce handler,
-        in this produce plan (list of appends)."""
+        """Make the compiled kernel leave requests for the slot's partition to the ordinary Produce
+        handler, in this produce plan (list of appends)."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -438,8 +438,8 @@ class PlanTables:
         return found
 
     def _producers(self) -> dict[int, list[PlannedProducer]]:
-        """Return the producers of the batches that the kernel has accepted. The keys are the
-        positions, in the kernel's table, of the slots (rows) of their partitions."""
+        """Return the producers of the batches that the compiled kernel has accepted. The keys are
+        the positions, in the kernel's table, of the slots (rows) of their partitions."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedProducer]] = {}
         for number in range(words[kernel.HEAD_PRODUCERS]):

@@ -170,8 +170,8 @@ class TurnPlans:
             if count == ARENA_FULL:
                 connection.put_off()
             else:
-                # The stream has ended, the receive failed, or no bytes were there: ``receive``
-                # handles each case.
+                # The connection's stream has ended, the receive failed, or no bytes were there: the
+                # connection's ``receive`` handles each case.
                 connection.receive()
         return Received(ready, bounds)
 

@@ -56,8 +56,8 @@ class TransactionalBatch(NamedTuple):
 
 
 class Unverified(NamedTuple):
-    """An append that waits for the coordinator's confirmation that the partition is in the
-    transaction."""
+    """An append that waits for the transaction coordinator's confirmation that the partition is in
+    the transaction."""
 
     leader: Leader
     append: PartitionAppend
@@ -197,7 +197,7 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
 
 def client_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:
     """Return the error code and the message that a client of this version of Produce gets for the
-    coordinator's error."""
+    transaction coordinator's error."""
     text = f"the transaction coordinator answers {code.name}"
     if code is ErrorCode.PRODUCER_FENCED:
         # A producer stops for good after PRODUCER_FENCED. After INVALID_PRODUCER_EPOCH it can still

@@ -46,7 +46,8 @@ def checked_entity(names: Mapping[str, str | None]) -> QuotaEntity:
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raise BrokerError unless the entity can have the quota ``key`` with this value."""
+    """Raise BrokerError unless the quota entity (a user, a client id, both, or an IP address) can
+    have the quota ``key`` with this value."""
     limits = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     if key not in limits:
         raise _refused(

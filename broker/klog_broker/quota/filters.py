@@ -27,7 +27,7 @@ class QuotaFilter:
     strict: bool
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return whether the filter selects the entity."""
+        """Return whether the filter selects the quota entity."""
         if self.strict and len(entity) != len(self.names):
             return False
         own = dict(entity)

@@ -104,14 +104,14 @@ class AppendRecords(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Call the log's ``truncate_async``, even if the log already ends at the offset: an epoch
-    without records may have to be removed. Then call ``FollowerState.changed``."""
+    """Call the log's ``truncate_async``, even if the log already ends at `offset`: an epoch without
+    records may have to be removed. Then call ``FollowerState.changed``."""
 
     offset: Offset
 
 
 class StartOver(NamedTuple):
-    """Drop all records, so that the log starts and ends at the offset. Then call
+    """Drop all records, so that the log starts and ends at `offset`. Then call
     ``FollowerState.changed``."""
 
     offset: Offset
@@ -199,8 +199,9 @@ class FollowerState:
         return AppendRecords(part.records)
 
     def appended(self, part: FetchedPart) -> FollowBounds:
-        """Return the new bounds after an append. Up to its end this log is equal to the
-        leader's log, so up to there the leader's high watermark and log start offset hold."""
+        """Return the new high watermark and log start offset after an append. Up to its end this
+        log is equal to the leader's log, so up to there the leader's high watermark and log start
+        offset hold."""
         log = self._log
         self._order_wait_ms = _FIRST_LEADER_WAIT_MS
         watermark = max(log.high_watermark, min(part.high_watermark, log.log_end_offset))
@@ -262,7 +263,7 @@ class FollowerState:
         if leader_start > asked.offset:
             self.phase = Changing(asked)
             return StartOver(Offset(leader_start))
-        # The offset is in the leader's range again: fetch from it after a delay.
+        # The fetch position is in the leader's range again: fetch from it after a delay.
         self.refused(now_ms)
         return None
 

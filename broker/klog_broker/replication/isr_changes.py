@@ -88,7 +88,7 @@ _LEADER_AND_ISR_FOLLOWS = frozenset(
 
 
 def after_error(error: ErrorCode) -> IsrOutcome:
-    """Return what the leader does after AlterPartition has failed with this error; the same as
+    """Return the leader's next state after AlterPartition has failed with this error; the same as
     Kafka (Partition.handleAlterPartitionError)."""
     if error in _NOT_MADE:
         return IsrOutcome.REFUSED

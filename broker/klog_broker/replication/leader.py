@@ -219,7 +219,8 @@ class Leader:
 
     @property
     def has_free_space(self) -> bool:
-        """Whether the disk has enough free space for records of clients."""
+        """Whether the disk has enough free space for records of clients
+        (log.dir.min.free.bytes)."""
         return not self.log.log_directory.space.refuses_clients
 
     def check(self, *, acks_all: bool, of_clients: bool = False) -> None:
@@ -258,7 +259,7 @@ class Leader:
             self._context.in_sync_changed(self)
         self.advance_watermark()
         if known is not None and known.log_start_offset != fetch.log_start_offset:
-            # DeleteRecords requests may wait for the log start offset of this follower.
+            # DeleteRecords requests may wait until this follower's log start offset has risen.
             self._context.wake(self.topic_partition)
 
     def look_after_followers(self) -> None:

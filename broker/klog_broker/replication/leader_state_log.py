@@ -45,7 +45,8 @@ class LeaderStateLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """The high watermark: clients may see the state from records before this offset."""
+        """The high watermark: clients may see the coordinator's state from records before this
+        offset."""
         return self._log.high_watermark
 
     @property

@@ -192,7 +192,8 @@ class Partition:
             self._wake(self.topic_partition)
 
     def high_watermark_grew(self, _log: PartitionLog) -> None:
-        """Wake Fetch requests, and Produce requests with acks=all, that wait for the watermark."""
+        """Wake Fetch requests, and Produce requests with acks=all, that wait for the high watermark
+        to rise."""
         self._wake(self.topic_partition)
 
     def log_start_grew(self, _log: PartitionLog) -> None:

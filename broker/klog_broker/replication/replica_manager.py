@@ -105,12 +105,13 @@ class ReplicaManager:
         self.led_by_id: dict[tuple[UUID, int], Leader] = {}
         """All present leaderships, by topic id and partition number."""
         self.on_lead: list[Callable[[Leader], None]] = []
-        """Called with each new leadership."""
+        """Called with the `Leader` object of each new leadership of this broker."""
         self.on_resign: list[Callable[[TopicPartition], None]] = []
         """Called after a leadership has ended for any reason, and before ``on_lead`` is called with
         the partition's next leadership."""
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
-        """Called with a leadership whose ISR has changed, or has a change to request."""
+        """Called with the `Leader` object of a leadership whose ISR has changed, or has a change to
+        request."""
         self._context = replace(context, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
         """Called when a partition begins to follow a leader, or the same leader in a new epoch; the

@@ -15,7 +15,8 @@ ms."""
 
 
 class TopicSettings(NamedTuple):
-    """The part of a topic's settings that its replicas need."""
+    """The part of a topic's settings that its replicas need: the log's settings and
+    min.insync.replicas."""
 
     log: LogConfig
     min_in_sync_replicas: int
@@ -54,7 +55,7 @@ class SettingsUpdates:
         self._then: list[Callable[[], None]] = []
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Apply the present topic settings to these partitions, after all earlier updates."""
+        """Apply the present topic settings to these partitions, after those of earlier calls."""
         is_under_way = bool(self._waiting)
         self._waiting.extend(partitions)
         if not is_under_way:

@@ -61,7 +61,8 @@ def led_partition(services: PartitionServices, topic: str, partition: int) -> Le
 
 
 def ended_code(services: PartitionServices, leader: Leader) -> ErrorCode:
-    """The error for a delayed request whose leadership has ended."""
+    """The error for a delayed request that waited in a leadership of this broker which has
+    ended."""
     if leader.ended is EndReason.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader.ended is EndReason.DELETED:

@@ -38,7 +38,7 @@ class ConfigSource(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-# The sources of values that are given to a broker, highest priority first.
+# The sources of the values that are set for a broker, highest priority first.
 _SOURCES = {
     Origin.THIS_BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
     Origin.ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -56,7 +56,8 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of one resource. `synonyms` begins with the name that gives the value."""
+    """One setting of one resource (a topic or a broker). `synonyms` begins with the name that gives
+    the value."""
 
     setting: Setting
     value: str | None

@@ -55,7 +55,7 @@ class File(Protocol):
     """The path of the file. Code that renames the file must set the new path."""
 
     def release_descriptor(self) -> None:
-        """Close the descriptor until the next use: the file will be unused for a while."""
+        """Close the file's descriptor until the next use: the file will be unused for a while."""
 
     def held(self) -> AbstractContextManager[None]:
         """Return a context in which the file keeps its descriptor and no method raises EMFILE.
@@ -185,16 +185,17 @@ class FileLock(Protocol):
 
 
 class OpenDirectory(Protocol):
-    """An open directory: making its names durable needs no further descriptor."""
+    """An open directory: making changes of its names durable needs no further descriptor."""
 
     def sync(self) -> None:
-        """Make the names in the directory durable. Blocks."""
+        """Make changes of the names in the directory (created, renamed, removed) durable.
+        Blocks."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """A disk. Methods raise the system's OSError."""
+    """The operations on the files and directories of a disk. Methods raise the system's OSError."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> File:
         """Open a file. A missing file is created if ``create``, or raises FileNotFoundError."""
@@ -230,7 +231,8 @@ class Files(Protocol):
     def open_dir(self, path: Path) -> OpenDirectory: ...
 
     def sync_dir(self, path: Path) -> None:
-        """Make the names in the directory ``path`` durable. Blocks."""
+        """Make changes of the names in the directory ``path`` (created, renamed, removed) durable.
+        Blocks."""
 
     def lock(self, path: Path) -> FileLock:
         """Lock the file ``path``, creating it if missing; FileLockHeld if it is already locked."""

@@ -119,7 +119,7 @@ class OpenFiles:
 
     def close_one_unused(self) -> bool:
         """Close the descriptor of the file that the clock algorithm chooses; False if none can be
-        closed, for example because all files are held."""
+        closed, for example because all files are held (`hold`)."""
         with self._lock:
             for _ in range(2 * len(self._open)):
                 found = self._next()

@@ -8,7 +8,7 @@ import errno
 import resource
 
 LEAST_DESCRIPTORS = 128
-"""The fewest descriptors with which a broker can start and serve a few connections."""
+"""The fewest file descriptors with which a broker can start and serve a few connections."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 # How many descriptors log files and connections leave free: for lock files, data directories,
@@ -20,7 +20,7 @@ _MOST_WITHOUT_A_LIMIT = 10_240
 
 
 def limit() -> int:
-    """Return how many descriptors this process may have."""
+    """Return how many file descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_WITHOUT_A_LIMIT if soft == resource.RLIM_INFINITY else soft
 

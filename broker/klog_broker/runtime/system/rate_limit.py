@@ -10,7 +10,7 @@ class RateLimit:
         self._left_out = 0
 
     def allows(self, now_ms: int) -> bool:
-        """Return whether to write the line now; a line that is not allowed is counted."""
+        """Return whether to write the log line now; a line that is not allowed is counted."""
         if self._next_ms is not None and now_ms < self._next_ms:
             self._left_out += 1
             return False
@@ -18,7 +18,8 @@ class RateLimit:
         return True
 
     def take_left_out(self) -> int:
-        """Return how many lines were refused since the last call, and start counting from 0."""
+        """Return how many log lines :meth:`allows` has refused since the last call, and start
+        counting from 0."""
         left_out, self._left_out = self._left_out, 0
         return left_out
 

@@ -291,8 +291,8 @@ class KazooCarrier:
         if self._on_closed is not None:
             self._loop.post(self._on_closed)
         elif not self._handler.is_over:
-            # If the thread fails before its first connection, kazoo does not call `_state_changed`,
-            # so report the end of the session here.
+            # If kazoo's thread fails before its first connection, kazoo does not call
+            # `_state_changed`, so report the end of the session here.
             _log.error("kazoo's thread has failed, a new session will be opened", exc_info=failure)
             self._handler.sleep_func(_LONGEST_RETRY_S)
             self._handler.is_over = True

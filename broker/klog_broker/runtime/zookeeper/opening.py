@@ -14,7 +14,7 @@ from pyspark_klog.errors import KlogError
 
 
 class ZooKeeperClientMissing(KlogError):
-    """kazoo is not installed."""
+    """The library kazoo, a client of ZooKeeper, is not installed."""
 
 
 def sessions_by_kazoo(

@@ -175,8 +175,8 @@ class ConnectionLost(ZooKeeperError):
 
 
 class MultiFailed(ZooKeeperError):
-    """A multi changed nothing, because the operation at `index`, the first to fail, has failed with
-    `error`."""
+    """A multi (several operations, all or none) changed nothing, because the operation at `index`,
+    the first to fail, has failed with `error`."""
 
     def __init__(self, index: int, error: ZooKeeperError) -> None:
         super().__init__(f"a multi changed nothing, because operation {index} failed: {error}")
