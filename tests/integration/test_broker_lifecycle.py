@@ -264,7 +264,7 @@ def test_the_log_describes_start_and_stop(tmp_path: Path) -> None:
         broker.kill()
     serving = "serving cluster_id listeners=PLAINTEXT://ADDRESS advertised=PLAINTEXT://ADDRESS"
     assert told(broker) == [
-        "descriptors (ulimit -n) connections open_files",
+        "limits of this process: descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
         f"log_dir={data} loaded logs=0 recovered=0 cut=0 cut_bytes=0 looked_through_bytes=0"
         " took_ms",
@@ -281,7 +281,7 @@ def test_the_log_describes_start_and_stop(tmp_path: Path) -> None:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait() == 0
     assert told(broker) == [
-        "descriptors (ulimit -n) connections open_files",
+        "limits of this process: descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
         f"log={data}/kept-0/{0:020}.log cut_at cut_bytes=40 next_offset=0",
         f"log_dir={data} loaded logs=2 recovered=2 cut=1 cut_bytes=40 looked_through_bytes=0"

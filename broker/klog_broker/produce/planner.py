@@ -134,7 +134,8 @@ _NO_DELAYED_REQUESTS: Mapping[int, int] = {}
 
 
 class _CommitFailed(Exception):
-    """A log could not commit written batches because of a bug, and is offline now."""
+    """A log could not count batches that were written to its file as part of the log, because of
+    a bug. The log is offline now."""
 
 
 class _Turn:

@@ -83,7 +83,7 @@ class Changing:
 
     asked: FetchPosition
     records: memoryview | None = None
-    """The records to append after the change of the log."""
+    """The records of the Fetch response, which are appended once the log is truncated or empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,5 +29,6 @@ def set_active_session(spark: "SparkSession", *, replace: bool) -> None:
         if replace or not companion.getActiveSession().isDefined():
             companion.setActiveSession(jvm_session)
     except Exception as error:
-        # A vendor may hide the JVM. The write itself will fail if the source is not found.
+        # Some distributions of Spark hide the JVM from Python. If Spark then finds no data source
+        # klog for lack of an active session, the write itself fails with Spark's error.
         _log.debug("cannot set the thread's active session: %s", error)
