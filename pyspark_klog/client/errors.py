@@ -18,13 +18,13 @@ class ConnectionFailed(ClientError):
 
 
 class RequestTimedOut(ClientError):
-    """The reply did not come within the request's timeout; the broker may have executed it."""
+    """The response did not come within the request's timeout; the broker may have executed it."""
 
     retriable = True
 
 
 class ReplyUnreadable(ClientError):
-    """The bytes that the broker sent are not a reply in Kafka's protocol."""
+    """The bytes that the broker sent are not a response in Kafka's protocol."""
 
 
 class UnsupportedByBroker(ClientError):

@@ -68,7 +68,7 @@ class Transcript:
             "golden:9092",
             client_id="klog",
             request_timeout_ms=1_000,
-            max_reply_bytes=1 << 20,
+            max_response_bytes=1 << 20,
             mechanism=self.like(),
         )
         connection.connected(0)

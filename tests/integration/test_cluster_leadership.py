@@ -251,11 +251,11 @@ def broker_epoch(cluster: Cluster, number: int) -> int:
     return int(words[-1].split()[0])
 
 
-def asked(cluster: Cluster, number: int, reply_class: type[R], request: Request) -> R:
+def asked(cluster: Cluster, number: int, response_class: type[R], request: Request) -> R:
     """Return a broker's response to a request that other brokers send."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
-        return client.call(link, reply_class, lambda _: request)
+        return client.call(link, response_class, lambda _: request)
 
 
 def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Cluster) -> None:

@@ -59,7 +59,7 @@ class InLoop:
         return connection
 
     def send(
-        self, connection: EventedConnection, reply_class: type[R], build: Build, **bounds: Any
+        self, connection: EventedConnection, response_class: type[R], build: Build, **bounds: Any
     ) -> "Future[R]":
         outcome: Future[R] = Future()
 
@@ -70,15 +70,15 @@ class InLoop:
                 outcome.set_exception(error)
 
         def send() -> None:
-            connection.send(reply_class, build, on_done, TIMEOUT_MS, **bounds)
+            connection.send(response_class, build, on_done, TIMEOUT_MS, **bounds)
 
         self.broker.in_loop(send)
         return outcome
 
     def ask(
-        self, connection: EventedConnection, reply_class: type[R], build: Build, **bounds: Any
+        self, connection: EventedConnection, response_class: type[R], build: Build, **bounds: Any
     ) -> R:
-        return self.send(connection, reply_class, build, **bounds).result(30)
+        return self.send(connection, response_class, build, **bounds).result(30)
 
 
 @pytest.fixture

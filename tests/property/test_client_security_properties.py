@@ -91,7 +91,7 @@ def test_a_connection_survives_a_stranger(kind: str, replies: list[object]) -> N
         "b:1",
         client_id="t",
         request_timeout_ms=1_000,
-        max_reply_bytes=1 << 28,
+        max_response_bytes=1 << 28,
         mechanism=_mechanism(kind),
     )
     connection.connected(0)

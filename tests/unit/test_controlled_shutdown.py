@@ -45,7 +45,7 @@ class Asked(VirtualTime):
             then=self.over,
         )
 
-    def send(self, _reply_class: type, build: Any, done: Any, timeout_ms: int) -> None:
+    def send(self, _response_class: type, build: Any, done: Any, timeout_ms: int) -> None:
         self.timeouts_ms.append(timeout_ms)
         self.requests.append(build(3))
         answer = self.answers.pop(0)

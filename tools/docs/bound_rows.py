@@ -252,12 +252,12 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "requests of one connection without a sent response",
-            "klog_broker.network.bounds.PENDING_REPLIES",
+            "klog_broker.network.bounds.PENDING_RESPONSES",
             "the broker stops reading from the connection",
         ),
         Bound(
             "responses in memory that wait to be sent to one connection",
-            "klog_broker.network.bounds.PENDING_REPLY_BYTES",
+            "klog_broker.network.bounds.PENDING_RESPONSE_BYTES",
             "the broker stops reading from the connection",
         ),
         Bound(
@@ -435,12 +435,12 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
     "Client and connector": (
         Bound(
             "response that the client accepts",
-            "pyspark_klog.client.transport.connection.MAX_REPLY_BYTES",
+            "pyspark_klog.client.transport.connection.MAX_RESPONSE_BYTES",
             "the client closes the connection",
         ),
         Bound(
             "response before the connection is authenticated and ready",
-            "pyspark_klog.client.transport.connection.MAX_STRANGERS_REPLY_BYTES",
+            "pyspark_klog.client.transport.connection.MAX_STRANGERS_RESPONSE_BYTES",
             "the client closes the connection",
         ),
         Bound(

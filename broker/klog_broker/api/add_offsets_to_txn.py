@@ -35,9 +35,9 @@ def handle(
         services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def answer(reply: TransactionResult) -> None:
-        error = as_known_by(reply.error_code, context.api_version)
-        context.reply.send(AddOffsetsToTxnResponse(error_code=error))
+    def answer(response: TransactionResult) -> None:
+        error = as_known_by(response.error_code, context.api_version)
+        context.response_sink.send(AddOffsetsToTxnResponse(error_code=error))
 
     services.transactions.add_partitions(
         request.transactional_id,

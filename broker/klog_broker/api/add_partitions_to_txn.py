@@ -56,7 +56,7 @@ def handle(
         answers[number] = _result(transactions[number], errors, context.api_version)
         if len(answers) == len(transactions):
             results = [answers[each] for each in range(len(answers))]
-            context.reply.send(_response(results, context.api_version))
+            context.response_sink.send(_response(results, context.api_version))
 
     for number, transaction in enumerate(transactions):
         partitions = partitions_of((each.name, each.partitions) for each in transaction.topics)
@@ -128,8 +128,8 @@ def _add_or_verify_partitions(
         )
         return
 
-    def answer(reply: TransactionResult) -> None:
-        on_result(dict.fromkeys(partitions, reply.error_code))
+    def answer(response: TransactionResult) -> None:
+        on_result(dict.fromkeys(partitions, response.error_code))
 
     transactions.add_partitions(
         transaction.transactional_id, producer, partitions, VERSION_PLAIN, answer

@@ -13,7 +13,9 @@ def handle(
 ) -> None:
     """Answer NOT_CONTROLLER unless this broker stays the controller until the block of producer ids
     is allocated."""
-    cluster_of(services, context).controller.allocate_producer_ids(request, context.reply.send)
+    cluster_of(services, context).controller.allocate_producer_ids(
+        request, context.response_sink.send
+    )
 
 
 API = BrokerApi(

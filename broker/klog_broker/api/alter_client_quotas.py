@@ -73,7 +73,7 @@ def handle(
                 " enforced yet",
                 len(planned),
             )
-        context.reply.send(response)
+        context.response_sink.send(response)
 
     services.metadata.update_client_quotas(updates, done)
     return None

@@ -13,7 +13,7 @@ def handle(
 ) -> None:
     """Answer NOT_CONTROLLER unless this broker stays the controller until the requested ISRs are
     written to ZooKeeper."""
-    cluster_of(services, context).controller.alter_partition(request, context.reply.send)
+    cluster_of(services, context).controller.alter_partition(request, context.response_sink.send)
 
 
 API = BrokerApi(

@@ -85,7 +85,7 @@ def alter_each(
             set_error(result, error)
         waiting -= 1
         if waiting == 0:
-            context.reply.send(response)
+            context.response_sink.send(response)
 
     for result, alter in planned:
         yield _CHANGE

@@ -17,7 +17,7 @@ def handle(
     The response lists the partitions that the broker to shut down still leads, because no other
     replica is in sync. Partitions with one replica are not listed.
     """
-    cluster_of(services, context).controller.shut_down(request, context.reply.send)
+    cluster_of(services, context).controller.shut_down(request, context.response_sink.send)
 
 
 API = BrokerApi(

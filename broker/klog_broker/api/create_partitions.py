@@ -75,7 +75,7 @@ def _add(
             _put(results[name], outcome)
         waiting -= 1
         if waiting == 0:
-            context.reply.send(response)
+            context.response_sink.send(response)
 
     for name, more in planned.items():
         yield _CHANGE

@@ -81,7 +81,7 @@ def handle(
         return _response(times, results)
 
     def done(outcomes: list[Topic | BrokerError]) -> None:
-        context.reply.send_in_slices(answer(outcomes))
+        context.response_sink.send_in_slices(answer(outcomes))
 
     def answer(outcomes: list[Topic | BrokerError]) -> ResponseSteps:
         for new, outcome in zip(planned, outcomes, strict=True):

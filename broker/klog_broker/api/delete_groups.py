@@ -29,7 +29,7 @@ def handle(services: GroupServices, request: DeleteGroupsRequest, context: Reque
             denied[group_id] = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def answer(codes: GroupCodes) -> None:
-        context.reply.send_in_slices(_response({**codes, **denied}))
+        context.response_sink.send_in_slices(_response({**codes, **denied}))
 
     services.groups.deletions.delete_groups(group_ids, answer)
 

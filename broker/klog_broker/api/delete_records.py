@@ -79,7 +79,7 @@ def handle(
     keys = [each.leader.topic_partition for each in waiting]
     purgatory = services.purgatory
     if not purgatory.watch(delayed, keys, request.timeout_ms):
-        context.reply.when_closed(lambda: purgatory.cancel(delayed))
+        context.response_sink.when_closed(lambda: purgatory.cancel(delayed))
     return None
 
 
@@ -125,13 +125,13 @@ class _DelayedDeletion(DelayedOperation):
         self._waiting = still_waiting
         if still_waiting:
             return False
-        self._context.reply.send(self._response)
+        self._context.response_sink.send(self._response)
         return True
 
     def on_expire(self, _now_ms: int) -> None:
         for each in self._waiting:
             each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._context.reply.send(self._response)
+        self._context.response_sink.send(self._response)
 
 
 def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:

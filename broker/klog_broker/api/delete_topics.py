@@ -79,7 +79,7 @@ def _delete(
             result.error_code, result.error_message = error.code, client_text(error)
         waiting -= 1
         if waiting == 0:
-            context.reply.send(response)
+            context.response_sink.send(response)
 
     for topic_id, result in found.items():
         yield _DELETION

@@ -84,7 +84,7 @@ def _with_settings(
         if not is_answered:
             is_answered = True
             timer.cancel()
-            context.reply.send_in_slices(_answer(services, request, context))
+            context.response_sink.send_in_slices(_answer(services, request, context))
 
     timer = services.loop.call_later(PATIENCE_MS, answer)
     reading.learn_topics(unread, answer)

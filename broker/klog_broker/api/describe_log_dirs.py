@@ -49,9 +49,9 @@ def handle(
             services.requests.bugs.report(
                 ApiKey.DESCRIBE_LOG_DIRS.name, error or RuntimeError("no answer")
             )
-            context.reply.send(error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            context.response_sink.send(error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        context.reply.send_in_slices(_describe(request, services, usages))
+        context.response_sink.send_in_slices(_describe(request, services, usages))
 
     services.helpers.submit(ask, asked)
     return None

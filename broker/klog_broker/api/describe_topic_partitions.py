@@ -56,7 +56,7 @@ def _answer(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> ResponseSteps:
     if not request.topics and not services.known_topics.has_been_complete:
-        context.reply.close("the controller has not sent the cluster's topics yet")
+        context.response_sink.close("the controller has not sent the cluster's topics yet")
         return None
     image = services.metadata.image
     cursor = request.cursor

@@ -109,7 +109,7 @@ def handle_in_cluster(
     election = _election(request)
     services.elections.elect_leaders(
         None if asked is None else _partitions(asked),
-        lambda elected: context.reply.send_in_slices(
+        lambda elected: context.response_sink.send_in_slices(
             _told(services.metadata.image, request, context, elected)
         ),
         unclean=election is ElectionType.UNCLEAN,

@@ -37,12 +37,12 @@ _REPLY = struct.Struct(">i4sBihqhB")
 def handle(services: TransactionServices, request: EndTxnRequest, context: RequestContext) -> None:
     version = context.api_version
 
-    def answer(reply: TransactionResult) -> None:
-        context.reply.send(
+    def answer(response: TransactionResult) -> None:
+        context.response_sink.send(
             EndTxnResponse(
-                error_code=as_known_by(reply.error_code, version),
-                producer_id=reply.producer_id,
-                producer_epoch=reply.producer_epoch,
+                error_code=as_known_by(response.error_code, version),
+                producer_id=response.producer_id,
+                producer_epoch=response.producer_epoch,
             )
         )
 
@@ -85,9 +85,9 @@ class _CachedEndTxn:
         if behind != self._behind or head != self._head or tags:
             return False
 
-        def answer(reply: TransactionResult) -> None:
-            self._requests.count_error(ApiKey.END_TXN, reply.error_code)
-            result = (reply.error_code, reply.producer_id, reply.producer_epoch)
+        def answer(response: TransactionResult) -> None:
+            self._requests.count_error(ApiKey.END_TXN, response.error_code)
+            result = (response.error_code, response.producer_id, response.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *result, 0)])
 
         self._services.transactions.end(

@@ -68,8 +68,8 @@ class _DelayedFetch(DelayedOperation):
     def start(self) -> None:
         """Read the partitions, and answer if they have enough bytes; otherwise wait."""
         context = self._context
-        if not context.reply.is_open:
-            context.reply.skip()
+        if not context.response_sink.is_open:
+            context.response_sink.skip()
             self._release_records()
             return
         self.go_on(self._read())
@@ -95,7 +95,7 @@ class _DelayedFetch(DelayedOperation):
             keys.append(FollowerKey(follower))
             wait_ms = self._services.awaited_followers.longest_wait_ms(follower, wait_ms)
         if not purgatory.watch(self, keys, wait_ms):
-            context.reply.when_closed(self._on_closed)
+            context.response_sink.when_closed(self._on_closed)
 
     def _on_closed(self) -> None:
         self._services.purgatory.cancel(self)
@@ -115,7 +115,7 @@ class _DelayedFetch(DelayedOperation):
         if self._reader.follower is not None:
             # Producers with acks=all wait for this follower's next fetch, so send the response now,
             # before the other responses of this event-loop turn.
-            self._context.reply.send_early()
+            self._context.response_sink.send_early()
         return True
 
     def on_expire(self, _now_ms: int) -> None:
@@ -189,21 +189,21 @@ class _DelayedFetch(DelayedOperation):
             cancel()
             self._release_records()
 
-        self._context.reply.when_closed(on_closed)
+        self._context.response_sink.when_closed(on_closed)
 
     def _send(self) -> None:
         context = self._context
-        if not context.reply.is_open:
-            context.reply.skip()
+        if not context.response_sink.is_open:
+            context.response_sink.skip()
             self._release_records()
             return
         session_id, included, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
         parts = pack_response(correlation_id, version, session_id, code, included)
         if parts is None:
-            context.reply.send(make_response(session_id, code, included))
+            context.response_sink.send(make_response(session_id, code, included))
         else:
-            context.reply.send_parts(parts)
+            context.response_sink.send_parts(parts)
         for each in self._scope.partitions:
             each.note_answered()
 

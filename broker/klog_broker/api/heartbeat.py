@@ -66,11 +66,11 @@ class _CachedHeartbeat:
             return False
         error = self._groups.heartbeat(self._group_id, self._name, self._generation_id)
         if error is _NONE:
-            reply = self._alive
+            response = self._alive
         else:
             self._services.requests.count_error(ApiKey.HEARTBEAT, error)
-            reply = EncodedFrame(HeartbeatResponse(error_code=error), self._version)
-        slot.complete([reply.to(correlation_id)])
+            response = EncodedFrame(HeartbeatResponse(error_code=error), self._version)
+        slot.complete([response.to(correlation_id)])
         return True
 
 

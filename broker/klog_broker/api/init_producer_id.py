@@ -39,9 +39,11 @@ def handle(
 
     def on_producer_id(producer_id: ProducerId | None) -> None:
         if producer_id is None:
-            context.reply.send(error_response(request, services.producer_ids.unavailable))
+            context.response_sink.send(error_response(request, services.producer_ids.unavailable))
             return
-        context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        context.response_sink.send(
+            InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        )
 
     # An idempotent producer gets a new id even if it has one.
     services.producer_ids.next_id(on_producer_id)
@@ -64,12 +66,12 @@ def _begin_to_use(
     request: InitProducerIdRequest,
     context: RequestContext,
 ) -> None:
-    def answer(reply: TransactionResult) -> None:
-        context.reply.send(
+    def answer(response: TransactionResult) -> None:
+        context.response_sink.send(
             InitProducerIdResponse(
-                error_code=as_known_by(reply.error_code, context.api_version, _FENCED_SINCE),
-                producer_id=reply.producer_id,
-                producer_epoch=reply.producer_epoch,
+                error_code=as_known_by(response.error_code, context.api_version, _FENCED_SINCE),
+                producer_id=response.producer_id,
+                producer_epoch=response.producer_epoch,
             )
         )
 

@@ -29,7 +29,7 @@ def handle(services: GroupServices, request: JoinGroupRequest, context: RequestC
         # before 7, which cannot carry null.
         has_null = context.api_version >= NULLABLE_PROTOCOL_SINCE
         response.protocol_name = response.protocol_name or (None if has_null else "")
-        context.reply.send(response)
+        context.response_sink.send(response)
 
     services.groups.join(request, joiner, send)
 

@@ -50,7 +50,7 @@ def handle(
     cluster = cluster_of(services, context)
     store, orders = cluster.store, cluster.controller_requests
     if orders.is_ahead(request.broker_epoch):
-        context.reply.close(UNKNOWN_EPOCH_TEXT)
+        context.response_sink.close(UNKNOWN_EPOCH_TEXT)
         return
     topics = {}
     if not orders.is_outdated(request.controller_epoch, request.broker_epoch):

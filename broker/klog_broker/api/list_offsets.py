@@ -113,7 +113,7 @@ class _ListOffsets:
             if isinstance(found, TimestampOffset):
                 self._found[waits.key] = found
             self._warmed.add(waits.key)
-            self._context.reply.send_in_slices(self.run())
+            self._context.response_sink.send_in_slices(self.run())
 
         self._services.requests.count("cold-look-ups")
         self._services.helpers.submit(waits.work, done)

@@ -83,7 +83,7 @@ def _answer_after_wait(
     services: TopicsServices, request: MetadataRequest, context: RequestContext
 ) -> ResponseSteps:
     if _names_all(request, context) and not services.known_topics.has_been_complete:
-        context.reply.close("the controller has not sent the cluster's topics yet")
+        context.response_sink.close("the controller has not sent the cluster's topics yet")
         return None
     return (yield from _answer(services, request, context))
 
@@ -131,7 +131,7 @@ def _create_at_controller(
 
     def created(refused: dict[str, ErrorCode]) -> None:
         refused.update(denied)
-        context.reply.send_in_slices(_describe(services, request, context, refused))
+        context.response_sink.send_in_slices(_describe(services, request, context, refused))
 
     legal = []
     for name in missing:
@@ -186,7 +186,7 @@ def _create(
             code = ErrorCode.LEADER_NOT_AVAILABLE
         made = (new.name for new in planned if new.name not in codes)
         refused.update(dict.fromkeys(made, code))
-        context.reply.send_in_slices(_describe(services, request, context, refused))
+        context.response_sink.send_in_slices(_describe(services, request, context, refused))
 
     if not planned:
         return (yield from _describe(services, request, context, refused))

@@ -58,7 +58,7 @@ def handle(
             results.update(zip((each.partition for each in commits), codes, strict=True))
             waiting -= 1
             if waiting == 0:
-                context.reply.send_in_slices(_response(request, results))
+                context.response_sink.send_in_slices(_response(request, results))
 
         services.groups.commit(
             CommitRequest(request.group_id, name, generation_id, commits, answer, missing_group)

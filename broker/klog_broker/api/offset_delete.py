@@ -43,9 +43,9 @@ def handle(
 
     def answer(error: ErrorCode, codes: OffsetCodes) -> None:
         if error is ErrorCode.NONE:
-            context.reply.send_in_slices(_response(request, {**codes, **errors}))
+            context.response_sink.send_in_slices(_response(request, {**codes, **errors}))
         else:
-            context.reply.send(OffsetDeleteResponse(error_code=error))
+            context.response_sink.send(OffsetDeleteResponse(error_code=error))
 
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)

@@ -88,7 +88,7 @@ def commit(
         return response
 
     both.offsets.commit_offsets(
-        request.group_id, offsets, lambda found: context.reply.send_in_slices(answer(found))
+        request.group_id, offsets, lambda found: context.response_sink.send_in_slices(answer(found))
     )
     return None
 
@@ -134,7 +134,7 @@ def fetch(
         return response
 
     both.offsets.fetch_offsets(
-        request.group_id, asked, lambda found: context.reply.send_in_slices(answer(found))
+        request.group_id, asked, lambda found: context.response_sink.send_in_slices(answer(found))
     )
     return None
 

@@ -157,7 +157,7 @@ def _refuse(
     """Refuse every partition with ``error``. With acks=0 close the connection, as there is no
     response."""
     if request.acks == 0:
-        context.reply.close(f"Produce with acks=0: {error}")
+        context.response_sink.close(f"Produce with acks=0: {error}")
         return None
     return _all_refused(request, error)
 

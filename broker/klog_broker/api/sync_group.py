@@ -18,7 +18,7 @@ def handle(services: GroupServices, request: SyncGroupRequest, context: RequestC
     protocol = (request.protocol_type, request.protocol_name)
     if context.api_version >= NAMES_PROTOCOL_SINCE and None in protocol:
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    services.groups.sync(request, context.reply.send)
+    services.groups.sync(request, context.response_sink.send)
 
 
 API = BrokerApi(

@@ -80,7 +80,7 @@ def handle(
 
     def answer(codes: Sequence[ErrorCode]) -> None:
         results.update(zip(commits, codes, strict=True))
-        context.reply.send_in_slices(_response(request, results, context.api_version))
+        context.response_sink.send_in_slices(_response(request, results, context.api_version))
 
     def verified(errors: _Results) -> None:
         error = errors[offsets_partition]

@@ -69,7 +69,7 @@ def _steps(
         cluster.controller_requests.note_full_metadata(
             request.controller_epoch, request.broker_epoch
         )
-    context.reply.send(UpdateMetadataResponse())
+    context.response_sink.send(UpdateMetadataResponse())
     done()
 
 

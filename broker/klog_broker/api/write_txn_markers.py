@@ -53,7 +53,7 @@ def handle(
         nonlocal waiting
         waiting -= 1
         if waiting == 0:
-            context.reply.send(_response(request, results))
+            context.response_sink.send(_response(request, results))
 
     for number, asked in enumerate(request.markers):
         marker = _marker(asked)

@@ -85,7 +85,7 @@ def queue_controller_request(
 ) -> None:
     """Queue a controller request. Once all earlier ones are done, `begin` is called with a
     callback: `begin` carries the request out, answers it, and then calls the callback."""
-    response_sink = context.reply
+    response_sink = context.response_sink
     if request.is_kraft_controller:
         response_sink.close("klog accepts no requests of KRaft controllers")
         return

@@ -156,5 +156,5 @@ def once_complete(
         except BrokerError as error:
             return error_response(request, error.code)
 
-    known_topics.when_complete(lambda: context.reply.send_in_slices(steps()))
+    known_topics.when_complete(lambda: context.response_sink.send_in_slices(steps()))
     return None

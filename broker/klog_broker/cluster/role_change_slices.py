@@ -57,9 +57,9 @@ class SlicedRoleChanges:
         if self._is_without_descriptors:
             # Close the connection without a response, so that the controller sends the request
             # again.
-            self._context.reply.close("no file descriptor is left for the log of a replica")
+            self._context.response_sink.close("no file descriptor is left for the log of a replica")
         else:
-            self._context.reply.send(self._request.response())
+            self._context.response_sink.send(self._request.response())
         self._done()
 
     def _applied(self, results: RoleChangeErrors) -> None:

@@ -60,7 +60,7 @@ class BatchedApi(Protocol, Generic[Q, R]):
     AddPartitionsToTxn): builds the request, and reads the parts' results from the response."""
 
     @property
-    def reply_class(self) -> type[R]: ...
+    def response_class(self) -> type[R]: ...
 
     @property
     def versions(self) -> tuple[int, int | None]:
@@ -69,7 +69,7 @@ class BatchedApi(Protocol, Generic[Q, R]):
 
     def build(self, contents: list[Q]) -> Request: ...
 
-    def read(self, reply: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
+    def read(self, response: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
         """Return each part's error codes by the part's key, or the error of the whole request."""
 
 
@@ -177,19 +177,19 @@ class BrokerRequestSender(Generic[Q, R]):
             return
         low, high = self._api.versions
         link.connection.send(
-            self._api.reply_class,
+            self._api.response_class,
             lambda _: self._api.build([each.content for each in sent]),
-            lambda reply, error: self._on_response(link, reply, error),
+            lambda response, error: self._on_response(link, response, error),
             REQUEST_TIMEOUT_MS,
             low=low,
             high=high,
         )
 
-    def _on_response(self, link: _Link[Q], reply: R | None, error: KlogError | None) -> None:
+    def _on_response(self, link: _Link[Q], response: R | None, error: KlogError | None) -> None:
         sent, link.sent = link.sent, []
         found: Mapping[Hashable, PartitionCodes] | ErrorCode = _UNKNOWN
-        if reply is not None:
-            found = self._api.read(reply)
+        if response is not None:
+            found = self._api.read(response)
         else:
             # The queued parts would need the same broken connection: fail them, too.
             sent = [*sent, *link.waiting]
@@ -210,7 +210,7 @@ class BrokerRequestSender(Generic[Q, R]):
     def _log_failed_request(self, link: _Link[Q], error: KlogError | None) -> None:
         if not link.connection.is_closed and self._not_answered.allows(self._loop.now_ms()):
             more = self._not_answered.take_note()
-            name = self._api.reply_class.__name__
+            name = self._api.response_class.__name__
             _log.warning("api=%s no response from a broker, callers retry: %s%s", name, error, more)
 
 

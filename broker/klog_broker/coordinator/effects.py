@@ -19,11 +19,13 @@ class ParkedResponse:
     """A response to one parked request, with the callback that sends it."""
 
     waiter: Waiter
-    reply: Any
+    response: Any
 
     def send(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """Send the response; with an ``error``, send an empty response that has only the error."""
-        self.waiter(self.reply if error is ErrorCode.NONE else type(self.reply)(error_code=error))
+        self.waiter(
+            self.response if error is ErrorCode.NONE else type(self.response)(error_code=error)
+        )
 
 
 @dataclass(slots=True)
@@ -40,9 +42,9 @@ class Effects(Generic[K, V]):
     responses: list[ParkedResponse] = field(default_factory=list)
     records: Callable[[int], Sequence[tuple[K, V | None]]] | None = None
 
-    def add_response(self, waiter: Waiter | None, reply: Any) -> None:
+    def add_response(self, waiter: Waiter | None, response: Any) -> None:
         if waiter is not None:
-            self.responses.append(ParkedResponse(waiter, reply))
+            self.responses.append(ParkedResponse(waiter, response))
 
 
 class Machine(Protocol[K, V]):

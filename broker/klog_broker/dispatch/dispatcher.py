@@ -164,7 +164,7 @@ class Dispatcher:
                 # Only ApiVersions gets a response in an unsupported version (KIP-511).
                 header = header._replace(api_version=0)
                 context = self._context(header, slot, connection)
-                context.reply.send(self._all_ranges())
+                context.response_sink.send(self._all_ranges())
                 return
             message_class = registry.request_class(header.api_key)
             if len(frame) <= UNCOUNTED_BYTES or (
@@ -179,7 +179,7 @@ class Dispatcher:
                         # The decoding continues in later event-loop turns, but the frame's memory
                         # is reused at the end of this turn: decode a copy.
                         steps = self._decode_later(handler, context, bytes(frame), position)
-                        context.reply.send_in_slices(steps)
+                        context.response_sink.send_in_slices(steps)
                         return
                     most = MAX_REQUEST_ELEMENTS
                 request, _ = decode_message(message_class, version, frame, position, most)
@@ -187,7 +187,7 @@ class Dispatcher:
                     context = self._context(header, slot, connection)
                     steps = self._handle_in_later_slice(handler, request, context)
                     steps = self._with_error_response(handler, request, context, steps)
-                    context.reply.send_in_slices(steps)
+                    context.response_sink.send_in_slices(steps)
                     return
         except MalformedRequest as error:
             self._runtime.count("requests-malformed")
@@ -220,7 +220,7 @@ class Dispatcher:
             request, _ = yield from thinned(decoding, _DECODED_ELEMENTS_A_STEP)
         except MalformedRequest as error:
             self._runtime.count("requests-malformed")
-            context.reply.close(str(error))
+            context.response_sink.close(str(error))
             return None
         steps = self._handle_in_later_slice(handler, request, context)
         return (yield from self._with_error_response(handler, request, context, steps))
@@ -247,10 +247,10 @@ class Dispatcher:
                 is_over, answer = first_steps(steps)
                 if not is_over:
                     steps = self._with_error_response(handler, request, context, steps)
-                    context.reply.send_in_slices(steps)
+                    context.response_sink.send_in_slices(steps)
                 if answer is None:
                     return
-            context.reply.send(answer)
+            context.response_sink.send(answer)
         except BrokerError as error:
             _send_error(handler, request, context, error)
         except Exception as error:
@@ -307,8 +307,8 @@ class Dispatcher:
     ) -> None:
         """Report a bug of the handler, and answer UNKNOWN_SERVER_ERROR."""
         self._runtime.bugs.report(handler.api.api_key.name, error)
-        reply = context.reply
-        if not (isinstance(reply, EncodedResponse) and reply.is_used):
+        response_sink = context.response_sink
+        if not (isinstance(response_sink, EncodedResponse) and response_sink.is_used):
             unknown = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
             _send_error(handler, request, context, unknown)
 
@@ -330,6 +330,6 @@ def _send_error(
 ) -> None:
     response = handler.api.error_response(request, error.code)
     if response is None:
-        context.reply.close(str(error))
+        context.response_sink.close(str(error))
     else:
-        context.reply.send(response)
+        context.response_sink.send(response)

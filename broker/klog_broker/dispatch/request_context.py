@@ -1,10 +1,10 @@
 """The context of a request: its client, its connection, and the destination of its response.
 
-A handler returns its response, or returns None and answers later through ``context.reply``: exactly
-once, by ``send``, ``skip`` or ``close``. Until then the purgatory holds the delayed request. A
-response that can become long is a generator of steps (``ResponseSteps``), which may run in several
-event-loop turns. A request's records are views of the receive buffer, valid until the append phase
-of the event-loop turn ends.
+A handler returns its response, or returns None and answers later through
+``context.response_sink``: exactly once, by ``send``, ``skip`` or ``close``. Until then the
+purgatory holds the delayed request. A response that can become long is a generator of steps
+(``ResponseSteps``), which may run in several event-loop turns. A request's records are views of the
+receive buffer, valid until the append phase of the event-loop turn ends.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RequestContext:
     """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal
     """The client's principal; ANONYMOUS without authentication."""
-    reply: ResponseSink
+    response_sink: ResponseSink
 
     @property
     def api_version(self) -> int:
@@ -96,7 +96,7 @@ the broker's topics and groups."""
 
 Handle = Callable[[Any, RequestContext], Response | ResponseSteps | None]
 """(request, context) -> the response, at once or in steps; None if the response comes later through
-``context.reply``."""
+``context.response_sink``."""
 
 ErrorResponse = Callable[[Any, ErrorCode], Response | None]
 """(request, code) -> a response with ``code`` in all its error fields; or None, which closes the

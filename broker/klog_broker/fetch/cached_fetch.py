@@ -77,7 +77,7 @@ class CachedFetch:
         context: RequestContext,
         go_on: ContinueFetch,
     ) -> None:
-        # Do not store the context itself: its reply would keep the sent response in memory.
+        # Do not store the context itself: its response sink would keep the sent response in memory.
         self._header = context.header
         self._version = context.api_version
         self._client_address = context.client_address
@@ -141,7 +141,7 @@ class CachedFetch:
         parts = pack_response(correlation_id, version, session_id, code, included)
         if parts is None:
             answer = make_response(session_id, code, included)
-            self._context(correlation_id, slot).reply.send(answer)
+            self._context(correlation_id, slot).response_sink.send(answer)
         else:
             slot.complete(parts)
         for each in scope.partitions:

@@ -34,11 +34,11 @@ REQUESTS_PER_TURN = 256
 """The most requests of one connection that are passed to handlers in one event-loop turn
 (fairness)."""
 
-PENDING_REPLIES = 1024
+PENDING_RESPONSES = 1024
 """The most outstanding or unsent responses of one connection; at the bound, the connection's next
 request is not passed to a handler."""
 
-PENDING_REPLY_BYTES = 4 * 1024 * 1024
+PENDING_RESPONSE_BYTES = 4 * 1024 * 1024
 """The bytes of unsent responses of one connection at which its next request is not passed to a
 handler. A single response may be larger. Records that are sent from a log file with sendfile are
 not counted, because they take no memory."""

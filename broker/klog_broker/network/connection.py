@@ -307,21 +307,21 @@ class Connection:
         return self._inbox.arena_range()
 
     def continue_after_plan(
-        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PendingResponse]
+        self, start: int, end: int, taken_bytes: int, responses: Sequence[bytes | PendingResponse]
     ) -> None:
         """Continue with the receive arena's bytes from ``start`` to ``end``, which a produce plan
         (it serves many connections together) received for this connection in the state QUIET. The
-        plan has served the Produce requests in the first ``taken_bytes`` of them; ``replies`` are
-        the responses."""
+        plan has served the Produce requests in the first ``taken_bytes`` of them; ``responses`` are
+        the responses to these requests."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.take_over(start, end)
-            self.on_planned(taken_bytes, replies)
+            self.on_planned(taken_bytes, responses)
 
-    def on_planned(self, taken_bytes: int, replies: Sequence[bytes | PendingResponse]) -> None:
+    def on_planned(self, taken_bytes: int, responses: Sequence[bytes | PendingResponse]) -> None:
         """Continue after a produce plan, which serves the Produce requests of many connections
         together, has served the first ``taken_bytes`` of this connection's unparsed bytes: queue
-        the responses to them, ``replies``, and parse the other bytes."""
+        the responses to them, ``responses``, and parse the other bytes."""
         if self.state is PLANNED:
             self.state = READING
         if self.state is not READING:
@@ -330,12 +330,12 @@ class Connection:
         if taken_bytes:
             self._joins = self._socket.is_plain
             self._inbox.pass_over(taken_bytes)
-        for reply in replies:
+        for response in responses:
             place = self._outbox.begin_planned(PRODUCE)
-            if isinstance(reply, bytes):
-                place.complete([reply])
+            if isinstance(response, bytes):
+                place.complete([response])
             else:
-                reply.wait(place)
+                response.wait(place)
         self._parse()
 
     # -- cutting the received bytes into requests ---------------------------------------------

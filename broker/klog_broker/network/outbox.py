@@ -11,7 +11,7 @@ from collections import deque
 from typing import Protocol
 
 from klog_broker.metrics.requests import RequestTimes
-from klog_broker.network.bounds import PENDING_REPLIES, PENDING_REPLY_BYTES, SEND_BYTES
+from klog_broker.network.bounds import PENDING_RESPONSE_BYTES, PENDING_RESPONSES, SEND_BYTES
 from klog_broker.network.connection_states import ConnectionState
 from klog_broker.network.responses import (
     COUNTED_ELSEWHERE,
@@ -88,8 +88,8 @@ class Outbox:
         "_owner",
         "_pipelined_apis",
         "_queued_bytes",
-        "_replies",
         "_requests",
+        "_responses",
         "_stream",
         "held",
         "is_open",
@@ -119,7 +119,7 @@ class Outbox:
         self._pipelined_apis = host.pipelined_apis
         self._requests = host.requests
         self._stream = stream
-        self._replies: deque[QueuedResponse] = deque()
+        self._responses: deque[QueuedResponse] = deque()
         self._queued_bytes = 0
         self._outgoing = OutgoingParts()
         self._is_reading_ahead = False
@@ -127,7 +127,7 @@ class Outbox:
         self._close_reason: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._replies or self._outgoing) or self._flush_scheduled
+        return bool(self._responses or self._outgoing) or self._flush_scheduled
 
     @property
     def waits_for_socket(self) -> bool:
@@ -140,7 +140,7 @@ class Outbox:
         """Add a place at the end of the queue of responses, to be filled with the response of a
         request."""
         slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
-        self._replies.append(slot)
+        self._responses.append(slot)
         self.outstanding += 1
         return slot
 
@@ -160,7 +160,7 @@ class Outbox:
         if self.may_begin_none():
             return False
         return not self.outstanding or (
-            api_key in self._pipelined_apis and self._replies[-1].api_key == api_key
+            api_key in self._pipelined_apis and self._responses[-1].api_key == api_key
         )
 
     def may_begin_none(self) -> bool:
@@ -169,9 +169,9 @@ class Outbox:
         handler has called ``hold``."""
         if self.held:
             return True
-        if len(self._replies) >= PENDING_REPLIES:
+        if len(self._responses) >= PENDING_RESPONSES:
             return True
-        if self._queued_bytes + self._outgoing.bytes_in_memory >= PENDING_REPLY_BYTES:
+        if self._queued_bytes + self._outgoing.bytes_in_memory >= PENDING_RESPONSE_BYTES:
             return True
         return not self.is_pipelined if self.outstanding else False
 
@@ -179,7 +179,7 @@ class Outbox:
     def is_pipelined(self) -> bool:
         """Whether a further request of the last request's API may be passed to its handler before
         the last request is answered. Only valid while a response is outstanding."""
-        return self._replies[-1].api_key in self._pipelined_apis
+        return self._responses[-1].api_key in self._pipelined_apis
 
     # -- sending responses in the order of their requests -------------------------------------
 
@@ -203,8 +203,8 @@ class Outbox:
             self._requests.answered_later.append((slot.head, 1, slot.began_ns))
         else:
             self._requests.answered.append(slot.head)
-        replies = self._replies
-        if not self._flush_scheduled and replies and slot is replies[0]:
+        responses = self._responses
+        if not self._flush_scheduled and responses and slot is responses[0]:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
         # While a place is held (its handler has called ``hold``), the connection gets no buffer for
@@ -235,14 +235,14 @@ class Outbox:
         self._flush_scheduled = False
         if not self.is_open:
             return
-        replies = self._replies
+        responses = self._responses
         if (
-            len(replies) == 1
+            len(responses) == 1
             and not self._outgoing
-            and replies[0].state is SlotState.ANSWERED
+            and responses[0].state is SlotState.ANSWERED
             and not self._is_reading_ahead
         ):
-            self._send_single(replies.popleft())
+            self._send_single(responses.popleft())
             if not self.is_open or (not self._outgoing and self._owner.on_all_sent()):
                 return
         else:
@@ -259,13 +259,13 @@ class Outbox:
     def _queue_responses(self) -> None:
         """Move the responses at the head of the queue, up to the first place that has no response
         yet, to the outgoing parts: the byte strings and file regions that are sent next."""
-        replies = self._replies
-        while replies and replies[0].state is not SlotState.WAITING:
-            slot = replies.popleft()
+        responses = self._responses
+        while responses and responses[0].state is not SlotState.WAITING:
+            slot = responses.popleft()
             self._queued_bytes -= slot.size_bytes
             if slot.state is SlotState.CLOSES:
                 self._close_reason = slot.close_reason
-                replies.clear()
+                responses.clear()
                 return
             if slot.state is SlotState.ANSWERED:
                 self._outgoing.add(slot)
@@ -328,6 +328,6 @@ class Outbox:
         Returns the places in the queue of responses whose responses were not sent.
         """
         self.is_open = False
-        abandoned, self._replies = self._replies, deque()
+        abandoned, self._responses = self._responses, deque()
         self._outgoing.clear()
         return abandoned

@@ -62,7 +62,7 @@ class AppendValidation:
     def add_append(self, connection_id: str, leader: Leader, append: PartitionAppend) -> None:
         """Let an append wait until a helper thread has validated its batch, and until all earlier
         appends of the same connection are made."""
-        if not append.pending.context.reply.hold():
+        if not append.pending.context.response_sink.hold():
             # The records are views of the receive buffer, which is reused after this event-loop
             # turn: copy them, because the append is made later.
             append = append._replace(records=bytearray(append.records))

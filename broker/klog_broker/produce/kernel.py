@@ -69,7 +69,7 @@ Produce handler."""
 
 # --- results of plan_produce ---------------------------------------------------------------------
 DONE = 0  # the appends for all requests are planned, or left to the ordinary Produce handler
-# A section of the kernel's table, or the array of responses (`replies`), is full: this list of
+# A section of the kernel's table, or the array `responses`, is full: this list of
 # appends (produce plan) ends with the last request that fitted, and the caller has the other
 # requests planned in another one.
 FULL = 1
@@ -104,7 +104,7 @@ HEAD_PRODUCERS = 4
 HEAD_ROWS = 5
 HEAD_INDEX_ROWS = 6
 HEAD_TOUCHED = 7  # how many partitions get batches in this produce plan (list of appends)
-HEAD_REPLY_END = 8
+HEAD_RESPONSE_END = 8
 HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
@@ -130,8 +130,8 @@ HEAD_WORDS = 32
 # not served yet.
 CONNECTION_AT = 0
 CONNECTION_END = 1
-CONNECTION_REPLIES_AT = 2
-CONNECTION_REPLIES_END = 3
+CONNECTION_RESPONSES_AT = 2
+CONNECTION_RESPONSES_END = 3
 CONNECTION_REQUESTS = 4
 CONNECTION_PRINCIPAL = 5  # a small number for the principal (security/principal_numbers.py)
 CONNECTION_WORDS = 6
@@ -242,8 +242,8 @@ ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-# For a batch with a delayed response (acks=all): the position of its error code in the array of
-# responses (`replies`), or -1 if the response is not delayed; how many bytes after the error code
+# For a batch with a delayed response (acks=all): the position of its error code in the array
+# `responses`, or -1 if the response is not delayed; how many bytes after the error code
 # have to become 0xFF if the response becomes an error (offsets and times of -1); the request's
 # timeout.
 ROW_ANSWER_AT = 10
@@ -274,7 +274,7 @@ PRODUCER_BUCKETS_AT = SLOT_BUCKETS_AT + _SLOT_BUCKETS
 WALKED_AT = PRODUCER_BUCKETS_AT + _PRODUCER_BUCKETS
 TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
-REPLIES_BYTES = 1024 * 1024
+RESPONSES_BYTES = 1024 * 1024
 
 # --- constants of Produce in Kafka's protocol (tested in tests/unit/produce/test_kernel_tables.py)
 PRODUCE = 0
@@ -288,9 +288,9 @@ FRAME_HEAD_BYTES = 14  # frame size, API key, version, correlation id, length of
 TOPIC_ID_BYTES = 16
 # Upper bounds for the bytes of a response: for each of its partitions, for each of its topics
 # (without the name), and for all other fields together.
-REPLY_PARTITION_BYTES = 48
-REPLY_TOPIC_BYTES = 16
-REPLY_OTHER_BYTES = 32
+RESPONSE_PARTITION_BYTES = 48
+RESPONSE_TOPIC_BYTES = 16
+RESPONSE_OTHER_BYTES = 32
 _MOST_COUNT = 126  # the largest count or length that flexible versions write in one byte
 
 
@@ -610,7 +610,7 @@ def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
 
 @inline
 def _take_frame(
-    arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
+    arena: Array, at: int, end: int, connection: int, table: Array, names: Array, responses: Array
 ) -> int:
     """Plan the appends of the whole request that ends at ``end``, or of no part of it. Return
     _TAKEN (they are planned), _STOP (the ordinary Produce handler has to serve the request), FULL
@@ -675,18 +675,18 @@ def _take_frame(
     table[HEAD_REQUEST_STAMP] = stamp
     first_row = int(table[HEAD_ROWS])
     rows = first_row
-    out = int(table[HEAD_REPLY_END])
-    reply_at = out
-    if len(replies) - out < REPLY_OTHER_BYTES:
+    out = int(table[HEAD_RESPONSE_END])
+    response_at = out
+    if len(responses) - out < RESPONSE_OTHER_BYTES:
         return FULL
-    write_i32(replies, out + 4, correlation_id)
+    write_i32(responses, out + 4, correlation_id)
     out += 8
     if is_flexible:
-        replies[out] = 0
-        replies[out + 1] = topics + 1
+        responses[out] = 0
+        responses[out + 1] = topics + 1
         out += 2
     else:
-        write_i32(replies, out, topics)
+        write_i32(responses, out, topics)
         out += 4
     for _ in range(topics):
         # The topic's name or id is copied into the response.
@@ -707,9 +707,9 @@ def _take_frame(
             name_at += 2
         if name_bytes < 1 or name_bytes > NAME_BYTES or name_bytes > end - name_at:
             return _STOP
-        if len(replies) - out < name_bytes + REPLY_TOPIC_BYTES + REPLY_OTHER_BYTES:
+        if len(responses) - out < name_bytes + RESPONSE_TOPIC_BYTES + RESPONSE_OTHER_BYTES:
             return FULL
-        copy_bytes(replies, out, arena, at, name_at + name_bytes - at)
+        copy_bytes(responses, out, arena, at, name_at + name_bytes - at)
         out += name_at + name_bytes - at
         at = name_at + name_bytes
         if is_flexible:
@@ -719,19 +719,19 @@ def _take_frame(
             at += 1
             if partitions > _MOST_COUNT:
                 return _STOP
-            replies[out] = partitions + 1
+            responses[out] = partitions + 1
             out += 1
         else:
             if end - at < 4:
                 return _STOP
             partitions = read_i32(arena, at)
             at += 4
-            write_i32(replies, out, partitions)
+            write_i32(responses, out, partitions)
             out += 4
         if partitions < 1:
             return _STOP
         for _ in range(partitions):
-            if len(replies) - out < REPLY_PARTITION_BYTES + REPLY_OTHER_BYTES:
+            if len(responses) - out < RESPONSE_PARTITION_BYTES + RESPONSE_OTHER_BYTES:
                 return FULL
             if rows == MAX_ROWS:
                 return FULL
@@ -789,33 +789,33 @@ def _take_frame(
                 table[row + ROW_TIMEOUT_MS] = timeout_ms
             rows += 1
             at += size
-            write_i32(replies, out, partition)
-            replies[out + 4] = 0
-            replies[out + 5] = 0
-            write_i64(replies, out + 6, int(table[slot + SLOT_NEXT_OFFSET]))
-            write_i64(replies, out + 14, -1)
+            write_i32(responses, out, partition)
+            responses[out + 4] = 0
+            responses[out + 5] = 0
+            write_i64(responses, out + 6, int(table[slot + SLOT_NEXT_OFFSET]))
+            write_i64(responses, out + 14, -1)
             out += 22
             if version >= FIRST_WITH_LOG_START:
-                write_i64(replies, out, int(table[slot + SLOT_LOG_START_OFFSET]))
+                write_i64(responses, out, int(table[slot + SLOT_LOG_START_OFFSET]))
                 out += 8
             if is_flexible:
                 if end - at < 1 or byte_at(arena, at) != 0:
                     return _STOP
                 at += 1
-                replies[out] = 1  # no record errors
-                replies[out + 1] = 0  # no message
-                replies[out + 2] = 0  # no tags
+                responses[out] = 1  # no record errors
+                responses[out + 1] = 0  # no message
+                responses[out + 2] = 0  # no tags
                 out += 3
             elif version >= FIRST_WITH_ERROR_MESSAGE:
-                write_i32(replies, out, 0)
-                replies[out + 4] = 0xFF
-                replies[out + 5] = 0xFF
+                write_i32(responses, out, 0)
+                responses[out + 4] = 0xFF
+                responses[out + 5] = 0xFF
                 out += 6
         if is_flexible:
             if end - at < 1 or byte_at(arena, at) != 0:
                 return _STOP
             at += 1
-            replies[out] = 0
+            responses[out] = 0
             out += 1
     if is_flexible:
         if end - at < 1 or byte_at(arena, at) != 0:
@@ -823,12 +823,12 @@ def _take_frame(
         at += 1
     if at != end:
         return _STOP
-    write_i32(replies, out, 0)  # throttle time
+    write_i32(responses, out, 0)  # throttle time
     out += 4
     if is_flexible:
-        replies[out] = 0
+        responses[out] = 0
         out += 1
-    write_i32(replies, reply_at, out - reply_at - 4)
+    write_i32(responses, response_at, out - response_at - 4)
     # The request is accepted: no check can fail from here on.
     for i in range(first_row, rows):
         row = ROWS_AT + i * ROW_WORDS
@@ -843,8 +843,8 @@ def _take_frame(
     table[HEAD_REQUESTS] += 1
     table[connection + CONNECTION_REQUESTS] += 1
     if acks != 0:
-        table[HEAD_REPLY_END] = out
-        table[connection + CONNECTION_REPLIES_END] = out
+        table[HEAD_RESPONSE_END] = out
+        table[connection + CONNECTION_RESPONSES_END] = out
     return _TAKEN
 
 
@@ -874,7 +874,7 @@ def _gather(arena: Array, table: Array, batches: Array) -> None:
 
 
 @inline
-def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
+def _plan(arena: Array, table: Array, names: Array, responses: Array, batches: Array) -> int:
     connections = int(table[HEAD_CONNECTIONS])
     status = DONE
     while status == DONE and table[HEAD_CONNECTION] < connections:
@@ -889,7 +889,7 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
             size = read_i32(arena, at)
             if size < 0 or size > end - at - 4 or size > table[HEAD_MAX_REQUEST_BYTES]:
                 break
-            what = _take_frame(arena, at, at + 4 + size, connection, table, names, replies)
+            what = _take_frame(arena, at, at + 4 + size, connection, table, names, responses)
             if what == _TAKEN:
                 at += 4 + size
                 table[connection + CONNECTION_AT] = at
@@ -897,8 +897,8 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
             table[HEAD_CONNECTION] += 1
             if table[HEAD_CONNECTION] < connections:
                 following = connection + CONNECTION_WORDS
-                table[following + CONNECTION_REPLIES_AT] = table[HEAD_REPLY_END]
-                table[following + CONNECTION_REPLIES_END] = table[HEAD_REPLY_END]
+                table[following + CONNECTION_RESPONSES_AT] = table[HEAD_RESPONSE_END]
+                table[following + CONNECTION_RESPONSES_END] = table[HEAD_RESPONSE_END]
         else:
             status = what
     if status in (DONE, FULL):
@@ -907,13 +907,15 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 
 
 @kernel("in8", "out64", "out8", "out8", "out8")
-def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
+def plan_produce(arena: Array, table: Array, names: Array, responses: Array, batches: Array) -> int:
     """Plan the appends for the requests of the connections in ``table``: check the batches, and
     assign their offsets. Continue where the last call stopped.
 
     Return DONE, FULL or a NEED_ result. After DONE and FULL, ``batches`` (as large as the receive
     arena) has the accepted batches with their offsets and leader epochs: those of one partition lie
-    side by side, from the position SLOT_OUT of its slot (row in the table) on. ``replies`` has the
-    responses, connection by connection.
+    side by side, from the position SLOT_OUT of its slot (row in the table) on. ``responses``
+    has the encoded responses, connection by connection.
     """
-    return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))
+    return _plan(
+        unowned(arena), unowned(table), unowned(names), unowned(responses), unowned(batches)
+    )

@@ -100,7 +100,7 @@ class PendingProduce(DelayedOperation):
         keys = [each.leader.topic_partition for each in self._waiting]
         purgatory = self._services.purgatory
         if not purgatory.watch(self, keys, self._timeout_ms):
-            self.context.reply.when_closed(lambda: purgatory.cancel(self))
+            self.context.response_sink.when_closed(lambda: purgatory.cancel(self))
 
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting: list[_Waiting] = []
@@ -125,18 +125,18 @@ class PendingProduce(DelayedOperation):
         self._answer()
 
     def _answer(self) -> None:
-        reply = self.context.reply
+        response_sink = self.context.response_sink
         if self.acks != 0:
-            reply.send(self.response)
+            response_sink.send(self.response)
             return
         for topic in self.response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
                     # The client expects no response: only a closed connection can report the error.
                     name = f"{topic.name or topic.topic_id}-{partition.index}"
-                    reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
+                    response_sink.close(f"Produce with acks=0 to {name}: {partition.error_message}")
                     return
-        reply.skip()
+        response_sink.skip()
 
 
 def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:

@@ -54,19 +54,19 @@ class PlannedConnection(Protocol):
         for all connections). Return None if the produce plan may not serve them, because an earlier
         request that no plan has served is still unanswered, or too many responses are unsent."""
 
-    def on_planned(self, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]) -> None:
+    def on_planned(self, taken_bytes: int, responses: Sequence[bytes | DelayedResponse]) -> None:
         """Continue after the event-loop turn's produce plan (the compiled kernel serves many
         connections together), to which the connection offered bytes that it had received: the plan
-        has served the first ``taken_bytes`` of them. The connection sends ``replies``, and parses
+        has served the first ``taken_bytes`` of them. The connection sends ``responses``, and parses
         the other bytes."""
 
     def continue_after_plan(
-        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | DelayedResponse]
+        self, start: int, end: int, taken_bytes: int, responses: Sequence[bytes | DelayedResponse]
     ) -> None:
         """Continue after the event-loop turn's produce plan (the compiled kernel serves many
         connections together), which received bytes for the connection, and left bytes to parse or
         responses to send. The plan has served the first ``taken_bytes`` of the receive arena's
-        bytes from ``start`` to ``end``. The connection sends ``replies``, and parses the other
+        bytes from ``start`` to ``end``. The connection sends ``responses``, and parses the other
         bytes."""
 
     def close(self, reason: str) -> None:
@@ -151,16 +151,16 @@ class _Turn:
         # served yet. A turn has several plans if the kernel's table is too small for all requests.
         self.places = places
         self.first_received = first_received
-        self.replies: dict[int, list[bytes | DelayedResponse]] = {}
+        self.responses: dict[int, list[bytes | DelayedResponse]] = {}
         self.is_over = False
         """Whether no connection has anything left to do after the compiled kernel has served this
         turn's Produce requests: one ``SocketCalls.receive`` has received for all of them, all
         received requests are served, and all responses are sent."""
 
-    def add_reply(self, number: int, data: bytes | DelayedResponse) -> None:
+    def add_response(self, number: int, data: bytes | DelayedResponse) -> None:
         """Add ``data`` to the responses that connection number ``number`` in ``waiting`` (the
         connections of this turn) sends."""
-        self.replies.setdefault(number, []).append(data)
+        self.responses.setdefault(number, []).append(data)
 
 
 class ProducePlanner:
@@ -185,7 +185,7 @@ class ProducePlanner:
         self._clock = clock
         self._times = times
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
-        self.calls = make_calls(arena.view, self._tables.replies)
+        self.calls = make_calls(arena.view, self._tables.responses)
         """Receives from many sockets, or sends responses to many sockets, in one call of compiled
         code (SocketCalls); None without such code, as on a system other than Linux, where each
         connection receives and sends by itself."""
@@ -240,13 +240,13 @@ class ProducePlanner:
         is_over = True
         for number, connection in enumerate(waiting):
             taken_to, end = places[number]
-            replies = turn.replies.get(number, [])
+            responses = turn.responses.get(number, [])
             if number < first_received:
-                connection.on_planned(taken_to - begun[number], replies)
-            elif taken_to < end or replies:
+                connection.on_planned(taken_to - begun[number], responses)
+            elif taken_to < end or responses:
                 is_over = False
                 connection.continue_after_plan(
-                    begun[number], end, taken_to - begun[number], replies
+                    begun[number], end, taken_to - begun[number], responses
                 )
         return is_over
 
@@ -440,7 +440,7 @@ class ProducePlanner:
             for number, taken in enumerate(sent):
                 if taken < sizes[number]:
                     rest = starts[number] + max(taken, 0)
-                    turn.add_reply(number, bytes(tables.replies[rest : ends[number]]))
+                    turn.add_response(number, bytes(tables.responses[rest : ends[number]]))
         return True
 
     def _count(self, later: Mapping[int, int]) -> None:
@@ -471,18 +471,18 @@ class ProducePlanner:
                     # first request has the version of all.
                     head = tables.head_at(begun)
                     waiting = held[number - first]
-                    for part in split_responses(tables.replies, waiting, start, stop, requests):
-                        reply = self._hold(part, partial(self._count_later, head, part.requests))
-                        if isinstance(reply, DelayedResponse):
+                    for part in split_responses(tables.responses, waiting, start, stop, requests):
+                        response = self._hold(part, partial(self._count_later, head, part.requests))
+                        if isinstance(response, DelayedResponse):
                             later[head] = later.get(head, 0) + part.requests
-                        turn.add_reply(number, reply)
+                        turn.add_response(number, response)
                 elif stop > start:
                     # If an earlier response of the connection is not fully sent yet, the connection
                     # sends these responses after it.
-                    if number >= turn.first_received and number not in turn.replies:
+                    if number >= turn.first_received and number not in turn.responses:
                         direct.append((number, start, stop))
                     else:
-                        turn.add_reply(number, bytes(tables.replies[start:stop]))
+                        turn.add_response(number, bytes(tables.responses[start:stop]))
         if direct:
             self._answer(turn, direct)
         return later
@@ -493,7 +493,7 @@ class ProducePlanner:
     def _hold(self, part: ResponsePart, answered: Callable[[int], None]) -> bytes | DelayedResponse:
         """Return the delayed response for ``part`` (some of a connection's responses, whose
         requests have the same timeout), or the part's bytes if they can be sent now."""
-        answer = bytearray(self._tables.replies[part.start : part.stop])
+        answer = bytearray(self._tables.responses[part.start : part.stop])
         appends = [
             DelayedAppend(
                 self._log_of(each.slot), each.end_offset, each.answer_at - part.start, each.ones
@@ -517,5 +517,5 @@ class ProducePlanner:
         )
         for (number, start, stop), count in zip(ready, sent, strict=True):
             if count < stop - start:
-                data = bytes(self._tables.replies[start + max(count, 0) : stop])
-                turn.add_reply(number, data)
+                data = bytes(self._tables.responses[start + max(count, 0) : stop])
+                turn.add_response(number, data)

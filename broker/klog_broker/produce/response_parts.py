@@ -27,9 +27,9 @@ class ResponsePart(NamedTuple):
 
 
 def split_responses(
-    replies: memoryview, held: Sequence[DelayedBatch], start: int, stop: int, requests: int
+    responses: memoryview, held: Sequence[DelayedBatch], start: int, stop: int, requests: int
 ) -> Sequence[ResponsePart]:
-    """Split the bytes of ``replies`` from ``start`` to ``stop``, which are one connection's
+    """Split the bytes of ``responses`` from ``start`` to ``stop``, which are one connection's
     responses as whole frames.
 
     ``requests`` is the number of requests that these responses answer, and of the connection's
@@ -45,7 +45,7 @@ def split_responses(
     begin = at = start
     count = 0
     while at < stop:
-        end = at + _SIZE_BYTES + int.from_bytes(replies[at : at + _SIZE_BYTES], "big")
+        end = at + _SIZE_BYTES + int.from_bytes(responses[at : at + _SIZE_BYTES], "big")
         if left and left[0].answer_at < end:
             if waiting and waiting[0].timeout_ms != left[0].timeout_ms:
                 parts.append(ResponsePart(waiting, begin, at, count))

@@ -60,7 +60,7 @@ class DelayedBatch(NamedTuple):
 
     slot: int
     end_offset: int
-    answer_at: int  # the position of the batch's error code in `replies`, the array of responses
+    answer_at: int  # the position of the batch's error code in the array `responses`
     # how many bytes after the error code an error response sets to 0xFF (offsets and times of -1)
     ones: int
     timeout_ms: int
@@ -78,7 +78,7 @@ class PlanTables:
         self._memory = bytearray(kernel.TABLE_WORDS * WORD_BYTES)
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
-        self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
+        self.responses = memoryview(bytearray(kernel.RESPONSES_BYTES))
         """The responses that the compiled kernel has written for the latest produce plan (list of
         appends), connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
@@ -86,7 +86,7 @@ class PlanTables:
             np.frombuffer(arena, np.uint8),
             np.frombuffer(self._memory, np.int64),
             np.frombuffer(self._names, np.uint8),
-            np.frombuffer(self.replies, np.uint8),
+            np.frombuffer(self.responses, np.uint8),
             np.frombuffer(self._batches, np.uint8),
         )
         self._round = 0
@@ -113,7 +113,7 @@ class PlanTables:
             kernel.HEAD_ROWS,
             kernel.HEAD_INDEX_ROWS,
             kernel.HEAD_TOUCHED,
-            kernel.HEAD_REPLY_END,
+            kernel.HEAD_RESPONSE_END,
             kernel.HEAD_REQUESTS,
             kernel.HEAD_HELD,
         ):
@@ -367,17 +367,17 @@ class PlanTables:
 
     def answers(self, count: int) -> tuple[list[int], list[int]]:
         """Return, for each of the first ``count`` connections, where its responses start and end in
-        ``replies``, the array of all responses."""
+        the array ``responses``."""
         kernel = self._kernel
         return (
-            self._column(kernel.CONNECTION_REPLIES_AT, count).tolist(),
-            self._column(kernel.CONNECTION_REPLIES_END, count).tolist(),
+            self._column(kernel.CONNECTION_RESPONSES_AT, count).tolist(),
+            self._column(kernel.CONNECTION_RESPONSES_END, count).tolist(),
         )
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield a row for each of the first ``count`` connections: start and end of its bytes in
         the arena (receive buffer) that the compiled kernel has not served, start and end of its
-        responses in ``replies``, and how many requests the kernel has served."""
+        responses in the array ``responses``, and how many requests the kernel has served."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)

@@ -140,7 +140,7 @@ class ProduceVerification:
             adds=self._context.api_version >= _FIRST_VERSION_THAT_ADDS,
             done=self._done,
         )
-        keeps_bytes = self._context.reply.hold()
+        keeps_bytes = self._context.response_sink.hold()
         if not self._is_over and not keeps_bytes:
             # The records are views of the receive buffer, which is reused after this event-loop
             # turn: copy them, because the append is made later.

@@ -9,7 +9,7 @@ from klog_broker.runtime.net.sockets import Network, StreamSocket
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.client.transport.addresses import Address
-from pyspark_klog.client.transport.connection import MAX_REPLY_BYTES
+from pyspark_klog.client.transport.connection import MAX_RESPONSE_BYTES
 from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
 
 _log = logging.getLogger("klog.peers")
@@ -59,7 +59,7 @@ class Peers:
         port: int,
         *,
         max_in_flight: int = 5,
-        max_reply_bytes: int = MAX_REPLY_BYTES,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> EventedConnection:
         """Return a new connection, which connects when the first request is sent.
 
@@ -70,7 +70,7 @@ class Peers:
             client_id=self._client_id,
             from_address=self._from_address,
             max_in_flight=max_in_flight,
-            max_reply_bytes=max_reply_bytes,
+            max_response_bytes=max_response_bytes,
         )
         return EventedConnection(
             Address(host, port),

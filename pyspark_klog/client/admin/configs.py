@@ -146,10 +146,10 @@ def describe_configs(
         )
 
     def attempt(link: Link) -> dict[str, ConfigEntry]:
-        reply = client.call(link, DescribeConfigsResponse, build)
-        for row in reply.results:
+        response = client.call(link, DescribeConfigsResponse, build)
+        for row in response.results:
             check_error_code(row.error_code, row.error_message, what)
-        return {each.name: _entry(each) for row in reply.results for each in row.configs}
+        return {each.name: _entry(each) for row in response.results for each in row.configs}
 
     return _run_at_broker(client, resource, attempt, what, deadline_ms)
 
@@ -182,8 +182,8 @@ def alter_configs(
     )
 
     def attempt(link: Link) -> None:
-        reply = client.call(link, IncrementalAlterConfigsResponse, lambda _: request)
-        for row in reply.responses:
+        response = client.call(link, IncrementalAlterConfigsResponse, lambda _: request)
+        for row in response.responses:
             check_error_code(row.error_code, row.error_message, what)
 
     _run_at_broker(client, resource, attempt, what, deadline_ms)
@@ -196,13 +196,13 @@ def list_config_resources(client: BlockingClient, deadline_ms: int | None = None
     known = {int(each) for each in ResourceType}
 
     def attempt(link: Link) -> list[Resource]:
-        reply = client.call(
+        response = client.call(
             link, ListConfigResourcesResponse, lambda _: ListConfigResourcesRequest()
         )
-        check_error_code(reply.error_code, None, what)
+        check_error_code(response.error_code, None, what)
         return sorted(
             Resource(ResourceType(row.resource_type), row.resource_name)
-            for row in reply.config_resources
+            for row in response.config_resources
             if row.resource_type in known
         )
 

@@ -115,8 +115,8 @@ def commit_offsets(
     low, high = (0, _TOPICS_BY_NAME) if retention_ms is None else _RETENTION_COMMITS
 
     def attempt(link: Link, _: Coordinator) -> None:
-        reply = client.call(link, OffsetCommitResponse, build, low=low, high=high)
-        for topic in reply.topics:
+        response = client.call(link, OffsetCommitResponse, build, low=low, high=high)
+        for topic in response.topics:
             for row in topic.partitions:
                 _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
 
@@ -150,10 +150,10 @@ def committed_offsets(
 
     def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, CommittedOffset]:
         low = _STABLE_FETCH if require_stable else 2 if partitions is None else 1
-        reply = client.call(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
-        _check(reply.error_code, f"offsets of group {group_id}")
+        response = client.call(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
+        _check(response.error_code, f"offsets of group {group_id}")
         found = {}
-        for topic in reply.topics:
+        for topic in response.topics:
             for row in topic.partitions:
                 if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and while_unstable:
                     while_unstable()
@@ -205,11 +205,11 @@ def delete_offsets(
 
     def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, ErrorCode]:
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        reply = client.call(link, OffsetDeleteResponse, lambda _: request)
-        _check(reply.error_code, what)
+        response = client.call(link, OffsetDeleteResponse, lambda _: request)
+        _check(response.error_code, what)
         return {
             TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
-            for topic in reply.topics
+            for topic in response.topics
             for row in topic.partitions
             if row.error_code != ErrorCode.NONE
         }
@@ -249,9 +249,9 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
 
 
 def _list_groups_of_broker(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
-    reply = client.call(link, ListGroupsResponse, lambda _: ListGroupsRequest())
-    _check(reply.error_code, f"groups of broker {broker_id}")
-    return reply.groups
+    response = client.call(link, ListGroupsResponse, lambda _: ListGroupsRequest())
+    _check(response.error_code, f"groups of broker {broker_id}")
+    return response.groups
 
 
 def _describe_classic(
@@ -260,12 +260,14 @@ def _describe_classic(
     if not listed:
         return []
     ids = [row.group_id for row in listed]
-    reply = client.call(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
-    for g in reply.groups:
+    response = client.call(
+        link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids)
+    )
+    for g in response.groups:
         _check_coordinator_unchanged(g.error_code, g.group_id)
     return [
         Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
-        for g in reply.groups
+        for g in response.groups
     ]
 
 
@@ -276,19 +278,19 @@ def _describe_consumer_groups(
     if not listed:
         return []
     types = {row.group_id: row.protocol_type for row in listed}
-    reply = client.call(
+    response = client.call(
         link,
         ConsumerGroupDescribeResponse,
         lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
     )
-    for g in reply.groups:
+    for g in response.groups:
         _check_coordinator_unchanged(g.error_code, g.group_id)
     return [
         Group(
             *(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members)),
             group_type=_CONSUMER,
         )
-        for g in reply.groups
+        for g in response.groups
     ]
 
 

@@ -66,9 +66,9 @@ def active_producers(
     ) -> dict[TopicPartition, list[ActiveProducer] | ErrorCode]:
         topics = [TopicRequest(name=t, partition_indexes=p) for t, p in by_topic.items()]
         request = DescribeProducersRequest(topics=topics)
-        reply = client.call(link, DescribeProducersResponse, lambda _: request)
+        response = client.call(link, DescribeProducersResponse, lambda _: request)
         told: dict[TopicPartition, list[ActiveProducer] | ErrorCode] = {}
-        for topic in reply.topics:
+        for topic in response.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 if row.error_code != ErrorCode.NONE:
@@ -152,11 +152,11 @@ def abort_in_partition(
             coordinator_epoch=max(coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest(markers=[marker])
-        reply = client.call(link, WriteTxnMarkersResponse, lambda _: request)
+        response = client.call(link, WriteTxnMarkersResponse, lambda _: request)
         return {
             TopicPartition(topic.name, row.partition_index): row.error_code == ErrorCode.NONE
             or error_code(row.error_code)
-            for answered in reply.markers
+            for answered in response.markers
             for topic in answered.topics
             for row in topic.partitions
         }

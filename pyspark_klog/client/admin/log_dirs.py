@@ -53,11 +53,11 @@ def describe_log_dirs(
         if broker_ids is not None and broker_id not in broker_ids:
             return []
         request = DescribeLogDirsRequest(topics=None)
-        reply = client.call(link, DescribeLogDirsResponse, lambda _: request)
-        code = error_code(reply.error_code)
+        response = client.call(link, DescribeLogDirsResponse, lambda _: request)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"describe log directories of broker {broker_id}")
-        return [_log_dir(broker_id, row) for row in reply.results]
+        return [_log_dir(broker_id, row) for row in response.results]
 
     found = client.collect_from_brokers(of_broker, "asking for the log directories", deadline_ms)
     for broker_id in sorted(set(broker_ids or ()) - set(client.view.brokers)):

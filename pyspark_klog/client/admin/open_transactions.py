@@ -47,8 +47,8 @@ def find_open_transactions(
                 topics=[TopicRequest(name=topic, partition_indexes=numbers)]
             )
             link = client.link_to_broker(broker_id, deadline)
-            reply = client.call(link, DescribeProducersResponse, partial(_same, request))
-            rows += (row for answered in reply.topics for row in answered.partitions)
+            response = client.call(link, DescribeProducersResponse, partial(_same, request))
+            rows += (row for answered in response.topics for row in answered.partitions)
         return dict(_open_of(row, producer_id, producer_epoch, what) for row in rows)
 
     found = client.run_with_retries(attempt, deadline, f"asking for the {what}")

@@ -58,14 +58,14 @@ def describe_quotas(
 
     def attempt() -> list[Quotas]:
         link = client.link_to_any(deadline)
-        reply = client.call(link, DescribeClientQuotasResponse, lambda _: request)
-        check_error_code(reply.error_code, reply.error_message, "describe quotas")
+        response = client.call(link, DescribeClientQuotasResponse, lambda _: request)
+        check_error_code(response.error_code, response.error_message, "describe quotas")
         return [
             Quotas(
                 {each.entity_type: each.entity_name for each in row.entity},
                 {each.key: each.value for each in row.values},
             )
-            for row in reply.entries or ()
+            for row in response.entries or ()
         ]
 
     found = client.run_with_retries(
@@ -101,8 +101,8 @@ def alter_quotas(
 
     def attempt() -> None:
         link = client.link_to_any(deadline)
-        reply = client.call(link, AlterClientQuotasResponse, lambda _: request)
-        for answer in reply.entries:
+        response = client.call(link, AlterClientQuotasResponse, lambda _: request)
+        for answer in response.entries:
             check_error_code(answer.error_code, answer.error_message, "alter quotas")
 
     client.run_with_retries(attempt, deadline, "altering quotas", is_retriable_at_controller)

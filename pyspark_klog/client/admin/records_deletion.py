@@ -49,12 +49,14 @@ def delete_records(
             ],
             timeout_ms=timeout_ms,
         )
-        reply = client.call(link, DeleteRecordsResponse, lambda _: request, timeout_ms=timeout_ms)
+        response = client.call(
+            link, DeleteRecordsResponse, lambda _: request, timeout_ms=timeout_ms
+        )
         return {
             TopicPartition(topic.name, row.partition_index): row.low_watermark
             if row.error_code == ErrorCode.NONE
             else error_code(row.error_code)
-            for topic in reply.topics
+            for topic in response.topics
             for row in topic.partitions
         }
 

@@ -107,8 +107,8 @@ class Admin:
                 request.validate_only = validate_only
             return request
 
-        def check(reply: CreateTopicsResponse) -> None:
-            for row in reply.topics:
+        def check(response: CreateTopicsResponse) -> None:
+            for row in response.topics:
                 check_error_code(row.error_code, row.error_message, f"create topic {row.name}")
 
         self._ask_controller(CreateTopicsResponse, build, check, timeout_ms, "create topics")
@@ -129,8 +129,8 @@ class Admin:
                 return DeleteTopicsRequest(topics=rows, timeout_ms=timeout_ms)
             return DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
 
-        def check(reply: DeleteTopicsResponse) -> None:
-            for row in reply.responses:
+        def check(response: DeleteTopicsResponse) -> None:
+            for row in response.responses:
                 check_error_code(row.error_code, row.error_message, f"delete topic {row.name}")
 
         self._ask_controller(DeleteTopicsResponse, build, check, timeout_ms, "delete topics")
@@ -147,8 +147,8 @@ class Admin:
             row = CreatePartitionsTopic(name=topic, count=total_count, assignments=None)
             return CreatePartitionsRequest(topics=[row], timeout_ms=timeout_ms)
 
-        def check(reply: CreatePartitionsResponse) -> None:
-            for row in reply.results:
+        def check(response: CreatePartitionsResponse) -> None:
+            for row in response.results:
                 check_error_code(
                     row.error_code, row.error_message, f"add partitions to topic {row.name}"
                 )
@@ -200,7 +200,7 @@ class Admin:
 
     def _ask_controller(
         self,
-        reply_class: type[R],
+        response_class: type[R],
         build: Build,
         check: Callable[[R], None],
         timeout_ms: int,
@@ -217,7 +217,7 @@ class Admin:
                 link = client.link_to_broker(view.controller_id, deadline_ms)
             else:
                 link = client.link_to_any(deadline_ms)
-            check(client.call(link, reply_class, build, timeout_ms=timeout_ms))
+            check(client.call(link, response_class, build, timeout_ms=timeout_ms))
 
         client.run_with_retries(attempt, deadline_ms, what, is_retriable_at_controller)
 

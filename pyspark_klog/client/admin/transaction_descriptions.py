@@ -47,8 +47,8 @@ def describe_transaction(
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
     def attempt(link: Link, coordinator: Coordinator) -> TransactionDescription:
-        reply = client.call(link, DescribeTransactionsResponse, lambda _: request)
-        for row in reply.transaction_states:
+        response = client.call(link, DescribeTransactionsResponse, lambda _: request)
+        for row in response.transaction_states:
             code = error_code(row.error_code)
             if code is not ErrorCode.NONE:
                 raise broker_error(code, what)

@@ -62,12 +62,12 @@ def list_transactions(
     request.transactional_id_pattern = only.pattern
 
     def of_broker(link: Link, broker_id: int) -> list[ListedTransaction]:
-        reply = client.call(link, ListTransactionsResponse, lambda _: request, low=low)
-        code = error_code(reply.error_code)
+        response = client.call(link, ListTransactionsResponse, lambda _: request, low=low)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"list transactions of broker {broker_id}")
-        if reply.unknown_state_filters:
-            unknown = ", ".join(reply.unknown_state_filters)
+        if response.unknown_state_filters:
+            unknown = ", ".join(response.unknown_state_filters)
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"broker {broker_id} knows no state {unknown}"
             )
@@ -75,7 +75,7 @@ def list_transactions(
             ListedTransaction(
                 row.transactional_id, row.producer_id, row.transaction_state, broker_id
             )
-            for row in reply.transaction_states
+            for row in response.transaction_states
         ]
 
     return sorted(client.collect_from_brokers(of_broker, "listing the transactions", deadline_ms))

@@ -1,4 +1,4 @@
-"""The blocking client: calls that wait for their replies, retries, and the cluster's metadata.
+"""The blocking client: calls that wait for their responses, retries, and the cluster's metadata.
 
 One `BlockingClient` belongs to one thread. `Links` holds its connections. The only requests whose
 contents this module knows are those for metadata.
@@ -190,25 +190,25 @@ class BlockingClient:
         prefers other brokers."""
         self._doubted = self._last_address
 
-    # --- requests and their replies --------------------------------------------------------------
+    # --- requests and their responses -------------------------------------------------------------
     def send(
         self,
         link: Link,
         message: Request,
-        reply_class: type[R],
+        response_class: type[R],
         version: int,
         *,
         timeout_ms: int | None = None,
-        expects_reply: bool = True,
+        expects_response: bool = True,
     ) -> Call[R]:
         """Put a request on a connection and begin to send it."""
         call = link.connection.send(
             message,
-            reply_class,
+            response_class,
             version,
             self.now_ms(),
             timeout_ms=timeout_ms,
-            expects_reply=expects_reply,
+            expects_response=expects_response,
         )
         link.last_used_ms = self.now_ms()
         link.send_pending()
@@ -226,17 +226,17 @@ class BlockingClient:
     def call(
         self,
         link: Link,
-        reply_class: type[R],
+        response_class: type[R],
         build: Build,
         *,
         low: int = 0,
         high: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send one request in the newest version that both sides speak, and wait for its reply."""
-        version = link.connection.version(reply_class.api_key, low, high)
+        """Send a request in the newest version that both sides speak, and wait for its response."""
+        version = link.connection.version(response_class.api_key, low, high)
         return self.wait(
-            self.send(link, build(version), reply_class, version, timeout_ms=timeout_ms)
+            self.send(link, build(version), response_class, version, timeout_ms=timeout_ms)
         )
 
     def collect_from_brokers(
@@ -278,10 +278,10 @@ class BlockingClient:
 
         def attempt() -> ClusterView:
             link = self.link_to_any(deadline)
-            reply = self.call(
+            response = self.call(
                 link, MetadataResponse, lambda v: metadata_request(names, v, may_create)
             )
-            found = ClusterView.of(reply)
+            found = ClusterView.of(response)
             if not found.brokers:
                 # A broker that has just started may not have received the list of brokers yet.
                 # NoBrokerAvailable is retriable: the request is repeated.

@@ -40,11 +40,11 @@ def find_coordinator(
     request = FindCoordinatorRequest(key=key, key_type=key_type)
     link = client.link_to_any(deadline_ms)
     low = 0 if key_type == GROUP else 1
-    reply = client.call(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
-    code = error_code(reply.error_code)
+    response = client.call(link, FindCoordinatorResponse, lambda _: request, low=low, high=_ONE_KEY)
+    code = error_code(response.error_code)
     if code is not ErrorCode.NONE:
         raise broker_error(code, f"find coordinator of {_NAMES[key_type]} {key}")
-    return Coordinator(reply.node_id, Address(reply.host, reply.port))
+    return Coordinator(response.node_id, Address(response.host, response.port))
 
 
 def run_at_coordinator(

@@ -53,13 +53,13 @@ class ClusterView:
     cluster_id: str | None = None
 
     @classmethod
-    def of(cls, reply: MetadataResponse) -> Self:
+    def of(cls, response: MetadataResponse) -> Self:
         """The snapshot in a response to a Metadata request."""
         return cls(
-            {b.node_id: Address(b.host, b.port) for b in reply.brokers},
-            {t.name: _topic(t) for t in reply.topics if t.name is not None},
-            reply.controller_id,
-            reply.cluster_id,
+            {b.node_id: Address(b.host, b.port) for b in response.brokers},
+            {t.name: _topic(t) for t in response.topics if t.name is not None},
+            response.controller_id,
+            response.cluster_id,
         )
 
     def merged(self, newer: "ClusterView") -> "ClusterView":

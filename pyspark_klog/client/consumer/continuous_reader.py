@@ -1,6 +1,6 @@
 """Reads many partitions continuously, with one request to each leader at a time.
 
-While the caller works on the records of one reply, the next request is under way. There are no
+While the caller works on the records of one response, the next request is under way. There are no
 fetch sessions: every request names its partitions.
 """
 
@@ -221,27 +221,27 @@ class ContinuousReader:
             for partition in partitions:
                 self._partitions[partition].is_asked = False
             try:
-                reply = call.result()
-                code = error_code(reply.error_code)
+                response = call.result()
+                code = error_code(response.error_code)
                 if code is not ErrorCode.NONE:
                     raise broker_error(code, f"fetch from broker {leader}")
             except KlogError as error:
                 self._failed(partitions, error)
                 continue
-            found += self._take_reply(reply, partitions)
+            found += self._take_response(response, partitions)
         return found
 
-    def _take_reply(
-        self, reply: FetchResponse, partitions: Iterable[TopicPartition]
+    def _take_response(
+        self, response: FetchResponse, partitions: Iterable[TopicPartition]
     ) -> Iterable[Fetched]:
         names = {self._client.view.topic_id(each.topic): each.topic for each in partitions}
         rows = {
             TopicPartition(topic.topic or names.get(topic.topic_id, ""), row.partition_index): row
-            for topic in reply.responses
+            for topic in response.responses
             for row in topic.partitions
         }
         for partition in partitions:
-            # A reader above its quota gets a reply without any partition.
+            # A reader above its quota gets a response without any partition.
             row = rows.get(partition)
             if row is None:
                 continue

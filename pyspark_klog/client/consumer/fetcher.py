@@ -53,7 +53,7 @@ _GONE_AFTER = 5
 """A partition counts as deleted when fresh metadata has lacked it, or has named another topic id,
 this many times in a row."""
 _PATIENCE_WITH_REPLICA = 5
-"""After this many replies in a row without records from a read replica, read the leader again."""
+"""After this many responses in a row without records from a read replica, read the leader again."""
 
 
 class FetchedData(NamedTuple):
@@ -113,7 +113,7 @@ class RangeFetcher:
         """The connection of the last request, and the leader epoch that the request named."""
         self._is_at_replica = False
         """Whether the latest request went to a read replica and not to the leader."""
-        self._empty_replies = 0
+        self._empty_responses = 0
         self._trouble = OperationFailures(f"reading {partition}", progress_bound)
         self._visible_offsets: tuple[int, int] | None = None
         """The offsets that this reader can read at the leader (end exclusive), if the leader's last
@@ -166,10 +166,10 @@ class RangeFetcher:
             elif client.now_ms() >= deadline_ms:
                 self._give_up(last)
                 return
-            elif failures or self._empty_replies:
+            elif failures or self._empty_responses:
                 if not failures and self._visible_offsets is not None:
                     client.retries.on_failure(self._trouble, self._no_records_error(), deadline_ms)
-                client.sleep_ms(client.wait_ms(failures or self._empty_replies))
+                client.sleep_ms(client.wait_ms(failures or self._empty_responses))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
         """End the iteration after too long without progress: call ``on_lost`` if the offsets that
@@ -232,18 +232,18 @@ class RangeFetcher:
         if self._call is None:
             self._call = self._request(deadline_ms)
         call, self._call = self._call, None
-        reply = self._client.wait(
+        response = self._client.wait(
             call, deadline_ms + self._client.settings.number("fetch.max.wait.ms")
         )
-        code = error_code(reply.error_code)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"fetch from {self.partition}")
         self._visible_offsets = None
-        if not reply.responses and reply.throttle_time_ms > 0:
-            # A broker answers a reader above its quota with a reply without partitions.
-            self._empty_replies += 1
+        if not response.responses and response.throttle_time_ms > 0:
+            # A broker answers a reader above its quota with a response without partitions.
+            self._empty_responses += 1
             return None
-        row = self._own_row(reply)
+        row = self._own_row(response)
         code = error_code(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_at_replica:
             # The replica may lag behind; only the leader knows which offsets exist.
@@ -258,12 +258,12 @@ class RangeFetcher:
             self._go_to_replica(row.preferred_read_replica)
             return None
         if not row.records:
-            self._handle_empty_reply(row, reply.throttle_time_ms)
+            self._handle_empty_response(row, response.throttle_time_ms)
             return None
-        self._empty_replies = 0
+        self._empty_responses = 0
         return self._take_records(row, deadline_ms)
 
-    # --- read replicas (KIP-392) and replies without records -------------------------------------
+    # --- read replicas (KIP-392) and responses without records ------------------------------------
     def _go_to_replica(self, broker: int) -> None:
         """Read from the replica ``broker``, which a response without records has named as the read
         replica for this reader's rack.
@@ -286,7 +286,7 @@ class RangeFetcher:
     def _replica_until_ms(self) -> int:
         return self._client.now_ms() + self._client.settings.number("metadata.max.age.ms")
 
-    def _handle_empty_reply(self, row: PartitionData, throttle_time_ms: int) -> None:
+    def _handle_empty_response(self, row: PartitionData, throttle_time_ms: int) -> None:
         """Handle a response without records: the rest of the range is a gap, or it has records that
         cannot be read yet.
 
@@ -305,10 +305,10 @@ class RangeFetcher:
                 return
             if not self._is_in_remote_tier():
                 self.position = self.end
-                self._empty_replies = 0
+                self._empty_responses = 0
                 return
-        self._empty_replies += 1
-        if self._is_at_replica and self._empty_replies >= _PATIENCE_WITH_REPLICA:
+        self._empty_responses += 1
+        if self._is_at_replica and self._empty_responses >= _PATIENCE_WITH_REPLICA:
             # The leader had the records of the range when the caller chose the range. The read
             # replica does not get them: perhaps it cannot reach the leader.
             self._leave_replica()
@@ -325,8 +325,8 @@ class RangeFetcher:
         first_local = first_local_offset(self._client, link, self.partition, epoch)
         return first_local is not None and self.position < first_local
 
-    def _own_row(self, reply: FetchResponse) -> PartitionData:
-        rows = [p for topic in reply.responses for p in topic.partitions]
+    def _own_row(self, response: FetchResponse) -> PartitionData:
+        rows = [p for topic in response.responses for p in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise ReplyUnreadable(
                 f"a fetch of {self.partition} was answered with {len(rows)} partitions; expected "

@@ -200,11 +200,11 @@ def _send(
 
 def _take(
     client: BlockingClient,
-    reply: ListOffsetsResponse,
+    response: ListOffsetsResponse,
     found: dict[TopicPartition, OffsetAt],
     errors: dict[TopicPartition, KlogError],
 ) -> None:
-    for topic in reply.topics:
+    for topic in response.topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
             code = error_code(row.error_code)

@@ -357,15 +357,15 @@ class Producer:
                 waiting.append((call, batches))
             elif call.error is not None:
                 self._lost(batches, call.error)
-            elif not call.expects_reply:
+            elif not call.expects_response:
                 for batch in batches:
                     self._written(batch, -1)
-            elif call.reply is not None:
-                self._take_reply(call.reply, batches)
+            elif call.response is not None:
+                self._take_response(call.response, batches)
         self._calls = waiting
 
-    def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
-        for batch, row in pair_responses(reply, batches):
+    def _take_response(self, response: ProduceResponse, batches: list[Batch]) -> None:
+        for batch, row in pair_responses(response, batches):
             self._settle(batch, row)
 
     def _settle(self, batch: Batch, row: PartitionProduceResponse) -> None:

@@ -26,15 +26,15 @@ def request_producer_id(client: BlockingClient, timeout_ms: int) -> Identity:
         versions = link.connection.versions
         if versions is None or versions.newest(ApiKey.INIT_PRODUCER_ID) is None:
             return NO_IDENTITY
-        reply = client.call(
+        response = client.call(
             link,
             InitProducerIdResponse,
             lambda _: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
         )
-        code = error_code(reply.error_code)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             raise no_identity(code)
-        return Identity(reply.producer_id, reply.producer_epoch)
+        return Identity(response.producer_id, response.producer_epoch)
 
     return client.run_with_retries(attempt, deadline_ms, "asking for a producer id")
 

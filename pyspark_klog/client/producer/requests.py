@@ -67,11 +67,11 @@ def send_batches(
         )
         data = PartitionProduceData(index=batch.partition.partition, records=records)
         row.partition_data.append(data)
-    return client.send(link, request, ProduceResponse, version, expects_reply=acks != 0)
+    return client.send(link, request, ProduceResponse, version, expects_response=acks != 0)
 
 
 def pair_responses(
-    reply: ProduceResponse, batches: Sequence[Batch]
+    response: ProduceResponse, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
     """Pair each batch of a request with its row of the response: the result for its partition.
 
@@ -81,7 +81,7 @@ def pair_responses(
     # may have been deleted, or created again with another id.
     names = {batch.topic_id: batch.partition.topic for batch in batches}
     rows: dict[TopicPartition, PartitionProduceResponse] = {}
-    for topic in reply.responses:
+    for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for row in topic.partition_responses:
             rows[TopicPartition(name, row.index)] = row

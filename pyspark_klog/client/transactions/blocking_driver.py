@@ -46,7 +46,7 @@ def carry_out(
             client.sleep_ms(wait_ms)
         try:
             with client.retries.attribute_to(trouble, lambda: deadline_ms):
-                reply = _ask(client, manager, step, deadline_ms)
+                response = _ask(client, manager, step, deadline_ms)
         except TimedOut as error:
             manager.on_lost(step, error, client.now_ms())
             raise
@@ -58,7 +58,7 @@ def carry_out(
                 manager.on_error(error)
         else:
             failures = step.failures
-            manager.on_reply(step, reply, client.now_ms())
+            manager.on_response(step, response, client.now_ms())
             if step.failures > failures:
                 client.retries.on_failure(trouble, ClientError(step.last_error), deadline_ms)
         if manager.error is not None:

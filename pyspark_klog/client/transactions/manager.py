@@ -220,9 +220,9 @@ class TransactionManager:
         return self._coordinators[coordinator]
 
     # --- responses and failures ------------------------------------------------------------------
-    def on_reply(self, step: PendingStep, reply: Response, now_ms: int) -> None:
+    def on_response(self, step: PendingStep, response: Response, now_ms: int) -> None:
         """Handle the response to ``step``, the request that `next_step` returned."""
-        codes = step.codes(reply) or [("", ErrorCode.UNKNOWN_SERVER_ERROR)]
+        codes = step.codes(response) or [("", ErrorCode.UNKNOWN_SERVER_ERROR)]
         what, code = max(codes, key=lambda each: outcome(step.step, each[1]).value)
         found = outcome(step.step, code)
         is_unsure = self._begun is _Begun.PERHAPS
@@ -231,7 +231,7 @@ class TransactionManager:
             found = Outcome.DONE
         text = f"{step.step.value}{what}: {code.name}: {code.message}"
         if found is Outcome.DONE:
-            self._finish_step(step, reply)
+            self._finish_step(step, response)
         elif found in (Outcome.RETRY, Outcome.FIND):
             self._schedule_retry(step, text, now_ms, code=code, find=found is Outcome.FIND)
         elif found is Outcome.ABORT:
@@ -272,14 +272,14 @@ class TransactionManager:
         if self._begun is _Begun.NO:
             self._begun = _Begun.PERHAPS
 
-    def _finish_step(self, step: PendingStep, reply: Any) -> None:
+    def _finish_step(self, step: PendingStep, response: Any) -> None:
         assert self._steps[0] is step
         self._steps.popleft()
         if isinstance(step, FindCoordinator):
-            self._coordinators[step.wanted] = step.address(reply)
+            self._coordinators[step.wanted] = step.address(response)
             return
         if isinstance(step, Initialize | End):
-            self._take_identity(step, step.identity(reply))
+            self._take_identity(step, step.identity(response))
         else:
             self._begun = _Begun.YES
         ends = (

@@ -98,9 +98,9 @@ class PendingStep:
         self.not_before_ms = 0
         self.last_error = ""
 
-    def codes(self, reply: Any) -> Codes:
+    def codes(self, response: Any) -> Codes:
         """The error codes of a response, each after the text that names its partition or group."""
-        return [("", error_code(reply.error_code))]
+        return [("", error_code(response.error_code))]
 
 
 class FindCoordinator(PendingStep):
@@ -115,13 +115,13 @@ class FindCoordinator(PendingStep):
         self.wanted = wanted
         self.request = FindCoordinatorRequest(key=wanted.key, key_type=wanted.kind)
 
-    def codes(self, reply: FindCoordinatorResponse) -> Codes:
+    def codes(self, response: FindCoordinatorResponse) -> Codes:
         kind = "group" if self.wanted.kind == GROUP else "transactional id"
-        return [(f" of {kind} {self.wanted.key}", error_code(reply.error_code))]
+        return [(f" of {kind} {self.wanted.key}", error_code(response.error_code))]
 
-    def address(self, reply: FindCoordinatorResponse) -> Address:
+    def address(self, response: FindCoordinatorResponse) -> Address:
         """The coordinator's address in the response."""
-        return Address(reply.host, reply.port)
+        return Address(response.host, response.port)
 
 
 class Initialize(PendingStep):
@@ -144,9 +144,9 @@ class Initialize(PendingStep):
             producer_epoch=identity.producer_epoch,
         )
 
-    def identity(self, reply: InitProducerIdResponse) -> Identity:
+    def identity(self, response: InitProducerIdResponse) -> Identity:
         """The producer id and epoch in the response."""
-        return Identity(reply.producer_id, reply.producer_epoch)
+        return Identity(response.producer_id, response.producer_epoch)
 
 
 class AddPartitions(PendingStep):
@@ -175,10 +175,10 @@ class AddPartitions(PendingStep):
             ],
         )
 
-    def codes(self, reply: AddPartitionsToTxnResponse) -> Codes:
+    def codes(self, response: AddPartitionsToTxnResponse) -> Codes:
         found = [
             (f": {topic.name}-{row.partition_index}", error_code(row.partition_error_code))
-            for topic in reply.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
         # OPERATION_NOT_ATTEMPTED means that another partition failed: report the other's error.
@@ -203,8 +203,8 @@ class AddOffsets(PendingStep):
             group_id=group_id,
         )
 
-    def codes(self, reply: AddOffsetsToTxnResponse) -> Codes:
-        return [(f": {self._group_id}", error_code(reply.error_code))]
+    def codes(self, response: AddOffsetsToTxnResponse) -> Codes:
+        return [(f": {self._group_id}", error_code(response.error_code))]
 
 
 class CommitOffsets(PendingStep):
@@ -253,11 +253,11 @@ class CommitOffsets(PendingStep):
             ],
         )
 
-    def codes(self, reply: TxnOffsetCommitResponse) -> Codes:
+    def codes(self, response: TxnOffsetCommitResponse) -> Codes:
         group = self._group_id
         return [
             (f": {topic.name}-{row.partition_index} of group {group}", error_code(row.error_code))
-            for topic in reply.topics
+            for topic in response.topics
             for row in topic.partitions
         ]
 
@@ -281,9 +281,9 @@ class End(PendingStep):
             committed=commit,
         )
 
-    def identity(self, reply: EndTxnResponse) -> Identity:
+    def identity(self, response: EndTxnResponse) -> Identity:
         """The producer id and epoch for the next transaction; NO_IDENTITY if the response has none,
         as before version 5 of EndTxn."""
-        if reply.producer_id < 0:
+        if response.producer_id < 0:
             return NO_IDENTITY
-        return Identity(reply.producer_id, reply.producer_epoch)
+        return Identity(response.producer_id, response.producer_epoch)

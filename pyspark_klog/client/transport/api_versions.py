@@ -20,12 +20,12 @@ class BrokerVersions:
     """The epoch of ``features``, which rises with each change; -1 if the broker sent none."""
 
     @classmethod
-    def of(cls, reply: ApiVersionsResponse) -> Self:
+    def of(cls, response: ApiVersionsResponse) -> Self:
         """The version ranges and features in a response to ApiVersions."""
         return cls(
-            {row.api_key: (row.min_version, row.max_version) for row in reply.api_keys},
-            {row.name: row.max_version_level for row in reply.finalized_features},
-            reply.finalized_features_epoch,
+            {row.api_key: (row.min_version, row.max_version) for row in response.api_keys},
+            {row.name: row.max_version_level for row in response.finalized_features},
+            response.finalized_features_epoch,
         )
 
     def newest(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int | None:

@@ -4,8 +4,8 @@ A driver, which owns the socket, reports events (`connected`, `received`, `lost`
 asks what to do next
 (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection first asks for the broker's versions
 (ApiVersions), and authenticates if it has a SASL mechanism; then `send` accepts requests, whose
-replies come in order. A broker may limit the time of a SASL session: `authentication_due` says when
-to call `authenticate` again (KIP-368).
+responses come in order. A broker may limit the time of a SASL session: `authentication_due` says
+when to call `authenticate` again (KIP-368).
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from pyspark_klog.client.errors import (
     RequestTimedOut,
 )
 from pyspark_klog.client.transport.api_versions import BrokerVersions
-from pyspark_klog.client.transport.frames import ReplyFrames
+from pyspark_klog.client.transport.frames import ResponseFrames
 from pyspark_klog.client.transport.sasl_exchange import (
     HANDSHAKE_VERSION,
     REAUTHENTICATE_AT,
@@ -43,10 +43,10 @@ from pyspark_klog.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-MAX_REPLY_BYTES = 1 << 30
-MAX_STRANGERS_REPLY_BYTES = 1 << 20
-"""Most bytes of a reply before the connection is ready, while it is unknown whether the program at
-the other end is a broker."""
+MAX_RESPONSE_BYTES = 1 << 30
+MAX_STRANGERS_RESPONSE_BYTES = 1 << 20
+"""Most bytes of a response before the connection is ready, while it is unknown whether the
+program at the other end is a broker."""
 _LAST_CORRELATION_ID = 2**31 - 1
 _API_VERSIONS_VERSION = 4
 """The version of ApiVersions that this client sends first. Version 5 adds only the ids of the
@@ -68,27 +68,27 @@ class ClientConnectionState(Enum):
 
 @dataclass(slots=True)
 class Call(Generic[R]):
-    """A request that was sent, with its reply or its error once it is done."""
+    """A request that was sent, with its response or its error once it is done."""
 
     api_key: ApiKey
     version: int
     correlation_id: int
     deadline_ms: int
-    reply: R | None = None
+    response: R | None = None
     error: KlogError | None = None
-    expects_reply: bool = field(default=True)
+    expects_response: bool = field(default=True)
 
     @property
     def is_done(self) -> bool:
-        return self.reply is not None or self.error is not None
+        return self.response is not None or self.error is not None
 
     def result(self) -> R:
-        """Return the reply; raises the call's error if the call failed."""
+        """Return the response; raises the call's error if the call failed."""
         if self.error is not None:
             raise self.error
-        if self.reply is None:
+        if self.response is None:
             raise RuntimeError("the call is not done yet")
-        return self.reply
+        return self.response
 
 
 class Connection:
@@ -103,7 +103,7 @@ class Connection:
         *,
         client_id: str,
         request_timeout_ms: int,
-        max_reply_bytes: int,
+        max_response_bytes: int,
         mechanism: Mechanism | None = None,
     ) -> None:
         self.peer = peer
@@ -116,14 +116,14 @@ class Connection:
         self.received_bytes = 0
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
-        self._max_reply_bytes = max_reply_bytes
-        self._frames = ReplyFrames(min(max_reply_bytes, MAX_STRANGERS_REPLY_BYTES))
+        self._max_response_bytes = max_response_bytes
+        self._frames = ResponseFrames(min(max_response_bytes, MAX_STRANGERS_RESPONSE_BYTES))
         self._calls: deque[Call[Response]] = deque()
         self._out: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
-        """Calls that expect no reply (Produce with acks=0), as (value of ``sent_bytes`` from which
-        on the call is done, the call, its empty reply)."""
+        """Calls that expect no response (Produce with acks=0), as (value of ``sent_bytes`` from
+        which on the call is done, the call, its empty response)."""
         self._next_correlation_id = 0
         self._has_answered = False
         self._uses_sasl = mechanism is not None
@@ -149,7 +149,7 @@ class Connection:
         self.received_bytes += count
         try:
             for frame in self._whole_frames(count):
-                self._take_reply(frame)
+                self._take_response(frame)
         except KlogError as error:
             self.lost(error)
 
@@ -166,7 +166,7 @@ class Connection:
         self._unanswered.clear()
 
     def on_deadline(self, now_ms: int) -> None:
-        """End the connection if a reply is late: no later reply can come before the late one."""
+        """End the connection if a response is late: later responses can only come after it."""
         due = self.next_deadline_ms()
         if due is not None and now_ms >= due:
             name = self._calls[0].api_key.name
@@ -186,15 +186,15 @@ class Connection:
         else:
             self._out[0] = first[count:]
         while self._unanswered and self._unanswered[0][0] <= self.sent_bytes:
-            _, call, reply = self._unanswered.popleft()
-            call.reply = reply
+            _, call, response = self._unanswered.popleft()
+            call.response = response
 
     def receive_buffer(self) -> memoryview:
         """The memory for the next received bytes."""
         return self._frames.buffer()
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `on_deadline`, unless a reply comes before; None if no reply is expected."""
+        """When to call `on_deadline`, unless a response comes before; None if none is expected."""
         return self._calls[0].deadline_ms if self._calls else None
 
     # --- authentication --------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Connection:
     # --- sending requests ------------------------------------------------------------------------
     @property
     def in_flight(self) -> int:
-        """The number of requests that were queued or sent and wait for a reply."""
+        """The number of requests that were queued or sent and wait for a response."""
         return len(self._calls)
 
     def version(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int:
@@ -245,16 +245,16 @@ class Connection:
     def send(
         self,
         message: Request,
-        reply_class: type[R],
+        response_class: type[R],
         version: int,
         now_ms: int,
         *,
         timeout_ms: int | None = None,
-        expects_reply: bool = True,
+        expects_response: bool = True,
     ) -> Call[R]:
         """Queue a request. ``timeout_ms``, the wait of a long poll, is added to request.timeout.ms.
 
-        A call that expects no reply is done, with an empty reply, once all its bytes were sent.
+        A call that expects no response is done, with an empty one, once all its bytes were sent.
         """
         if self.state is ClientConnectionState.CLOSED:
             raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
@@ -262,27 +262,27 @@ class Connection:
             raise RuntimeError(f"the connection to {self.peer} is {self.state.value}, not ready")
         return self._queue(
             message,
-            reply_class,
+            response_class,
             version,
             now_ms,
             timeout_ms=timeout_ms,
-            expects_reply=expects_reply,
+            expects_response=expects_response,
         )
 
-    # --- queueing requests, and handling replies -------------------------------------------------
+    # --- queueing requests, and handling responses ------------------------------------------------
     def _queue(
         self,
         message: Request,
-        reply_class: type[R],
+        response_class: type[R],
         version: int,
         now_ms: int,
         *,
         timeout_ms: int | None = None,
-        expects_reply: bool = True,
+        expects_response: bool = True,
     ) -> Call[R]:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _LAST_CORRELATION_ID
-        api_key = reply_class.api_key
+        api_key = response_class.api_key
         deadline_ms = now_ms + self._request_timeout_ms + (timeout_ms or 0)
         header = RequestHeader(
             api_key=api_key,
@@ -296,11 +296,11 @@ class Connection:
                 self._out.append(memoryview(part))
                 self._queued_bytes += len(part)
         call: Call[R] = Call(api_key, version, correlation_id, deadline_ms)
-        if expects_reply:
+        if expects_response:
             self._calls.append(cast("Call[Response]", call))
         else:
-            call.expects_reply = False
-            end = (self._queued_bytes, cast("Call[Response]", call), reply_class())
+            call.expects_response = False
+            end = (self._queued_bytes, cast("Call[Response]", call), response_class())
             self._unanswered.append(end)
         return call
 
@@ -334,7 +334,7 @@ class Connection:
             request.client_software_version = __version__
         self._queue(request, ApiVersionsResponse, version, now_ms)
 
-    def _take_reply(self, frame: memoryview) -> None:
+    def _take_response(self, frame: memoryview) -> None:
         if not self._calls:
             raise ReplyUnreadable(f"{self.peer} sent a reply although no request was waiting")
         call = self._calls[0]
@@ -349,27 +349,27 @@ class Connection:
             self._take_versions(frame, call)
             return
         try:
-            reply = decode_response(frame, call.api_key, call.version)
+            response = decode_response(frame, call.api_key, call.version)
         except KlogError as error:
             text = f"the reply of {self.peer} to {call.api_key.name} v{call.version} is unreadable"
             raise ReplyUnreadable(f"{text}: {error}") from error
         self._calls.popleft()
-        call.reply = reply
+        call.response = response
         self._has_answered = True
         if call is self._exchange_call:
-            self._continue_authentication(reply)
+            self._continue_authentication(response)
 
-    def _continue_authentication(self, reply: Response) -> None:
-        """Handle a reply of the SASL exchange, and send the exchange's next request, if any. All
+    def _continue_authentication(self, response: Response) -> None:
+        """Handle a response of the SASL exchange, and send the exchange's next request, if any. All
         requests of the exchange together have the timeout of one request."""
         exchange = self._exchange
         assert exchange is not None
         request: SaslAuthenticateRequest | None
-        if isinstance(reply, SaslHandshakeResponse):
-            request = exchange.on_handshake(reply)
+        if isinstance(response, SaslHandshakeResponse):
+            request = exchange.on_handshake(response)
         else:
-            assert isinstance(reply, SaslAuthenticateResponse)
-            request = exchange.on_authenticate(reply)
+            assert isinstance(response, SaslAuthenticateResponse)
+            request = exchange.on_authenticate(response)
         if request is not None:
             version = self.version(ApiKey.SASL_AUTHENTICATE)
             call = self._queue(request, SaslAuthenticateResponse, version, self._exchange_began_ms)
@@ -385,25 +385,25 @@ class Connection:
 
     def _become_ready(self) -> None:
         self.state = ClientConnectionState.READY
-        self._frames.max_frame_bytes = self._max_reply_bytes
+        self._frames.max_frame_bytes = self._max_response_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
         """Handle the response to ApiVersions. A broker that lacks the requested version responds
         with UNSUPPORTED_VERSION (35), since Kafka 2.4 together with its own versions of
         ApiVersions. In this case ask again in the highest of these versions, or in version 0."""
-        reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
-        assert isinstance(reply, ApiVersionsResponse)
-        if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:
-            own = [row for row in reply.api_keys if row.api_key == ApiKey.API_VERSIONS]
+        response = decode_response(frame, ApiKey.API_VERSIONS, call.version)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:
+            own = [row for row in response.api_keys if row.api_key == ApiKey.API_VERSIONS]
             highest = min(own[0].max_version, call.version - 1) if own else 0
             self._ask_for_versions(max(highest, 0), call.deadline_ms - self._request_timeout_ms)
             return
-        if reply.error_code:
+        if response.error_code:
             raise ClientError(
-                f"{self.peer} refused ApiVersions with error {reply.error_code}; "
+                f"{self.peer} refused ApiVersions with error {response.error_code}; "
                 "expected a Kafka broker from 0.10.1 on"
             )
-        self.versions = BrokerVersions.of(reply)
+        self.versions = BrokerVersions.of(response)
         self._chosen.clear()
         if self._mechanism is not None:
             mechanism, self._mechanism = self._mechanism, None

@@ -14,7 +14,7 @@ from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.connection import (
-    MAX_REPLY_BYTES,
+    MAX_RESPONSE_BYTES,
     Call,
     ClientConnectionState,
     Connection,
@@ -39,7 +39,7 @@ RECEIVE_BYTES = 1 << 20
 Build = Callable[[int], Request]
 """Builds a request in the given API version, without side effects."""
 OnDone = Callable[[R | None, KlogError | None], None]
-"""The callback of a request, called with (reply, None) or (None, error)."""
+"""The callback of a request, called with (response, None) or (None, error)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,8 @@ class EventedSettings:
     reconnect: Backoff = field(default_factory=lambda: Backoff(50, 1_000))
     """The wait from the end of one connection to the start of the next."""
     max_in_flight: int = 5
-    """The most requests that wait for a reply on the connection; further requests are queued."""
-    max_reply_bytes: int = MAX_REPLY_BYTES
+    """The most requests that wait for a response on the connection; further requests are queued."""
+    max_response_bytes: int = MAX_RESPONSE_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class _PendingRequest:
     number: int
     """The number of the `send` call, counted from 0."""
     build: Build
-    reply_class: type[Response]
+    response_class: type[Response]
     on_done: OnDone[Any]
     deadline_ms: int
     versions: tuple[int, int | None]
@@ -79,7 +79,7 @@ class _PendingRequest:
 
     @property
     def name(self) -> str:
-        return self.reply_class.api_key.name
+        return self.response_class.api_key.name
 
     def call_back(self) -> None:
         """Call the callback, exactly once, after the request was taken out of its queue."""
@@ -87,7 +87,7 @@ class _PendingRequest:
         if self.error is not None or call is None:
             self.on_done(None, self.error)
         else:
-            self.on_done(call.reply, call.error)
+            self.on_done(call.response, call.error)
 
 
 class EventedConnection:
@@ -145,7 +145,7 @@ class EventedConnection:
 
     def send(
         self,
-        reply_class: type[R],
+        response_class: type[R],
         build: Build,
         on_done: OnDone[R],
         timeout_ms: int,
@@ -163,7 +163,7 @@ class EventedConnection:
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         ask = _PendingRequest(
-            self._next_number, build, reply_class, on_done, deadline_ms, (low, high)
+            self._next_number, build, response_class, on_done, deadline_ms, (low, high)
         )
         self._next_number += 1
         if self._closed is not None:
@@ -223,7 +223,7 @@ class EventedConnection:
         try:
             while started and started[0].is_done and started[0].number < end:
                 ask = started.popleft()
-                if ask.call is not None and ask.call.reply is not None:
+                if ask.call is not None and ask.call.response is not None:
                     self._failures = 0
                 ask.call_back()
         finally:
@@ -238,11 +238,11 @@ class EventedConnection:
             ask = self._waiting.popleft()
             self._started.append(ask)
             try:
-                version = connection.version(ask.reply_class.api_key, *ask.versions)
+                version = connection.version(ask.response_class.api_key, *ask.versions)
                 # The timeout of the request counts from the call of `send`, and this class checks
                 # it (`_overdue`). The deadline that `connection` counts from now is not used.
                 ask.call = connection.send(
-                    ask.build(version), ask.reply_class, version, self._loop.now_ms()
+                    ask.build(version), ask.response_class, version, self._loop.now_ms()
                 )
             except KlogError as error:
                 ask.error = error
@@ -274,7 +274,7 @@ class EventedConnection:
             str(self.address),
             client_id=settings.client_id,
             request_timeout_ms=settings.setup_timeout_ms,
-            max_reply_bytes=settings.max_reply_bytes,
+            max_response_bytes=settings.max_response_bytes,
         )
         self._link = (connection, stream)
         self._setup_deadline_ms = now_ms + settings.setup_timeout_ms
@@ -350,7 +350,7 @@ class EventedConnection:
     # --- closing and timeouts --------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
         """Close a failed connection. The next connection is made after a wait, which is longer
-        after each failure in a row. The reply to a request resets the number of failures; a new
+        after each failure in a row. The response to a request resets the number of failures; a new
         connection does not."""
         self._failures += 1
         wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
@@ -384,7 +384,7 @@ class EventedConnection:
     def _on_time(self) -> None:
         self._timer = None
         if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
-            # Receive before looking for overdue requests: a request whose reply came while the
+            # Receive before looking for overdue requests: a request whose response came while the
             # loop ran other code is not overdue.
             self._receive(*self._link)
         overdue = self._overdue(self._loop.now_ms())

@@ -1,9 +1,10 @@
-"""Cuts a stream of bytes into replies (frames), each in memory of its own.
+"""Cuts a stream of bytes into responses (frames), each in memory of its own.
 
-No I/O: the driver receives into `ReplyFrames.buffer`, and reports the number of bytes with
-`ReplyFrames.received`. The beginning of each frame is received into a small buffer and copied from
-there. The rest of a frame that is not yet complete is received directly into the frame's memory.
-This memory, if it has at most FIRST_GROWTH_BYTES (8 MiB), is reused once no view of it is left.
+No I/O: the driver receives into `ResponseFrames.buffer`, and reports the number of bytes with
+`ResponseFrames.received`. The beginning of each frame is received into a small buffer and copied
+from there. The rest of a frame that is not yet complete is received directly into the frame's
+memory. This memory, if it has at most FIRST_GROWTH_BYTES (8 MiB), is reused once no view of it is
+left.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
@@ -11,7 +12,7 @@ from pyspark_klog.records.buffer_pool import BufferPool
 
 _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
-"""The size of the smallest reply, a correlation id."""
+"""The size of the smallest response, a correlation id."""
 _TLS_ALERT = 0x1503
 """The first two bytes of the TLS alert with which a TLS listener refuses plaintext."""
 SMALL_BYTES = 64 * 1024
@@ -24,8 +25,8 @@ KEPT_FRAMES = 3
 being received, and one whose last decoded records are still in use."""
 
 
-class ReplyFrames:
-    """The replies of one connection. No reply may be larger than ``max_frame_bytes``."""
+class ResponseFrames:
+    """The responses of one connection. No response may be larger than ``max_frame_bytes``."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -50,7 +51,7 @@ class ReplyFrames:
         """Handle ``count`` bytes in `buffer`; return the frames that are now complete.
 
         A frame is a view without the size field; the caller may keep it.
-        :raises ReplyUnreadable: for a size that no reply can have
+        :raises ReplyUnreadable: for a size that no response can have
         """
         if self._frame is not None:
             self._frame_end += count

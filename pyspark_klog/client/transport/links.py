@@ -20,7 +20,7 @@ from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.connection import (
-    MAX_REPLY_BYTES,
+    MAX_RESPONSE_BYTES,
     ClientConnectionState,
     Connection,
 )
@@ -177,7 +177,7 @@ class Links:
 
     def poll(self, deadline_ms: int) -> None:
         """Move bytes on all connections. Return once a socket was ready, a connection has ended or
-        a reply is overdue; at ``deadline_ms`` at the latest."""
+        a response is overdue; at ``deadline_ms`` at the latest."""
         for link in list(self._links.values()):
             if link.connection.to_send() is not None:
                 link.send_pending()
@@ -280,7 +280,7 @@ def _connect(
         str(address),
         client_id=settings.text("client.id"),
         request_timeout_ms=settings.number("request.timeout.ms"),
-        max_reply_bytes=MAX_REPLY_BYTES,
+        max_response_bytes=MAX_RESPONSE_BYTES,
         mechanism=mechanism,
     )
     make_link = Link if security is None else security.link

@@ -1,6 +1,6 @@
 """Authentication within Kafka's protocol: SaslHandshake v1, then SaslAuthenticate. Pure.
 
-`SaslExchange` makes the requests and handles the replies; `Connection` sends them, first
+`SaslExchange` makes the requests and handles the responses; `Connection` sends them, first
 when the connection begins and again before the session ends (KIP-368).
 """
 
@@ -62,14 +62,14 @@ class SaslExchange:
         """The first request of the exchange, SaslHandshake."""
         return SaslHandshakeRequest(mechanism=self.mechanism.name)
 
-    def on_handshake(self, reply: SaslHandshakeResponse) -> SaslAuthenticateRequest:
+    def on_handshake(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
         """The request that follows the response to SaslHandshake.
 
         :raises AuthenticationFailed: if the broker does not have the mechanism
         """
-        code = error_code(reply.error_code)
+        code = error_code(response.error_code)
         if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            has = one_line(", ".join(sorted(reply.mechanisms[:20]))) or "none"
+            has = one_line(", ".join(sorted(response.mechanisms[:20]))) or "none"
             raise AuthenticationFailed(
                 f"{self.peer} does not have SASL mechanism {self.mechanism.name}; it has {has}: "
                 "set sasl.mechanism to one of these, or enable it in the broker's listener"
@@ -83,24 +83,24 @@ class SaslExchange:
             raise broker_error(code, f"SASL handshake with {self.peer}")
         return SaslAuthenticateRequest(auth_bytes=self.mechanism.initial())
 
-    def on_authenticate(self, reply: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
+    def on_authenticate(self, response: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
         """The request that follows a response to SaslAuthenticate; None if the broker has accepted
         this client.
 
         :raises AuthenticationFailed: if the broker has refused the client, or does not follow the
             mechanism
         """
-        code = error_code(reply.error_code)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
-            raise self._refused(code, reply.error_message or "")
+            raise self._refused(code, response.error_message or "")
         try:
-            answer = self.mechanism.respond(bytes(reply.auth_bytes))
+            answer = self.mechanism.respond(bytes(response.auth_bytes))
         except AuthenticationFailed as error:
             raise AuthenticationFailed(
                 f"SASL {self.mechanism.name} with {self.peer} failed: {error}"
             ) from None
         if answer is None:
-            self.session_lifetime_ms = max(reply.session_lifetime_ms, 0)
+            self.session_lifetime_ms = max(response.session_lifetime_ms, 0)
             return None
         return SaslAuthenticateRequest(auth_bytes=answer)
 

@@ -61,7 +61,7 @@ class Link:
             self._fail(error)
 
     def close(self, reason: str = "the client closed it") -> None:
-        """Close the socket; calls that wait for a reply fail with ConnectionFailed."""
+        """Close the socket; calls that wait for a response fail with ConnectionFailed."""
         self.connection.lost(ConnectionFailed(f"connection to {self.address}: {reason}"))
         with contextlib.suppress(KeyError, ValueError, OSError):
             self._selector.unregister(self._socket)

@@ -149,9 +149,9 @@ def _request(
     return client.send(link, request, FetchResponse, version)
 
 
-def _records(reply: FetchResponse) -> memoryview:
-    rows = [row for topic in reply.responses for row in topic.partitions]
-    if error_code(reply.error_code) is not ErrorCode.NONE or len(rows) != 1:
+def _records(response: FetchResponse) -> memoryview:
+    rows = [row for topic in response.responses for row in topic.partitions]
+    if error_code(response.error_code) is not ErrorCode.NONE or len(rows) != 1:
         return memoryview(b"")
     records = rows[0].records
     return memoryview(records) if isinstance(records, bytes | memoryview) else memoryview(b"")

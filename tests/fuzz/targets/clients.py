@@ -7,7 +7,7 @@ the size of the pieces in which it arrives.
 from random import Random
 
 from pyspark_klog.client.transport.connection import (
-    MAX_REPLY_BYTES,
+    MAX_RESPONSE_BYTES,
     ClientConnectionState,
     Connection,
 )
@@ -93,7 +93,7 @@ class Clients(Target):
 
     def _stream(self, step: int, stream: bytes) -> None:
         connection = Connection(
-            "peer", client_id="c", request_timeout_ms=1_000, max_reply_bytes=MAX_REPLY_BYTES
+            "peer", client_id="c", request_timeout_ms=1_000, max_response_bytes=MAX_RESPONSE_BYTES
         )
         connection.connected(0)
         position = 0

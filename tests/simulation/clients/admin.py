@@ -89,7 +89,7 @@ class Admin(Client):
     def _until_done(
         self,
         request: Any,
-        reply_class: Any,
+        response_class: Any,
         rows: str,
         done_before: ErrorCode,
         *,
@@ -102,7 +102,7 @@ class Admin(Client):
         while True:
             try:
                 yield from self.connect()
-                reply = yield from self.ask(request, reply_class, high=5, waits_ms=3_000)
+                reply = yield from self.ask(request, response_class, high=5, waits_ms=3_000)
             except Lost:
                 was_tried = True
                 continue

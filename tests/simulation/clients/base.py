@@ -73,11 +73,11 @@ class Client(ABC):
         self.world.note(f"{self.name} {text}")
 
     # --- for scripts -----------------------------------------------------------------------------
-    def version_of(self, reply_class: type[Response], low: int, high: int) -> int:
+    def version_of(self, response_class: type[Response], low: int, high: int) -> int:
         """The newest version that client and broker support; Lost without a connection."""
         if self._connection is None or not self.is_connected:
             raise Lost
-        return self._connection.version(reply_class.api_key, low, high)
+        return self._connection.version(response_class.api_key, low, high)
 
     @property
     def in_flight(self) -> int:
@@ -122,32 +122,34 @@ class Client(ABC):
     def send(
         self,
         request: Request,
-        reply_class: type[R],
+        response_class: type[R],
         *,
         low: int = 0,
         high: int | None = None,
         waits_ms: int = 0,
-        expects_reply: bool = True,
+        expects_response: bool = True,
     ) -> Call[R]:
         """Send a request; ``waits_ms`` is how long it allows the broker to take."""
         connection = self._connection
         if connection is None or connection.state is not ClientConnectionState.READY:
             raise Lost
-        version = connection.version(reply_class.api_key, low, high)
+        version = connection.version(response_class.api_key, low, high)
         call = connection.send(
             request,
-            reply_class,
+            response_class,
             version,
             self.world.now_ms,
             timeout_ms=waits_ms,
-            expects_reply=expects_reply,
+            expects_response=expects_response,
         )
         self._pump()
         return call
 
-    def ask(self, request: Request, reply_class: type[R], **options: Any) -> Generator[Any, Any, R]:
+    def ask(
+        self, request: Request, response_class: type[R], **options: Any
+    ) -> Generator[Any, Any, R]:
         """Send a request and wait for its response; Lost if there is none."""
-        call = self.send(request, reply_class, **options)
+        call = self.send(request, response_class, **options)
         while not call.is_done:
             yield None
         if call.error is not None:
@@ -211,7 +213,7 @@ class Client(ABC):
             "the broker",
             client_id=self.name,
             request_timeout_ms=ANSWERED_WITHIN_MS,
-            max_reply_bytes=1 << 24,
+            max_response_bytes=1 << 24,
         )
         port = 40_000 + self.dials
         peer = _Peer(self)

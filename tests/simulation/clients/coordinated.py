@@ -43,9 +43,9 @@ class Coordinated(Roaming):
         self._elected_then: Elected = None
         """The elected coordinator when the last request was sent."""
 
-    def ask(self, request: Any, reply_class: Any, **options: Any) -> Generator[Any, Any, Any]:
+    def ask(self, request: Any, response_class: Any, **options: Any) -> Generator[Any, Any, Any]:
         self._elected_then = self._elected(self.group)
-        return (yield from super().ask(request, reply_class, **options))
+        return (yield from super().ask(request, response_class, **options))
 
     @property
     def group(self) -> str:
@@ -146,9 +146,9 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
         self._are_doubtful = are_doubtful
         self._were_doubtful = False
 
-    def ask(self, request: Any, reply_class: Any, **options: Any) -> Generator[Any, Any, Any]:
+    def ask(self, request: Any, response_class: Any, **options: Any) -> Generator[Any, Any, Any]:
         self._were_doubtful = self._are_doubtful(self._id, self._group)
-        return (yield from super().ask(request, reply_class, **options))
+        return (yield from super().ask(request, response_class, **options))
 
     def _check_manager(self) -> None:
         """Excuse an error from a broker that did not know of an election.

@@ -155,11 +155,11 @@ class FollowingProducer(Following, Producer):
     def _may_time_out(self, _sent_ms: int) -> bool:
         return True
 
-    def _take_reply(self, reply: Any, batches: Any, sent_ms: int) -> None:
+    def _take_response(self, reply: Any, batches: Any, sent_ms: int) -> None:
         codes = {row.error_code for topic in reply.responses for row in topic.partition_responses}
         if not codes.isdisjoint(MOVED):
             self.move()
-        super()._take_reply(reply, batches, sent_ms)
+        super()._take_response(reply, batches, sent_ms)
 
     def _is_elected(self, partition: TopicPartition) -> bool:
         """Whether this broker is the elected leader."""
@@ -192,9 +192,9 @@ class RoamingProducer(FollowingProducer):
     def _is_through(self) -> bool:
         return super()._is_through() or (self.wants_to_move and not self._calls)
 
-    def _take_reply(self, reply: Any, batches: Any, sent_ms: int) -> None:
+    def _take_response(self, reply: Any, batches: Any, sent_ms: int) -> None:
         self._forgive_who_leads_no_more(reply, batches)
-        super()._take_reply(reply, batches, sent_ms)
+        super()._take_response(reply, batches, sent_ms)
 
     def _forgive_who_leads_no_more(self, reply: Any, batches: Any) -> None:
         """Excuse errors of a leader that has not learned that another one was elected.

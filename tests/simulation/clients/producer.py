@@ -206,7 +206,7 @@ class Producer(Client):
                 low=low,
                 high=high,
                 waits_ms=TIMEOUT_MS,
-                expects_reply=self._acks != 0,
+                expects_response=self._acks != 0,
             )
             self._calls.append((call, batches, now_ms))
 
@@ -236,16 +236,16 @@ class Producer(Client):
             elif call.error is not None:
                 is_lost = True
                 self._lose_batches(batches)
-            elif not call.expects_reply:
+            elif not call.expects_response:
                 for batch in batches:
                     self._core.written(batch, -1)
             else:
-                self._take_reply(call.result(), batches, sent_ms)
+                self._take_response(call.result(), batches, sent_ms)
         self._calls = waiting
         if is_lost or not self.is_connected:
             raise Lost
 
-    def _take_reply(self, reply: ProduceResponse, batches: list[Batch], sent_ms: int) -> None:
+    def _take_response(self, reply: ProduceResponse, batches: list[Batch], sent_ms: int) -> None:
         rows: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in reply.responses:
             for row in topic.partition_responses:
@@ -283,8 +283,8 @@ class Producer(Client):
     def _take_back(self) -> None:
         """Retry the batches that the last connection left without a response."""
         for call, batches, sent_ms in self._calls:
-            if call.reply is not None and call.expects_reply:
-                self._take_reply(call.result(), batches, sent_ms)
+            if call.response is not None and call.expects_response:
+                self._take_response(call.result(), batches, sent_ms)
             else:
                 self._lose_batches(batches)
         self._calls = []

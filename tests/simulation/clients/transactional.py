@@ -331,7 +331,7 @@ class TransactionalProducer(Producer):
             # Kafka's).
             transactions.may_come_late(self._id)
         before, failures = manager.identity, step.failures
-        manager.on_reply(step, reply, self.world.now_ms)
+        manager.on_response(step, reply, self.world.now_ms)
         is_done = manager.error is None and step.failures == failures
         if isinstance(step, Initialize) and manager.identity != before:
             transactions.was_given(self._id, manager.identity, self._newest_then)

@@ -92,11 +92,11 @@ class TransactionalMember(Member):
         self._producer_id, self._epoch = reply.producer_id, reply.producer_epoch
 
     def _until_done(
-        self, request: Any, reply_class: Any, **versions: int
+        self, request: Any, response_class: Any, **versions: int
     ) -> Generator[Any, Any, Any]:
         """Send until it succeeds; Lost if it cannot succeed."""
         while True:
-            reply = yield from self.ask(request, reply_class, **versions)
+            reply = yield from self.ask(request, response_class, **versions)
             code = check_code(self, reply.error_code, *_LATER, *_OVER)
             if code is _NONE:
                 return reply

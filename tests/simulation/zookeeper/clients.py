@@ -40,10 +40,10 @@ class Carrier:
 
     # --- the session's calls ---------------------------------------------------------------------
     def send(
-        self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
+        self, request: Request, on_response: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
         if self.is_up:
-            self._connection.send(request, reply, watch)
+            self._connection.send(request, on_response, watch)
         elif self._world.chance(0.5):
             # The request was sent after the connection had broken and before the loop knew it:
             # the next connection sends it, as kazoo does.

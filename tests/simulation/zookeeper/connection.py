@@ -72,10 +72,10 @@ class Connection:
         self._is_busy = False
 
     def send(
-        self, request: Request | EndSession, reply: Callable[[Any], None], watch: Watch | None
+        self, request: Request | EndSession, on_response: Callable[[Any], None], watch: Watch | None
     ) -> None:
         def arrive() -> None:
-            self._arrived.append((request, reply, watch))
+            self._arrived.append((request, on_response, watch))
             self._go_on()
 
         self._to_server.put(arrive)
@@ -105,12 +105,12 @@ class Connection:
         session = self.session
         if self._is_busy or not self._arrived or session is None or not self._is_served(session):
             return
-        request, reply, watch = self._arrived.popleft()
+        request, on_response, watch = self._arrived.popleft()
         self._is_busy = True
 
         def answered(answer: Any) -> None:
             self.carrier.seen = max(self.carrier.seen, self.server.applied)
-            self.to_client(lambda: reply(answer))
+            self.to_client(lambda: on_response(answer))
             self._is_busy = False
             self._go_on()
 

@@ -39,7 +39,7 @@ def call_handler(broker: BrokerServer, module: Any, request: Request) -> Any:
                 sent.append(end.value)
 
     reply = SimpleNamespace(send=sent.append, send_in_slices=send_all)
-    context = SimpleNamespace(api_version=version, reply=reply)
+    context = SimpleNamespace(api_version=version, response_sink=reply)
     response = module.API.handle(broker.services, received, context)
     if isinstance(response, GeneratorType):
         send_all(response)

@@ -108,7 +108,7 @@ class World:
         context = SimpleNamespace(
             api_version=version,
             listener="P",
-            reply=SimpleNamespace(send=send, send_in_slices=send_all),
+            response_sink=SimpleNamespace(send=send, send_in_slices=send_all),
         )
         response = module.API.handle(self.broker, received, context)
         if isinstance(response, GeneratorType):

@@ -137,19 +137,19 @@ class _Connection:
     def send(
         self,
         message: Request,
-        reply_class: type[Response],
+        response_class: type[Response],
         version: int,
         now_ms: int,
         *,
         timeout_ms: int | None = None,
-        expects_reply: bool = True,
+        expects_response: bool = True,
     ) -> Call[Any]:
         assert timeout_ms is None
-        assert expects_reply
+        assert expects_response
         if self.error is not None:
             raise self.error
         world = self._world
-        key = ApiKey(reply_class.api_key)
+        key = ApiKey(response_class.api_key)
         deadline_ms = now_ms + world.client.settings.number("request.timeout.ms")
         call: Call[Any] = Call(key, version, 0, deadline_ms)
         self._calls.append(call)
@@ -192,7 +192,7 @@ class _Connection:
     def _reply(self, call: Call[Any], reply: Response) -> None:
         if call.is_done:
             return
-        call.reply = reply
+        call.response = reply
         if not isinstance(reply, InitProducerIdResponse | EndTxnResponse):
             return
         if not reply.error_code and reply.producer_id >= 0:

@@ -58,13 +58,13 @@ class Asked:
 
     message: Any
     version: int
-    reply_class: type[Response]
+    response_class: type[Response]
     on_done: OnDone
 
     def answer(self, response: Response) -> None:
         """Pass on the response, encoded and decoded in the request's version."""
         frame = memoryview(encode_response(0, response, self.version))[4:]
-        self.on_done(decode_response(frame, self.reply_class.api_key, self.version), None)
+        self.on_done(decode_response(frame, self.response_class.api_key, self.version), None)
 
     def fail(self, text: str = "it broke") -> None:
         self.on_done(None, ConnectionFailed(text))
@@ -82,7 +82,7 @@ class ScriptedConnection:
 
     def send(
         self,
-        reply_class: type[Response],
+        response_class: type[Response],
         build: Callable[[int], Request],
         on_done: OnDone,
         timeout_ms: int,
@@ -91,10 +91,10 @@ class ScriptedConnection:
         high: int | None = None,
     ) -> None:
         assert timeout_ms > 0
-        newest = registry.find_api(ApiKey(reply_class.api_key)).max_version
+        newest = registry.find_api(ApiKey(response_class.api_key)).max_version
         version = newest if high is None else high
         assert low <= version <= newest
-        asked = Asked(build(version), version, reply_class, on_done)
+        asked = Asked(build(version), version, response_class, on_done)
         if self.is_closed:
             self.loop.call_soon(lambda: asked.fail("closed"))
         elif self.serve is not None:

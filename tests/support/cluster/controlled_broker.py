@@ -98,7 +98,7 @@ class ControlledBroker(ReplicaWorld):
         reply = NotedReply()
         context = SimpleNamespace(
             listener=listener,
-            reply=reply,
+            response_sink=reply,
             connection_id=f"127.0.0.1:9092-127.0.0.2:50000-{self.connection}",
         )
         _HANDLERS[type(order)](self.services, order, context)

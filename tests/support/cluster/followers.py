@@ -73,7 +73,7 @@ class FetcherConnection(ScriptedConnection):
 
     def send(
         self,
-        reply_class: type[Response],
+        response_class: type[Response],
         build: Callable[[int], Request],
         on_done: OnDone,
         timeout_ms: int,
@@ -82,7 +82,7 @@ class FetcherConnection(ScriptedConnection):
         high: int | None = None,
     ) -> None:
         assert high is not None and timeout_ms == SETTINGS.timeout_ms
-        super().send(reply_class, build, on_done, timeout_ms, low=low, high=high)
+        super().send(response_class, build, on_done, timeout_ms, low=low, high=high)
 
 
 class ModelLeader:

@@ -174,8 +174,8 @@ class FakeNetwork:
         self.received_at_once = 0
         self.sent_at_once = 0
 
-    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        return FakeSocketCalls(self, arena, replies) if self.has_socket_calls else None
+    def socket_calls(self, arena: memoryview, responses: memoryview) -> SocketCalls | None:
+        return FakeSocketCalls(self, arena, responses) if self.has_socket_calls else None
 
     def listen(self, host: str, port: int, backlog: int) -> FakeListener:
         self._next_fd += 1
@@ -204,10 +204,10 @@ class FakeNetwork:
 class FakeSocketCalls:
     """runtime/net/socket_kernel.py's calls, on streams in memory."""
 
-    def __init__(self, network: FakeNetwork, arena: memoryview, replies: memoryview) -> None:
+    def __init__(self, network: FakeNetwork, arena: memoryview, responses: memoryview) -> None:
         self._network = network
         self._arena = arena
-        self._replies = replies
+        self._responses = responses
 
     def receive(
         self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
@@ -233,7 +233,9 @@ class FakeSocketCalls:
         counts = []
         for fd, start, size in zip(descriptors, starts, sizes, strict=True):
             try:
-                counts.append(self._network.streams[fd].send([self._replies[start : start + size]]))
+                counts.append(
+                    self._network.streams[fd].send([self._responses[start : start + size]])
+                )
             except OSError:
                 counts.append(-1)
         self._network.sent_at_once += len(counts)

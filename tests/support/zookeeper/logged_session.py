@@ -93,10 +93,10 @@ class Counting:
         self.now = 0
         self.most = 0
 
-    def send(self, request: Any, reply: Callable[[Any], None], watch: Any = None) -> None:
+    def send(self, request: Any, on_response: Callable[[Any], None], watch: Any = None) -> None:
         def answered(answer: Any) -> None:
             self.now -= 1
-            reply(answer)
+            on_response(answer)
 
         self.now += 1
         self.most = max(self.most, self.now)

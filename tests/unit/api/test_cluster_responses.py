@@ -108,7 +108,7 @@ class ClusterBroker:
         self.context: Any = SimpleNamespace(
             listener=listener,
             api_version=12,
-            reply=SimpleNamespace(send=self.answers.append, send_in_slices=self._finish),
+            response_sink=SimpleNamespace(send=self.answers.append, send_in_slices=self._finish),
         )
 
     def _send(self, _class: Any, build: Any, done: Any, _timeout_ms: int) -> None:

@@ -19,12 +19,12 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request
 
 
-def _connection(max_reply_bytes: int = 1 << 20) -> Connection:
+def _connection(max_response_bytes: int = 1 << 20) -> Connection:
     return Connection(
         "broker:9092",
         client_id="test",
         request_timeout_ms=1_000,
-        max_reply_bytes=max_reply_bytes,
+        max_response_bytes=max_response_bytes,
     )
 
 
@@ -190,7 +190,7 @@ def test_a_size_that_no_reply_has_is_refused_before_memory_is_taken(size: int) -
 def test_a_request_without_a_reply_is_done_when_it_was_sent() -> None:
     connection = _ready()
     first, second = (
-        connection.send(MetadataRequest(), MetadataResponse, 8, 0, expects_reply=False)
+        connection.send(MetadataRequest(), MetadataResponse, 8, 0, expects_response=False)
         for _ in range(2)
     )
     assert connection.in_flight == 0

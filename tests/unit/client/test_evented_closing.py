@@ -108,7 +108,7 @@ def test_a_lost_connection_fails_all_in_order_and_is_opened_again(how: str) -> N
     ],
 )
 def test_hostile_bytes_end_the_connection(data: bytes, text: str) -> None:
-    world = EventedWorld(replace(DEFAULTS, max_reply_bytes=1_000_000))
+    world = EventedWorld(replace(DEFAULTS, max_response_bytes=1_000_000))
     broker = world.ready()
     world.ask("a")
     world.ask("b")

@@ -34,7 +34,7 @@ class _PaperClient:
         return ask(None, 1) + ask(None, 2)
 
     def call(
-        self, _link: object, _reply_class: type[Response], build: Callable[[int], Request]
+        self, _link: object, _response_class: type[Response], build: Callable[[int], Request]
     ) -> Response:
         request = build(5)
         if isinstance(request, DescribeGroupsRequest):

@@ -22,8 +22,8 @@ class Connection:
         self.waiting: list[Any] = []
         self.is_closed = False
 
-    def send(self, reply_class: type, build: Any, on_done: Any, timeout_ms: int) -> None:
-        assert (reply_class, timeout_ms) == (UpdateMetadataResponse, 30_000)
+    def send(self, response_class: type, build: Any, on_done: Any, timeout_ms: int) -> None:
+        assert (response_class, timeout_ms) == (UpdateMetadataResponse, 30_000)
         self.waiting.append((build(8), on_done))
 
     def close(self, reason: str) -> None:

@@ -168,7 +168,7 @@ def test_a_bug_is_answered_counted_and_logged_once(caplog: pytest.LogCaptureFixt
 
 def test_a_bug_after_the_answer_spoils_nothing() -> None:
     def handle(_: object, context: RequestContext) -> None:
-        context.reply.send(HeartbeatResponse())
+        context.response_sink.send(HeartbeatResponse())
         raise ZeroDivisionError
 
     dispatcher, services = served(handle)
@@ -187,7 +187,7 @@ def test_an_answer_that_cannot_be_encoded_closes_the_connection() -> None:
 def test_a_response_without_a_receiver_is_not_encoded() -> None:
     def handle(_: object, context: RequestContext) -> None:
         slot.is_open = False
-        context.reply.send(HeartbeatResponse(error_code=1 << 40))
+        context.response_sink.send(HeartbeatResponse(error_code=1 << 40))
 
     dispatcher, services = served(handle)
     slot = Slot()

@@ -91,14 +91,14 @@ def test_copies_for_a_client_that_does_not_read_stay_within_the_bound(version: i
     request = fetch_request(topic_ids()["plain"] if version >= 13 else "plain")
     stream = broker.connect()
     stream.room_bytes = 0
-    for number in range(bounds.PENDING_REPLIES):
+    for number in range(bounds.PENDING_RESPONSES):
         header = RequestHeader(request.api_key, version, number, "c")
         stream.inbox += encode_request(header, request)
     broker.turns()
     counts = log.counts
     copied_bytes = counts.bytes_out
-    assert 0 < copied_bytes <= bounds.PENDING_REPLY_BYTES + len(data)
+    assert 0 < copied_bytes <= bounds.PENDING_RESPONSE_BYTES + len(data)
     stream.room_bytes = 1 << 30
-    for _ in range(bounds.PENDING_REPLIES):
+    for _ in range(bounds.PENDING_RESPONSES):
         broker.broker.loop.run_turn(0)
-    assert counts.bytes_out == bounds.PENDING_REPLIES * len(data) < len(stream.sent)
+    assert counts.bytes_out == bounds.PENDING_RESPONSES * len(data) < len(stream.sent)

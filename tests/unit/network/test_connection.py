@@ -323,14 +323,14 @@ def test_reading_stops_when_a_parked_connection_has_sent_its_share(broker: Broke
 def test_pending_replies_are_bounded(broker: Broker) -> None:
     broker.answers = None
     stream = broker.connect()
-    stream.inbox += frame(PRODUCE, b"p") * (bounds.PENDING_REPLIES + 100)
+    stream.inbox += frame(PRODUCE, b"p") * (bounds.PENDING_RESPONSES + 100)
     broker.turns(50)
-    assert len(broker.requests) == bounds.PENDING_REPLIES
+    assert len(broker.requests) == bounds.PENDING_RESPONSES
     for slot in list(broker.slots):
         slot.complete([b"r"])
     broker.turns(50)
-    assert len(broker.requests) == bounds.PENDING_REPLIES + 100
-    assert stream.sent == b"r" * bounds.PENDING_REPLIES
+    assert len(broker.requests) == bounds.PENDING_RESPONSES + 100
+    assert stream.sent == b"r" * bounds.PENDING_RESPONSES
 
 
 def test_unsent_bytes_are_bounded(broker: Broker) -> None:
@@ -340,7 +340,7 @@ def test_unsent_bytes_are_bounded(broker: Broker) -> None:
     stream.room_bytes = 0
     stream.inbox += frame(OTHER, b"o") * 100
     broker.turns(50)
-    assert len(broker.requests) <= bounds.PENDING_REPLY_BYTES // len(big) + 1
+    assert len(broker.requests) <= bounds.PENDING_RESPONSE_BYTES // len(big) + 1
     assert broker.interest(stream) & WRITABLE
     stream.room_bytes = 1 << 40
     broker.turns(400)

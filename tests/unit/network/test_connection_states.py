@@ -56,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Step]]:
     monkeypatch.setattr(Connection, "state", property(slot.__get__, change))
     # Small bounds, so that a short walk reaches them.
     monkeypatch.setattr(connection_module, "REQUESTS_PER_TURN", 3)
-    monkeypatch.setattr(outbox_module, "PENDING_REPLIES", 8)
+    monkeypatch.setattr(outbox_module, "PENDING_RESPONSES", 8)
     yield steps
 
 

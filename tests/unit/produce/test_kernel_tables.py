@@ -157,6 +157,6 @@ def test_the_head_of_a_frame_is_as_long_as_the_kernel_thinks(version: int) -> No
 @pytest.mark.parametrize("version", VERSIONS)
 def test_responses_fit_the_requested_space(version: int) -> None:
     one = reply_bytes(version, 1)
-    assert reply_bytes(version) <= kernel.REPLY_OTHER_BYTES
-    assert reply_bytes(version, 2) - one <= kernel.REPLY_PARTITION_BYTES
-    assert reply_bytes(version, 1, 0) - one - len(NAME) - 9 <= kernel.REPLY_TOPIC_BYTES
+    assert reply_bytes(version) <= kernel.RESPONSE_OTHER_BYTES
+    assert reply_bytes(version, 2) - one <= kernel.RESPONSE_PARTITION_BYTES
+    assert reply_bytes(version, 1, 0) - one - len(NAME) - 9 <= kernel.RESPONSE_TOPIC_BYTES

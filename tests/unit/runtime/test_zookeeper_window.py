@@ -14,9 +14,9 @@ class Holding:
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
-    def send(self, request: Any, reply: Any, watch: Any = None) -> None:
+    def send(self, request: Any, on_response: Any, watch: Any = None) -> None:
         if not self.sent:
-            reply(None)  # the first is the session's own
+            on_response(None)  # the first is the session's own
         self.sent.append(request)
 
 

@@ -11,7 +11,7 @@ from pyspark_klog.client.errors import (
     UnsupportedByBroker,
 )
 from pyspark_klog.client.transport.connection import (
-    MAX_STRANGERS_REPLY_BYTES,
+    MAX_STRANGERS_RESPONSE_BYTES,
     ClientConnectionState,
     Connection,
 )
@@ -48,7 +48,7 @@ class Peer:
             "broker:9093",
             client_id="test",
             request_timeout_ms=1_000,
-            max_reply_bytes=1 << 28,
+            max_response_bytes=1 << 28,
             mechanism=mechanism,
         )
         self.connection.connected(now_ms)
@@ -246,11 +246,11 @@ def test_a_broker_that_closes_or_is_silent_while_authenticating() -> None:
 # --- strangers -----------------------------------------------------------------------------------
 def test_a_stranger_s_reply_is_small() -> None:
     peer = Peer(_plain())
-    peer.feed((MAX_STRANGERS_REPLY_BYTES + 1).to_bytes(4, "big"))
+    peer.feed((MAX_STRANGERS_RESPONSE_BYTES + 1).to_bytes(4, "big"))
     assert "broker:9093: a reply says that it has 1048577 bytes; expected 4 to" in peer.error()
     peer = Peer(_plain())
     peer.accept()
-    peer.feed((MAX_STRANGERS_REPLY_BYTES + 1).to_bytes(4, "big"))
+    peer.feed((MAX_STRANGERS_RESPONSE_BYTES + 1).to_bytes(4, "big"))
     assert peer.connection.state is ClientConnectionState.READY
 
 
@@ -310,7 +310,7 @@ def test_a_refusal_of_a_new_session_ends_what_waits() -> None:
 # --- the wrong protocol --------------------------------------------------------------------------
 def test_an_alert_of_tls_where_a_reply_should_be() -> None:
     connection = Connection(
-        "broker:9093", client_id="t", request_timeout_ms=1_000, max_reply_bytes=1 << 30
+        "broker:9093", client_id="t", request_timeout_ms=1_000, max_response_bytes=1 << 30
     )
     connection.connected(0)
     with connection.receive_buffer() as buffer:

@@ -82,7 +82,7 @@ def world(*, negotiate: bool = True, **settings: str) -> World:
     """A link over scripted TLS, ready for requests."""
     config = ClientSettings({"security.protocol": "SSL", **settings}).security
     assert config is not None
-    connection = Connection("b:1", client_id="t", request_timeout_ms=1, max_reply_bytes=1 << 28)
+    connection = Connection("b:1", client_id="t", request_timeout_ms=1, max_response_bytes=1 << 28)
     tls, selector = ScriptedTls(), Watched()
     link = TlsLink(Address("b", 1), connection, tls, selector, config.tls)
     connection.connected(0)

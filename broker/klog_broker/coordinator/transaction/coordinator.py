@@ -257,8 +257,8 @@ class TransactionCoordinator:
 
         is_now = True
 
-        def answer(reply: TransactionResult) -> None:
-            error = reply.error_code
+        def answer(response: TransactionResult) -> None:
+            error = response.error_code
             if error is ErrorCode.NONE and not is_now:
                 # While this check waited for the high watermark, the end of the transaction may
                 # have been decided: check again.
@@ -347,17 +347,17 @@ class TransactionCoordinator:
             answer(TransactionResult(decision.error))
             return
         fences = request.creates and decision.becomes is not None and _is_concurrent(decision)
-        reply = TransactionResult(decision.error, decision.producer_id, decision.producer_epoch)
+        response = TransactionResult(decision.error, decision.producer_id, decision.producer_epoch)
         if decision.becomes is not None:
             code = self._runtime.append_decision(
                 shard, transactional_id, ((transactional_id, decision.becomes),)
             )
             if code is not _NONE:
-                reply = TransactionResult(code)
+                response = TransactionResult(code)
         if machine.metadata is None:
             shard.state.drop_if_unused(transactional_id)
         if not fences:
-            _answer_when_visible(shard, answer, reply)
+            _answer_when_visible(shard, answer, response)
         self._ends.begin_completion(shard, machine)
         if fences:
             self._answer_after_abort(shard, machine, request, answer)
@@ -399,15 +399,15 @@ class TransactionCoordinator:
 
 
 def _answer_when_visible(
-    shard: TransactionShard, answer: TransactionAnswer, reply: TransactionResult
+    shard: TransactionShard, answer: TransactionAnswer, response: TransactionResult
 ) -> None:
-    """Send the reply once the high watermark has passed all records appended so far."""
+    """Send the response once the high watermark has passed all records appended so far."""
     if shard.is_visible:
-        answer(reply)
+        answer(response)
         return
 
     def send(code: ErrorCode) -> None:
-        answer(reply if code is _NONE else TransactionResult(client_error(code)))
+        answer(response if code is _NONE else TransactionResult(client_error(code)))
 
     shard.when_visible(send)
 

@@ -37,13 +37,13 @@ class MarkersApi:
     producer's current epoch, which transaction.version 2 forbids for an open transaction.
     """
 
-    reply_class = WriteTxnMarkersResponse
+    response_class = WriteTxnMarkersResponse
     versions = (_VERSION, _VERSION)
 
     def build(self, contents: list[TransactionMarker]) -> WriteTxnMarkersRequest:
         return WriteTxnMarkersRequest(markers=[_written(each) for each in contents])
 
-    def read(self, reply: WriteTxnMarkersResponse) -> Mapping[Hashable, PartitionCodes]:
+    def read(self, response: WriteTxnMarkersResponse) -> Mapping[Hashable, PartitionCodes]:
         """Return the error code of each partition, by the producer id of the marker."""
         return {
             marker.producer_id: {
@@ -51,7 +51,7 @@ class MarkersApi:
                 for topic in marker.topics
                 for each in topic.partitions
             }
-            for marker in reply.markers
+            for marker in response.markers
         }
 
 

@@ -44,19 +44,19 @@ class VerificationApi:
     """The API AddPartitionsToTxn as brokers use it among themselves: one request for many
     transactions."""
 
-    reply_class = AddPartitionsToTxnResponse
+    response_class = AddPartitionsToTxnResponse
     versions = (BATCHED_SINCE, None)
 
     def build(self, contents: list[VerificationRequest]) -> AddPartitionsToTxnRequest:
         return AddPartitionsToTxnRequest(transactions=[_written(each) for each in contents])
 
     def read(
-        self, reply: AddPartitionsToTxnResponse
+        self, response: AddPartitionsToTxnResponse
     ) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
         """Return the error codes of the partitions by transactional id, or one error code for the
         whole request."""
-        if reply.error_code:
-            error = known_code(reply.error_code)
+        if response.error_code:
+            error = known_code(response.error_code)
             not_allowed = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return ErrorCode.INVALID_TXN_STATE if not_allowed else error
         return {
@@ -67,7 +67,7 @@ class VerificationApi:
                 for topic in result.topic_results
                 for each in topic.results_by_partition
             }
-            for result in reply.results_by_transaction
+            for result in response.results_by_transaction
         }
 
 

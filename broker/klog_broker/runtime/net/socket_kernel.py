@@ -116,11 +116,11 @@ if IS_COMPILED:
 
 class SocketKernel:
     """Implements SocketCalls with compiled functions. Receives into ``arena``, the buffer for
-    received bytes, and sends from ``replies``, the buffer of responses."""
+    received bytes, and sends from the buffer ``responses``."""
 
-    def __init__(self, arena: memoryview, replies: memoryview) -> None:
+    def __init__(self, arena: memoryview, responses: memoryview) -> None:
         self._arena = np.frombuffer(arena, np.uint8)
-        self._replies = np.frombuffer(replies, np.uint8)
+        self._responses = np.frombuffer(responses, np.uint8)
         memory = bytearray(_WORDS * _WORD_BYTES)
         self._words = memoryview(memory).cast("q")
         self._table = np.frombuffer(memory, np.int64)
@@ -140,7 +140,7 @@ class SocketKernel:
         self._put(_SOCKETS_AT, descriptors)
         self._put(_STARTS_AT, starts)
         self._put(_SIZES_AT, sizes)
-        send_all(self._table, count, self._replies)
+        send_all(self._table, count, self._responses)
         return self._words[_SIZES_AT : _SIZES_AT + count].tolist()
 
     def _put(self, at: int, values: Sequence[int]) -> None:

@@ -75,9 +75,9 @@ class ListeningSocket(Protocol):
 class Network(Protocol):
     """Makes listeners, and connections to other brokers."""
 
-    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+    def socket_calls(self, arena: memoryview, responses: memoryview) -> SocketCalls | None:
         """Return an object that receives from many sockets into ``arena`` and sends to many sockets
-        from ``replies``, in compiled code; None without numba, or on a system other than Linux.
+        from ``responses``, in compiled code; None without numba, or on a system other than Linux.
 
         Call only after the compiled produce code (the produce kernel) was loaded: before, this
         method would import numba and block the loop.
@@ -200,12 +200,12 @@ class RealNetwork:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
 
-    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+    def socket_calls(self, arena: memoryview, responses: memoryview) -> SocketCalls | None:
         # The import of socket_kernel imports numba, which is slow. Callers have loaded the compiled
         # produce code before, and numba with it.
         from klog_broker.runtime.net.socket_kernel import IS_COMPILED, SocketKernel
 
-        return SocketKernel(arena, replies) if IS_COMPILED else None
+        return SocketKernel(arena, responses) if IS_COMPILED else None
 
     def listen(self, host: str, port: int, backlog: int) -> RealListeningSocket:
         family = socket.AF_INET

@@ -214,14 +214,14 @@ class KazooCarrier:
 
     # --- methods that the loop's thread calls ----------------------------------------------------
     def send(
-        self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
+        self, request: Request, on_response: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
         def done(result: Any) -> None:
             error = result.exception
             if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
                 return  # kazoo also calls `_state_changed`, so the session fails all its requests
             answer = result.value if error is None else error
-            self._loop.post(lambda: reply(_answer(request, answer)))
+            self._loop.post(lambda: on_response(_answer(request, answer)))
 
         changed = None if watch is None else lambda _event: watch()
         self._begin(request, changed).rawlink(done)

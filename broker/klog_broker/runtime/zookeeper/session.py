@@ -54,14 +54,15 @@ class Carrier(Protocol):
     in the loop's thread."""
 
     def send(
-        self, request: Request, reply: Callable[[Any], None], watch: Watch | None = None
+        self, request: Request, on_response: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
         """Send a request with absolute paths, after all earlier requests.
 
-        ``reply`` receives the value or a `ZooKeeperError`. If the connection breaks first,
-        ``reply`` is never called, and `CarriedSession.disconnected` or `expired` is called instead.
-        ``watch`` is called at most once. Watches and replies are called in the order in which the
-        server sent them. A carrier may also call ``watch`` when the connection breaks.
+        ``on_response`` receives the value or a `ZooKeeperError`. If the connection breaks first,
+        ``on_response`` is never called, and `CarriedSession.disconnected` or `expired` is called
+        instead. ``watch`` is called at most once. The callbacks are called in the order in which
+        the server sent the responses and the watch events. A carrier may also call ``watch`` when
+        the connection breaks.
         """
 
     def close(self, done: Callable[[], None]) -> None:
@@ -245,7 +246,7 @@ class CarriedSession:
         connection = self._connections
         watch = asked.watch
 
-        def reply(answer: Any) -> None:
+        def on_response(answer: Any) -> None:
             if connection == self._connections and not asked.has_answer:
                 asked.has_answer = True
                 asked.answer = answer
@@ -257,7 +258,7 @@ class CarriedSession:
             if connection == self._connections and watch is not None:
                 watch()
 
-        self.carrier.send(asked.request, reply, None if watch is None else changed)
+        self.carrier.send(asked.request, on_response, None if watch is None else changed)
 
     def _answer(self) -> None:
         while self._under_way and self._under_way[0].has_answer:

@@ -206,8 +206,8 @@ class GroupMachine:
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
-            reply = replacement_response(group, replacement.new, replacement.response_leader_id)
-            effects.add_response(replacement.waiter, reply)
+            response = replacement_response(group, replacement.new, replacement.response_leader_id)
+            effects.add_response(replacement.waiter, response)
         for member in group.members.values():
             if member.sync_waiter is not None:
                 group.renew_session(member, now_ms)

@@ -31,9 +31,9 @@ def replacement_response(
     """
     if response_leader_id is not None:
         return _generation(group, member, response_leader_id, [])
-    reply = generation_response(group, member)
-    reply.skip_assignment = group.is_leader(member.member_id)
-    return reply
+    response = generation_response(group, member)
+    response.skip_assignment = group.is_leader(member.member_id)
+    return response
 
 
 def sync_response(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
