@@ -50,28 +50,28 @@ def handle(
 
 
 def _planned(
-    services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
+    services: SettingsServices, context: RequestContext, resource: AlterConfigsResource
 ) -> Alter:
     """Return a function that stores the resource's new settings. BrokerError if they are
     invalid."""
-    if asked.resource_type == ResourceType.BROKER:
-        return _planned_broker(services, asked)
-    names = [each.name for each in asked.configs]
-    configs = _texts(asked)
+    if resource.resource_type == ResourceType.BROKER:
+        return _planned_broker(services, resource)
+    names = [each.name for each in resource.configs]
+    configs = _texts(resource)
     # Check for settings that no topic can have before looking for the topic, as in Kafka.
-    check_alterable(asked.resource_type, asked.resource_name, names)
+    check_alterable(resource.resource_type, resource.resource_name, names)
     check_effects(services, names)
     checked_topic_config(services, configs)
-    alterable_topic(services, context, asked.resource_type, asked.resource_name, names)
-    return partial(change_topic_configs, services, asked.resource_name, lambda _: configs)
+    alterable_topic(services, context, resource.resource_type, resource.resource_name, names)
+    return partial(change_topic_configs, services, resource.resource_name, lambda _: configs)
 
 
-def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> Alter:
+def _planned_broker(services: SettingsServices, resource: AlterConfigsResource) -> Alter:
     """Return a function that stores the new settings of one broker or of all brokers. BrokerError
     if they are invalid."""
-    texts = _texts(asked)
-    check_setting_names([each.name for each in asked.configs])
-    name = stored_name(services, asked.resource_name)
+    texts = _texts(resource)
+    check_setting_names([each.name for each in resource.configs])
+    name = stored_name(services, resource.resource_name)
 
     def change(given: Given) -> Mapping[str, str]:
         return checked_broker_configs(services.config, services.broker_id, given, name, texts)
@@ -80,9 +80,9 @@ def _planned_broker(services: SettingsServices, asked: AlterConfigsResource) -> 
     return partial(change_broker_configs, services, name, change)
 
 
-def _texts(asked: AlterConfigsResource) -> dict[str, str]:
+def _texts(resource: AlterConfigsResource) -> dict[str, str]:
     configs: dict[str, str] = {}
-    for each in asked.configs:
+    for each in resource.configs:
         if each.value is None:
             text = f"{each.name} has no value (null); leave a setting out to reset it"
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
@@ -90,17 +90,19 @@ def _texts(asked: AlterConfigsResource) -> dict[str, str]:
     return configs
 
 
-def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
+def _result(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
-        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
 def error_response(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:
     """Return a response with ``code`` for every resource."""
     response = AlterConfigsResponse()
-    for asked in request.resources:
-        result = _result(asked)
+    for resource in request.resources:
+        result = _result(resource)
         set_error(result, BrokerError(code))
         response.responses.append(result)
     return response

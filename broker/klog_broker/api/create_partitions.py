@@ -84,16 +84,16 @@ def _add(
 
 
 def _plan(
-    services: TopicsServices, context: RequestContext, asked: CreatePartitionsTopic
+    services: TopicsServices, context: RequestContext, requested: CreatePartitionsTopic
 ) -> MorePartitions:
-    topic = requested_topic(services, context, AclOperation.ALTER, asked.name).existing()
+    topic = requested_topic(services, context, AclOperation.ALTER, requested.name).existing()
     if topic.is_internal:
         text = f"{topic.name} holds this broker's own state; its partitions are fixed"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     assignment = None
-    if asked.assignments is not None:
-        assignment = [each.broker_ids for each in asked.assignments]
-    return plan_more_partitions(services, topic, asked.count, assignment)
+    if requested.assignments is not None:
+        assignment = [each.broker_ids for each in requested.assignments]
+    return plan_more_partitions(services, topic, requested.count, assignment)
 
 
 def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:

@@ -47,13 +47,13 @@ def _delete(
 ) -> ResponseSteps:
     """Delete or refuse each topic independently of the others. A topic that the request names twice
     gets one result, an error."""
-    asked = _asked(request, context.api_version)
+    requested = _requested_topics(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
-    times = Counter((each.name, each.topic_id) for each in asked)
+    times = Counter((each.name, each.topic_id) for each in requested)
     # The dict keeps one of several entries with the same name and id, so that a topic gets one
     # result.
-    for key, each in {(each.name, each.topic_id): each for each in asked}.items():
+    for key, each in {(each.name, each.topic_id): each for each in requested}.items():
         yield 2
         try:
             if times[key] > 1:
@@ -92,13 +92,13 @@ def _delete(
     return None
 
 
-def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _requested_topics(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= _FIRST_VERSION_WITH_IDS:
         return request.topics
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicState) -> Topic:
+def _find(services: TopicsServices, context: RequestContext, requested: DeleteTopicState) -> Topic:
     if not services.config["delete.topic.enable"]:
         code = (
             ErrorCode.TOPIC_DELETION_DISABLED
@@ -106,17 +106,17 @@ def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicS
             else ErrorCode.INVALID_REQUEST
         )
         raise BrokerError(code, "this broker deletes no topics: delete.topic.enable=false")
-    if asked.name is not None and asked.topic_id != _NO_ID:
+    if requested.name is not None and requested.topic_id != _NO_ID:
         text = "name the topic or give its id, not both"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    if asked.name is not None:
-        found = requested_topic(services, context, AclOperation.DELETE, asked.name)
-    elif asked.topic_id != _NO_ID:
-        found = requested_topic(services, context, AclOperation.DELETE, None, asked.topic_id)
+    if requested.name is not None:
+        found = requested_topic(services, context, AclOperation.DELETE, requested.name)
+    elif requested.topic_id != _NO_ID:
+        found = requested_topic(services, context, AclOperation.DELETE, None, requested.topic_id)
         is_denied = found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if is_denied and may_use_topic(services, context, AclOperation.DESCRIBE, found.name):
             # The response names the topic only to a client that may describe it.
-            asked.name = found.name
+            requested.name = found.name
     else:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "name the topic or give its id")
     topic = found.existing()
@@ -126,10 +126,10 @@ def _find(services: TopicsServices, context: RequestContext, asked: DeleteTopicS
     return topic
 
 
-def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
+def _failed(requested: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=asked.name,
-        topic_id=asked.topic_id,
+        name=requested.name,
+        topic_id=requested.topic_id,
         error_code=error.code,
         error_message=client_text(error),
     )
@@ -138,8 +138,8 @@ def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
 def error_response(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
     """Return a response with ``code`` for every topic."""
     error = BrokerError(code)
-    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    return DeleteTopicsResponse(responses=[_failed(each, error) for each in asked])
+    requested = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    return DeleteTopicsResponse(responses=[_failed(each, error) for each in requested])
 
 
 API = BrokerApi(

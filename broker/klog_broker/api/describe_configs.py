@@ -69,9 +69,9 @@ def _with_settings(
     PATIENCE_MS, 2 s. Without this wait the topic would seem to have no overrides."""
     reading = services.new_topic_settings
     unread: dict[str, TopicId] = {}
-    for asked in request.resources:
-        topic = services.metadata.image.topic(asked.resource_name)
-        if topic is None or asked.resource_type != ResourceType.TOPIC:
+    for resource in request.resources:
+        topic = services.metadata.image.topic(resource.resource_name)
+        if topic is None or resource.resource_type != ResourceType.TOPIC:
             continue
         if reading.is_reading_settings_of(topic.topic_id):
             unread[topic.name] = topic.topic_id
@@ -102,14 +102,14 @@ def _answer(
     """
     results = []
     answered: _DescribedSettings = {}
-    for asked in _each_once(request.resources):
+    for resource in _each_once(request.resources):
         result = DescribeConfigsResult(
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
             error_message=None,
         )
         try:
-            result.configs = yield from _configs(services, request, asked, context, answered)
+            result.configs = yield from _configs(services, request, resource, context, answered)
         except BrokerError as error:
             result.error_code, result.error_message = error.code, client_text(error)
         results.append(result)
@@ -119,7 +119,7 @@ def _answer(
 def _configs(
     services: SettingsServices,
     request: DescribeConfigsRequest,
-    asked: DescribeConfigsResource,
+    resource: DescribeConfigsResource,
     context: RequestContext,
     answered: _DescribedSettings,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
@@ -128,19 +128,19 @@ def _configs(
     described settings for later topics of the request with the same overrides (most topics have
     none)."""
     yield 1
-    keys = asked.configuration_keys or None
-    if asked.resource_type not in _SETTINGS:
-        found = describe_other(services, asked.resource_type, asked.resource_name)
+    keys = resource.configuration_keys or None
+    if resource.resource_type not in _SETTINGS:
+        found = describe_other(services, resource.resource_type, resource.resource_name)
         return [each for each in found if keys is None or each.name in keys]
-    given = _given(services, context, asked)
-    name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
-    key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
+    given = _given(services, context, resource)
+    name = "" if resource.resource_type == ResourceType.TOPIC else resource.resource_name
+    key = (resource.resource_type, name, given, None if keys is None else tuple(keys))
     if key not in answered:
-        yield _SETTINGS[ResourceType(asked.resource_type)]
+        yield _SETTINGS[ResourceType(resource.resource_type)]
         names = None if keys is None else set(keys)
         answered[key] = [
             _described(entry, request, context.api_version)
-            for entry in _entries(services, asked, dict(given or ()))
+            for entry in _entries(services, resource, dict(given or ()))
             if names is None or entry.setting.name in names
         ]
     return answered[key]
@@ -161,13 +161,13 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 
 
 def _given(
-    services: SettingsServices, context: RequestContext, asked: DescribeConfigsResource
+    services: SettingsServices, context: RequestContext, resource: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
     """Return the stored settings from which a resource is described: the overrides of a topic, or
     the settings stored for all brokers. Return None for a single broker, which is described from
     its configuration."""
-    name, operation = asked.resource_name, AclOperation.DESCRIBE_CONFIGS
-    match asked.resource_type:
+    name, operation = resource.resource_name, AclOperation.DESCRIBE_CONFIGS
+    match resource.resource_type:
         case ResourceType.TOPIC:
             check_topic(services, context, operation, name)
             try:
@@ -187,13 +187,13 @@ def _given(
 
 
 def _entries(
-    services: SettingsServices, asked: DescribeConfigsResource, given: Mapping[str, str]
+    services: SettingsServices, resource: DescribeConfigsResource, given: Mapping[str, str]
 ) -> list[ConfigEntry]:
-    if asked.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ResourceType.TOPIC:
         return topic_entries(stored_topic_config(services.config, given), services.config)
-    if asked.resource_name == ALL_BROKERS:
+    if resource.resource_name == ALL_BROKERS:
         return all_brokers_entries(given)
-    return broker_entries(services.config, asked.configuration_keys or ())
+    return broker_entries(services.config, resource.configuration_keys or ())
 
 
 def _described(
@@ -224,10 +224,10 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode) -> Describe
             DescribeConfigsResult(
                 error_code=code,
                 error_message=code.message,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
-            for asked in request.resources
+            for resource in request.resources
         ]
     )
 

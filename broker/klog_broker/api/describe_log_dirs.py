@@ -41,10 +41,10 @@ def handle(
     if context.api_version < _FIRST_VERSION_WITH_VOLUMES:
         return _describe(request, services, dict.fromkeys(directories, DiskUsage(-1, -1)))
 
-    def ask() -> _Usages:
+    def measure_usages() -> _Usages:
         return {directory: _usage(directory) for directory in directories}
 
-    def asked(usages: _Usages | None, error: BaseException | None) -> None:
+    def answer_with(usages: _Usages | None, error: BaseException | None) -> None:
         if usages is None:
             services.requests.bugs.report(
                 ApiKey.DESCRIBE_LOG_DIRS.name, error or RuntimeError("no answer")
@@ -53,7 +53,7 @@ def handle(
             return
         context.response_sink.send_in_slices(_describe(request, services, usages))
 
-    services.helpers.submit(ask, asked)
+    services.helpers.submit(measure_usages, answer_with)
     return None
 
 
@@ -118,10 +118,10 @@ def _wanted(
         yield from services.logs.logs()
         return
     named: set[TopicPartition] = set()
-    for asked in request.topics:
+    for requested in request.topics:
         yield None
-        for index in asked.partitions:
-            found = TopicPartition(asked.topic, index)
+        for index in requested.partitions:
+            found = TopicPartition(requested.topic, index)
             is_new = found not in named
             named.add(found)
             yield services.logs.get(found) if is_new else None

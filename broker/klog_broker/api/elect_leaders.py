@@ -70,12 +70,12 @@ def handle(
     such a request has every topic, but no partition whose result would be ELECTION_NOT_NEEDED, as
     in Kafka."""
     response = ElectLeadersResponse()
-    asked = request.topic_partitions
-    if asked is not None and not asked:
+    requested = request.topic_partitions
+    if requested is not None and not requested:
         return response
     election = _election(request)
     seen = SeenPartitions(services, context)
-    if asked is None:
+    if requested is None:
         for topic in services.metadata.image.topics.values():
             yield 1
             found = ReplicaElectionResult(topic=topic.name)
@@ -87,7 +87,7 @@ def handle(
                 if code != ErrorCode.ELECTION_NOT_NEEDED:
                     found.partition_result.append(_result(index, code))
         return response
-    for each in asked:
+    for each in requested:
         yield 1
         found = ReplicaElectionResult(topic=each.topic)
         response.replica_election_results.append(found)
@@ -103,14 +103,14 @@ def handle_in_cluster(
     services: ElectionServices, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | None:
     """Answer for a broker in a cluster: ask the controller to elect the leaders."""
-    asked = request.topic_partitions
-    if asked is not None and not asked:
+    requested = request.topic_partitions
+    if requested is not None and not requested:
         return ElectLeadersResponse()
     election = _election(request)
     services.elections.elect_leaders(
-        None if asked is None else _partitions(asked),
+        None if requested is None else _partitions(requested),
         lambda elected: context.response_sink.send_in_slices(
-            _told(services.metadata.image, request, context, elected)
+            _response_steps(services.metadata.image, request, context, elected)
         ),
         unclean=election is ElectionType.UNCLEAN,
         timeout_ms=request.timeout_ms,
@@ -124,12 +124,12 @@ def _election(request: ElectLeadersRequest) -> ElectionType:
     return ElectionType(request.election_type)
 
 
-def _partitions(asked: list[TopicPartitions]) -> list[TopicPartition]:
-    named = (TopicPartition(each.topic, index) for each in asked for index in each.partitions)
+def _partitions(requested: list[TopicPartitions]) -> list[TopicPartition]:
+    named = (TopicPartition(each.topic, index) for each in requested for index in each.partitions)
     return list(dict.fromkeys(named))
 
 
-def _told(
+def _response_steps(
     image: MetadataImage,
     request: ElectLeadersRequest,
     context: RequestContext,
@@ -139,12 +139,12 @@ def _told(
     (NOT_CONTROLLER) is repeated for each requested partition, as in Kafka, because Kafka's clients
     look for the error in the partitions' results."""
     if isinstance(elected, ErrorCode):
-        asked = request.topic_partitions
-        if asked is None:
+        requested = request.topic_partitions
+        if requested is None:
             topics = image.topics.values()
             partitions = [each for topic in topics for each in topic.topic_partitions()]
         else:
-            partitions = _partitions(asked)
+            partitions = _partitions(requested)
         if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
             # The request is for all partitions, but this broker knows no partition yet, so no
             # result can carry the error. Without the top-level error the client would take the

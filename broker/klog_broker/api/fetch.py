@@ -106,7 +106,7 @@ class _DelayedFetch(DelayedOperation):
             return False
         cold = self._read()
         if cold:
-            self._warm(cold, then_answer=True)
+            self._warm(cold, sends_response=True)
             return True
         if not is_enough(self._scope, self._request.min_bytes):
             self._scope.stay()
@@ -127,7 +127,7 @@ class _DelayedFetch(DelayedOperation):
         again."""
         cold = self._read()
         if cold:
-            self._warm(cold, then_answer=True)
+            self._warm(cold, sends_response=True)
         else:
             self._answer()
 
@@ -138,7 +138,7 @@ class _DelayedFetch(DelayedOperation):
         self._scope.renew()
         return self._reader.read(self._scope.partitions)
 
-    def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
+    def _warm(self, cold: list[ReadPartition], sends_response: bool = False) -> None:
         """Let helper threads read the pages of the ``cold`` partitions from the disk into the page
         cache, then read all partitions of the fetch again."""
         left = len(cold)
@@ -148,7 +148,7 @@ class _DelayedFetch(DelayedOperation):
             nonlocal left
             left -= 1
             if left == 0:
-                if then_answer:
+                if sends_response:
                     self._finish()
                 else:
                     self.start()

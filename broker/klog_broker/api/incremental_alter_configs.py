@@ -58,38 +58,40 @@ def handle(
 
 
 def _planned(
-    services: SettingsServices, context: RequestContext, asked: AlterConfigsResource
+    services: SettingsServices, context: RequestContext, resource: AlterConfigsResource
 ) -> Alter:
     """Check the changes against the present settings, and return a function that stores them. The
     metadata store checks the changes again before it writes them, since other clients may have
     altered the settings since this check."""
-    names = [each.name for each in asked.configs]
-    if asked.resource_type == ResourceType.BROKER:
+    names = [each.name for each in resource.configs]
+    if resource.resource_type == ResourceType.BROKER:
         check_setting_names(names)
-        name = stored_name(services, asked.resource_name)
-        of_broker = partial(_changed_broker, services, asked, name)
+        name = stored_name(services, resource.resource_name)
+        of_broker = partial(_changed_broker, services, resource, name)
         of_broker(services.metadata.image.broker_configs)
         return partial(change_broker_configs, services, name, of_broker)
-    topic = alterable_topic(services, context, asked.resource_type, asked.resource_name, names)
-    of_topic = partial(_changed, services, asked)
+    topic = alterable_topic(
+        services, context, resource.resource_type, resource.resource_name, names
+    )
+    of_topic = partial(_changed, services, resource)
     of_topic(topic.configs)
-    return partial(change_topic_configs, services, asked.resource_name, of_topic)
+    return partial(change_topic_configs, services, resource.resource_name, of_topic)
 
 
 def _changed_broker(
-    services: SettingsServices, asked: AlterConfigsResource, name: str, given: Given
+    services: SettingsServices, resource: AlterConfigsResource, name: str, given: Given
 ) -> Mapping[str, str]:
     """Return the settings of one broker, or of all brokers, after the changes. BrokerError if they
     are invalid."""
     config, broker_id = services.config, services.broker_id
     changed = dict(given.get(name, {}))
-    for change in asked.configs:
+    for change in resource.configs:
         _apply(changed, change, partial(list_of_broker, config, broker_id, given, name))
     return checked_broker_configs(config, broker_id, given, name, changed)
 
 
 def _changed(
-    services: SettingsServices, asked: AlterConfigsResource, configs: Mapping[str, str]
+    services: SettingsServices, resource: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return a topic's overrides after the changes; ``configs`` are the overrides before.
     BrokerError if an override is invalid. An invalid override that was stored before, and is
@@ -102,9 +104,9 @@ def _changed(
         return items
 
     changed = dict(configs)
-    for change in asked.configs:
+    for change in resource.configs:
         _apply(changed, change, items_of)
-    given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
+    given = [each.name for each in resource.configs if each.config_operation != Operation.DELETE]
     check_effects(services, given)
     unused = stored_topic_config(services.config, configs).unused
     stays = [name for name in unused if changed.get(name) == configs[name]]
@@ -143,11 +145,11 @@ def _apply(
     configs[name] = render(changed) or ""
 
 
-def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
+def _result(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_message=None,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
@@ -156,8 +158,8 @@ def error_response(
 ) -> IncrementalAlterConfigsResponse:
     """Return a response with ``code`` for every resource."""
     response = IncrementalAlterConfigsResponse()
-    for asked in request.resources:
-        result = _result(asked)
+    for resource in request.resources:
+        result = _result(resource)
         set_error(result, BrokerError(code))
         response.responses.append(result)
     return response

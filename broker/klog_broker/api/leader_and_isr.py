@@ -89,7 +89,7 @@ class _RoleAssignments:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
                 error = self._fault(topic, state, partition)
                 if error is ErrorCode.NONE:
-                    yield _order(topic, state, partition)
+                    yield _role_assignment(topic, state, partition)
                 else:
                     self._errors[partition] = error
 
@@ -145,7 +145,7 @@ def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
     return topic.topic_id != NO_TOPIC_ID and is_legal_topic_name(topic.topic_name)
 
 
-def _order(
+def _role_assignment(
     topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, partition: TopicPartition
 ) -> RoleAssignment:
     return RoleAssignment(

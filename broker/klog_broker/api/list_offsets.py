@@ -82,13 +82,13 @@ class _ListOffsets:
         is called again after the helper has finished, and continues with the same partition."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
-            topic, asked = row
-            if asked is None:
+            topic, requested = row
+            if requested is None:
                 yield 1
                 continue
-            yield 1 if asked.timestamp < 0 else _LOOK_UP
+            yield 1 if requested.timestamp < 0 else _LOOK_UP
             try:
-                topic.partitions.append(self._answer(topic.name, asked))
+                topic.partitions.append(self._answer(topic.name, requested))
             except _NeedsHelper as waits:
                 self._held = row
                 self._give_to_a_helper(waits)
@@ -105,8 +105,8 @@ class _ListOffsets:
             answers = ListOffsetsTopicResponse(name=topic.name)
             self._response.topics.append(answers)
             yield answers, None
-            for asked in topic.partitions:
-                yield answers, asked
+            for requested in topic.partitions:
+                yield answers, requested
 
     def _give_to_a_helper(self, waits: _NeedsHelper) -> None:
         def done(found: object, _: BaseException | None) -> None:
@@ -118,21 +118,21 @@ class _ListOffsets:
         self._services.requests.count("cold-look-ups")
         self._services.helpers.submit(waits.work, done)
 
-    def _answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-        key = (topic, asked.partition_index)
+    def _answer(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
+        key = (topic, requested.partition_index)
         leader: Leader | None = None
         try:
             check_topic(self._services, self._context, AclOperation.DESCRIBE, topic)
             # Kafka refuses a partition that the request names twice, except in version 0.
             if self._counts[key] > 1 and self._context.api_version > 0:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
-            leader = led_partition(self._services, topic, asked.partition_index)
-            check_leader_epoch(leader, asked.current_leader_epoch)
+            leader = led_partition(self._services, topic, requested.partition_index)
+            check_leader_epoch(leader, requested.current_leader_epoch)
             if self._context.api_version == 0:
-                answer.old_style_offsets = self._offsets_before(leader.log, asked)
+                answer.old_style_offsets = self._offsets_before(leader.log, requested)
             else:
-                self._find(key, leader, asked.timestamp, answer)
+                self._find(key, leader, requested.timestamp, answer)
         except LogStorageError:
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as error:
@@ -147,7 +147,7 @@ class _ListOffsets:
             raise
         except Exception as error:
             self._services.requests.bugs.report(
-                f"offsets of {topic}-{asked.partition_index}", error
+                f"offsets of {topic}-{requested.partition_index}", error
             )
             answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         return answer
@@ -190,13 +190,16 @@ class _ListOffsets:
         if version >= _FIRST_VERSION_WITH_EPOCH:
             answer.leader_epoch = found.leader_epoch
 
-    def _offsets_before(self, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
+    def _offsets_before(self, log: PartitionLog, requested: ListOffsetsPartition) -> list[int]:
         """Return the offsets of a version 0 response, newest first: base offsets of the segments
         that were last modified up to the requested time. LATEST_TIMESTAMP selects all segments and
         the log's end, EARLIEST_TIMESTAMP only the log's start."""
-        if asked.max_num_offsets <= 0:
+        if requested.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        if asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and asked.timestamp < 0:
+        if (
+            requested.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP)
+            and requested.timestamp < 0
+        ):
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         written = [
             (max(each.base_offset, log.log_start_offset), each.log_file.modified_ms())
@@ -204,14 +207,14 @@ class _ListOffsets:
         ]
         if log.segments[-1].size_bytes:
             written.append((log.log_end_offset, self._services.clock.now_ms()))
-        if asked.timestamp == EARLIEST_TIMESTAMP:
+        if requested.timestamp == EARLIEST_TIMESTAMP:
             written = written[:1]
-        elif asked.timestamp != LATEST_TIMESTAMP:
-            while written and written[-1][1] > asked.timestamp:
+        elif requested.timestamp != LATEST_TIMESTAMP:
+            while written and written[-1][1] > requested.timestamp:
                 written.pop()
         end = self._readable_end(log)
         offsets = sorted({min(offset, end) for offset, _ in written}, reverse=True)
-        return offsets[: asked.max_num_offsets]
+        return offsets[: requested.max_num_offsets]
 
     def _check_watermark(self, leader: Leader) -> None:
         """Raise BrokerError while an offset could be lower than one that the previous leader

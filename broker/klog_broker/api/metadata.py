@@ -239,7 +239,9 @@ def _describe(
     else:
         # Describe each topic once, as in Kafka, since the description can be much longer than the
         # name.
-        wanted = {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
+        wanted = {
+            (requested.name, requested.topic_id): requested for requested in request.topics
+        }.values()
     topic: Topic | None
     for each in wanted:
         if isinstance(each, Topic):
@@ -280,7 +282,7 @@ def _brokers(services: TopicsServices, context: RequestContext) -> list[Metadata
 
 def _one(
     services: TopicsServices,
-    asked: MetadataRequestTopic,
+    requested: MetadataRequestTopic,
     context: RequestContext,
     refused: dict[str, ErrorCode],
     with_operations: bool,
@@ -288,31 +290,33 @@ def _one(
     """Return the topic, if it exists, and its response without partitions."""
     # Names can be null in requests from version 10 on, but in responses only from 12 on.
     no_name = None if context.api_version >= 12 else ""
-    if asked.name is None and asked.topic_id == NO_TOPIC_ID:
+    if requested.name is None and requested.topic_id == NO_TOPIC_ID:
         return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
-    topic_id = asked.topic_id if asked.name is None else None
-    found = requested_topic(services, context, AclOperation.DESCRIBE, asked.name, topic_id)
+    topic_id = requested.topic_id if requested.name is None else None
+    found = requested_topic(services, context, AclOperation.DESCRIBE, requested.name, topic_id)
     topic = found.topic
-    if asked.name is None:
+    if requested.name is None:
         if topic is None:
             unknown = MetadataResponseTopic(
-                error_code=found.error, name=no_name, topic_id=asked.topic_id
+                error_code=found.error, name=no_name, topic_id=requested.topic_id
             )
             return None, unknown
         return topic, _topic(services, context, topic, with_operations)
     if found.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return None, MetadataResponseTopic(error_code=found.error, name=asked.name)
-    if topic is None or asked.name in refused:
-        code = refused.get(asked.name, found.error)
+        return None, MetadataResponseTopic(error_code=found.error, name=requested.name)
+    if topic is None or requested.name in refused:
+        code = refused.get(requested.name, found.error)
         try:
-            check_topic_name(asked.name)
+            check_topic_name(requested.name)
         except InvalidTopicName:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         unknown = MetadataResponseTopic(
-            error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
+            error_code=code, name=requested.name, is_internal=requested.name in INTERNAL_TOPICS
         )
         if with_operations:
-            unknown.topic_authorized_operations = topic_operations(services, context, asked.name)
+            unknown.topic_authorized_operations = topic_operations(
+                services, context, requested.name
+            )
         return None, unknown
     return topic, _topic(services, context, topic, with_operations)
 

@@ -60,8 +60,8 @@ def handle(
         rows = []
         numbers = None if wanted is None else wanted[topic]
         topic_id = _id_of(services.metadata.image, topic)
-        asked = _RequestedTopic(topic, topic_id, numbers)
-        for row in _offsets(committed, asked, topic_id, request, context, services):
+        requested = _RequestedTopic(topic, topic_id, numbers)
+        for row in _offsets(committed, requested, topic_id, request, context, services):
             yield 1
             rows.append(_partition(OffsetFetchResponsePartition, *row))
         if rows or wanted is not None:
@@ -106,19 +106,21 @@ def _several_groups(
             continue
         if group.topics is None:
             fully_returned.add(group.group_id)
-        for asked in _asked_topics(services, group, committed, context):
+        for requested in _requested_topics(services, group, committed, context):
             yield 1
-            topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
-            topic_id = _id_of(services.metadata.image, asked.name)
-            for row in _offsets(committed, asked, topic_id, request, context, services):
+            topic = OffsetFetchResponseTopics(
+                name=requested.name or "", topic_id=requested.topic_id
+            )
+            topic_id = _id_of(services.metadata.image, requested.name)
+            for row in _offsets(committed, requested, topic_id, request, context, services):
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
-            if topic.partitions or asked.partitions is not None:
+            if topic.partitions or requested.partitions is not None:
                 group_response.topics.append(topic)
     return response
 
 
-def _asked_topics(
+def _requested_topics(
     services: GroupServices,
     group: OffsetFetchRequestGroup,
     committed: VisibleOffsets,
@@ -165,7 +167,7 @@ def _committed(
 # --- the committed offsets of partitions ---------------------------------------------------------
 def _offsets(
     committed: VisibleOffsets,
-    asked: "_RequestedTopic",
+    requested: "_RequestedTopic",
     topic_id: UUID,
     request: OffsetFetchRequest,
     context: RequestContext,
@@ -180,7 +182,7 @@ def _offsets(
     Then a committed offset with another topic id, and an unknown topic id in the request, raise
     BrokerError COORDINATOR_LOAD_IN_PROGRESS.
     """
-    topic, numbers = asked.name, asked.partitions
+    topic, numbers = requested.name, requested.partitions
     if topic is None:
         if not services.known_topics.is_complete:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -36,15 +36,15 @@ def handle(
 
 
 def _end_of(
-    services: LogServices, context: RequestContext, topic: str, asked: OffsetForLeaderPartition
+    services: LogServices, context: RequestContext, topic: str, requested: OffsetForLeaderPartition
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+    answer = EpochEndOffset(partition=requested.partition)
     try:
         if not is_broker(services, context):
             check_topic(services, context, AclOperation.DESCRIBE, topic)
-        leader = led_partition(services, topic, asked.partition)
-        check_leader_epoch(leader, asked.current_leader_epoch)
-        found = leader.log.end_offset_for_epoch(asked.leader_epoch)
+        leader = led_partition(services, topic, requested.partition)
+        check_leader_epoch(leader, requested.current_leader_epoch)
+        found = leader.log.end_offset_for_epoch(requested.leader_epoch)
     except LogStorageError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     except BrokerError as error:

@@ -100,7 +100,7 @@ def fetch(
     offset."""
     services = both.groups
     topics = request.topics or ()
-    asked: list[TopicPartition] = []
+    requested: list[TopicPartition] = []
     codes: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
         found_topic = _topic(services, context, AclOperation.DESCRIBE, topic.name)
@@ -111,7 +111,7 @@ def fetch(
             if error is not ErrorCode.NONE:
                 codes[partition] = error
             else:
-                asked.append(partition)
+                requested.append(partition)
 
     def answer(found: Mapping[TopicPartition, Offset | Exception | None]) -> ResponseSteps:
         response = OffsetFetchResponse()
@@ -134,7 +134,9 @@ def fetch(
         return response
 
     both.offsets.fetch_offsets(
-        request.group_id, asked, lambda found: context.response_sink.send_in_slices(answer(found))
+        request.group_id,
+        requested,
+        lambda found: context.response_sink.send_in_slices(answer(found)),
     )
     return None
 

@@ -49,17 +49,17 @@ def handle(
     return response
 
 
-def _problem(asked: FeatureUpdateKey, features: FinalizedFeatures) -> str | None:
-    if asked.upgrade_type not in tuple(UpgradeType):
-        return f"has the unknown upgrade type {asked.upgrade_type}; it must be from 1 to 3"
+def _problem(requested: FeatureUpdateKey, features: FinalizedFeatures) -> str | None:
+    if requested.upgrade_type not in tuple(UpgradeType):
+        return f"has the unknown upgrade type {requested.upgrade_type}; it must be from 1 to 3"
     if not features.levels:
         return "is not known: a cluster over ZooKeeper has no features"
-    level = features.levels.get(asked.feature)
+    level = features.levels.get(requested.feature)
     if level is None:
         known = ", ".join(features.levels)
         return f"is not known; known is {known}"
-    if asked.max_version_level != level:
-        return f"cannot have the level {asked.max_version_level}: its level is always {level}"
+    if requested.max_version_level != level:
+        return f"cannot have the level {requested.max_version_level}: its level is always {level}"
     return None
 
 

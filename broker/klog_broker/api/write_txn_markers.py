@@ -55,8 +55,8 @@ def handle(
         if waiting == 0:
             context.response_sink.send(_response(request, results))
 
-    for number, asked in enumerate(request.markers):
-        marker = _marker(asked)
+    for number, requested in enumerate(request.markers):
+        marker = _marker(requested)
         for partition in marker.partitions:
             waiting += 1
             writer.write(marker, partition, partial(written, number, partition))
@@ -65,14 +65,14 @@ def handle(
     return None
 
 
-def _marker(asked: WritableTxnMarker) -> TransactionMarker:
+def _marker(requested: WritableTxnMarker) -> TransactionMarker:
     return TransactionMarker(
-        asked.producer_id,
-        asked.producer_epoch,
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        partitions_of((each.name, each.partition_indexes) for each in asked.topics),
-        asked.transaction_version,
+        requested.producer_id,
+        requested.producer_epoch,
+        requested.transaction_result,
+        requested.coordinator_epoch,
+        partitions_of((each.name, each.partition_indexes) for each in requested.topics),
+        requested.transaction_version,
     )
 
 
@@ -81,8 +81,8 @@ def _response(
 ) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
-            WritableTxnMarkerResult(producer_id=asked.producer_id, topics=_topics(errors))
-            for asked, errors in zip(request.markers, results, strict=True)
+            WritableTxnMarkerResult(producer_id=requested.producer_id, topics=_topics(errors))
+            for requested, errors in zip(request.markers, results, strict=True)
         ]
     )
 

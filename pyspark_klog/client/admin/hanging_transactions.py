@@ -67,21 +67,21 @@ def active_producers(
         topics = [TopicRequest(name=t, partition_indexes=p) for t, p in by_topic.items()]
         request = DescribeProducersRequest(topics=topics)
         response = client.call(link, DescribeProducersResponse, lambda _: request)
-        told: dict[TopicPartition, list[ActiveProducer] | ErrorCode] = {}
+        results: dict[TopicPartition, list[ActiveProducer] | ErrorCode] = {}
         for topic in response.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 if row.error_code != ErrorCode.NONE:
-                    told[partition] = error_code(row.error_code)
+                    results[partition] = error_code(row.error_code)
                     continue
-                told[partition] = sorted(
+                results[partition] = sorted(
                     ActiveProducer(
                         *(each.producer_id, each.producer_epoch, each.coordinator_epoch),
                         *(each.last_sequence, each.last_timestamp, each.current_txn_start_offset),
                     )
                     for each in row.active_producers
                 )
-        return told
+        return results
 
     return call_leaders(client, partitions, ask, "describe producers", deadline_ms)
 

@@ -58,8 +58,8 @@ def call_leaders(
             by_topic: dict[str, list[int]] = defaultdict(list)
             for partition in named:
                 by_topic[partition.topic].append(partition.partition)
-            told = ask(client.link_to_broker(leader, deadline), by_topic)
-            for partition, answer in told.items():
+            results = ask(client.link_to_broker(leader, deadline), by_topic)
+            for partition, answer in results.items():
                 if not isinstance(answer, ErrorCode):
                     answers.found[partition] = answer
                 else:

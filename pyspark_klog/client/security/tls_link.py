@@ -112,12 +112,12 @@ class TlsLink(Link):
             super()._fail(error)
 
     def _tls_error(self, error: ssl.SSLError) -> ClientError:
-        told = alert_error(error, str(self.address), self._config)
+        alert = alert_error(error, str(self.address), self._config)
         if self.connection.state is not ClientConnectionState.READY or is_about_certificates(error):
-            return told
+            return alert
         # Return ConnectionFailed, which is retriable: TLS has worked on this connection before, so
         # TLS probably works on a new connection.
-        return ConnectionFailed(str(told))
+        return ConnectionFailed(str(alert))
 
     def _is_refused_quietly(self) -> bool:
         """Handle a close by a broker that may have refused this client's certificate, or the lack

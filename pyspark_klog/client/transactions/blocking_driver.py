@@ -46,7 +46,7 @@ def carry_out(
             client.sleep_ms(wait_ms)
         try:
             with client.retries.attribute_to(trouble, lambda: deadline_ms):
-                response = _ask(client, manager, step, deadline_ms)
+                response = _send_step(client, manager, step, deadline_ms)
         except TimedOut as error:
             manager.on_lost(step, error, client.now_ms())
             raise
@@ -66,7 +66,7 @@ def carry_out(
     client.retries.on_success(trouble)
 
 
-def _ask(
+def _send_step(
     client: BlockingClient, manager: TransactionManager, step: PendingStep, deadline_ms: int
 ) -> Response:
     if step.coordinator is None:

@@ -162,15 +162,15 @@ class EventedConnection:
         connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
-        ask = _PendingRequest(
+        pending = _PendingRequest(
             self._next_number, build, response_class, on_done, deadline_ms, (low, high)
         )
         self._next_number += 1
         if self._closed is not None:
-            ask.error = self._closed
-            self._started.append(ask)
+            pending.error = self._closed
+            self._started.append(pending)
         else:
-            self._waiting.append(ask)
+            self._waiting.append(pending)
             self._wake_by(deadline_ms)
         if self._closed is None:
             if not self._is_sent_soon:
@@ -222,10 +222,10 @@ class EventedConnection:
         self._is_answering = True
         try:
             while started and started[0].is_done and started[0].number < end:
-                ask = started.popleft()
-                if ask.call is not None and ask.call.response is not None:
+                pending = started.popleft()
+                if pending.call is not None and pending.call.response is not None:
                     self._failures = 0
-                ask.call_back()
+                pending.call_back()
         finally:
             self._is_answering = False
 
@@ -235,17 +235,17 @@ class EventedConnection:
             and connection.state is ClientConnectionState.READY
             and connection.in_flight < self._settings.max_in_flight
         ):
-            ask = self._waiting.popleft()
-            self._started.append(ask)
+            pending = self._waiting.popleft()
+            self._started.append(pending)
             try:
-                version = connection.version(ask.response_class.api_key, *ask.versions)
+                version = connection.version(pending.response_class.api_key, *pending.versions)
                 # The timeout of the request counts from the call of `send`, and this class checks
                 # it (`_overdue`). The deadline that `connection` counts from now is not used.
-                ask.call = connection.send(
-                    ask.build(version), ask.response_class, version, self._loop.now_ms()
+                pending.call = connection.send(
+                    pending.build(version), pending.response_class, version, self._loop.now_ms()
                 )
             except KlogError as error:
-                ask.error = error
+                pending.error = error
 
     def _call_soon(self) -> None:
         if not self._is_called_soon:
@@ -368,9 +368,9 @@ class EventedConnection:
             stream.close()
         self._started += self._waiting
         self._waiting.clear()
-        for ask in self._started:
-            if not ask.is_done:
-                ask.error = error
+        for pending in self._started:
+            if not pending.is_done:
+                pending.error = error
 
     def _wake_by(self, at_ms: int) -> None:
         """Start the timer that calls `_on_time`, so that it expires at ``at_ms`` or earlier."""
@@ -396,7 +396,11 @@ class EventedConnection:
         self._wake_for_the_next()
 
     def _wake_for_the_next(self) -> None:
-        due_ms = [ask.deadline_ms for ask in (*self._started, *self._waiting) if not ask.is_done]
+        due_ms = [
+            pending.deadline_ms
+            for pending in (*self._started, *self._waiting)
+            if not pending.is_done
+        ]
         if self._link is None:
             if self._waiting:
                 due_ms.append(self._connect_at_ms)
@@ -414,14 +418,16 @@ class EventedConnection:
             if connection.state is ClientConnectionState.CONNECTING:
                 waited = f"no answer within {self._settings.setup_timeout_ms} ms"
                 return ConnectionFailed(f"could not connect to {self.address}: {waited}")
-        for ask in (*self._started, *self._waiting):
-            if now_ms < ask.deadline_ms or ask.is_done:
+        for pending in (*self._started, *self._waiting):
+            if now_ms < pending.deadline_ms or pending.is_done:
                 continue
-            if ask.call is not None:
-                return RequestTimedOut(f"{self.address} did not answer {ask.name} in time")
+            if pending.call is not None:
+                return RequestTimedOut(f"{self.address} did not answer {pending.name} in time")
             if connection is None:
                 why = str(self._last_error or "there was no connection yet")
             else:
                 why = f"the connection is {connection.state.value}"
-            return RequestTimedOut(f"{ask.name} could not be sent to {self.address} in time: {why}")
+            return RequestTimedOut(
+                f"{pending.name} could not be sent to {self.address} in time: {why}"
+            )
         return None

@@ -96,7 +96,7 @@ def with_client_and_json_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def with_asking(
+        def run_with_client_options(
             *arguments: Any,
             servers: str | None,
             config_file: Path | None,
@@ -109,7 +109,7 @@ def with_client_and_json_options(
 
         options = (*_OPTIONS, click.option("--json", "as_json", is_flag=True, help=json_help))
         return functools.reduce(
-            lambda decorated, option: option(decorated), options[::-1], with_asking
+            lambda decorated, option: option(decorated), options[::-1], run_with_client_options
         )
 
     return decorate

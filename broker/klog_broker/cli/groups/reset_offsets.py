@@ -210,8 +210,8 @@ def _print(as_json: bool, execute: bool, done: _Done) -> None:
     ]
     if as_json:
         names = ("group", "topic", "partition", "offset", "new_offset")
-        told = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({"executed": execute, "offsets": told})
+        entries = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"executed": execute, "offsets": entries})
         return
     print_table(("group", "topic", "partition", "offset", "new offset"), rows)
     if not execute:

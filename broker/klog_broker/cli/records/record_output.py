@@ -91,7 +91,7 @@ def _json_lines(columns: Columns) -> bytes:
     ).encode
     lines = []
     for place, offset in enumerate(columns.offsets):
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "topic": topic,
             "partition": partition,
             "offset": offset,
@@ -99,25 +99,25 @@ def _json_lines(columns: Columns) -> bytes:
             "timestamp_type": _type_name(columns.timestamp_types[place]),
         }
         if columns.timestamps_ms[place] < 0:
-            told["timestamp"] = None
-        _add_bytes(told, "key", columns.keys[place])
-        _add_bytes(told, "value", columns.values[place])
-        told["headers"] = [_header(*each) for each in columns.headers[place]]
-        lines.append(encode(told))
+            fields["timestamp"] = None
+        _add_bytes(fields, "key", columns.keys[place])
+        _add_bytes(fields, "value", columns.values[place])
+        fields["headers"] = [_header(*each) for each in columns.headers[place]]
+        lines.append(encode(fields))
     return "\n".join([*lines, ""]).encode()
 
 
 def _header(name: str, value: bytes | None) -> dict[str, object]:
-    told: dict[str, object] = {"key": name}
-    _add_bytes(told, "value", value)
-    return told
+    fields: dict[str, object] = {"key": name}
+    _add_bytes(fields, "value", value)
+    return fields
 
 
-def _add_bytes(told: dict[str, object], name: str, data: bytes | None) -> None:
+def _add_bytes(fields: dict[str, object], name: str, data: bytes | None) -> None:
     """Add the bytes under ``name`` as text if they are UTF-8, otherwise under ``name_base64`` in
     base 64."""
     try:
-        told[name] = None if data is None else data.decode()
+        fields[name] = None if data is None else data.decode()
     except UnicodeDecodeError:
         assert data is not None
-        told[f"{name}_base64"] = base64.b64encode(data).decode()
+        fields[f"{name}_base64"] = base64.b64encode(data).decode()

@@ -113,7 +113,7 @@ class ClusterSettings:
         """Read the settings of topics that are new to this broker, because no notification is
         written for a new topic. Calls `done` once the settings are in `topic_configs`; this may
         wait for ZooKeeper."""
-        self._ask(_Learning(self._taken, names, done))
+        self._enqueue(_Learning(self._taken, names, done))
 
     def forget_topic(self, name: str) -> None:
         """Remove the settings of a deleted topic from `topic_configs`."""
@@ -130,9 +130,9 @@ class ClusterSettings:
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel
-        self._ask(job)
+        self._enqueue(job)
 
-    def _ask(self, job: "_Job") -> None:
+    def _enqueue(self, job: "_Job") -> None:
         self._jobs.append(job)
         self._go_on()
 

@@ -231,25 +231,25 @@ class CarriedSession:
 
     def _send(self) -> None:
         while self._waiting and self._at_server < self._window and self._state is _State.CONNECTED:
-            asked = self._waiting.popleft()
-            self._under_way.append(asked)
-            refused = refusal(asked.request)
+            pending = self._waiting.popleft()
+            self._under_way.append(pending)
+            refused = refusal(pending.request)
             if refused is not None:
-                asked.has_answer = True
-                asked.answer = refused
+                pending.has_answer = True
+                pending.answer = refused
                 self._loop.call_soon(self._answer)
                 continue
             self._at_server += 1
-            self._send_one(asked)
+            self._send_one(pending)
 
-    def _send_one(self, asked: _PendingRequest) -> None:
+    def _send_one(self, pending: _PendingRequest) -> None:
         connection = self._connections
-        watch = asked.watch
+        watch = pending.watch
 
         def on_response(answer: Any) -> None:
-            if connection == self._connections and not asked.has_answer:
-                asked.has_answer = True
-                asked.answer = answer
+            if connection == self._connections and not pending.has_answer:
+                pending.has_answer = True
+                pending.answer = answer
                 self._at_server -= 1
                 self._answer()
                 self._send()
@@ -258,12 +258,12 @@ class CarriedSession:
             if connection == self._connections and watch is not None:
                 watch()
 
-        self.carrier.send(asked.request, on_response, None if watch is None else changed)
+        self.carrier.send(pending.request, on_response, None if watch is None else changed)
 
     def _answer(self) -> None:
         while self._under_way and self._under_way[0].has_answer:
-            asked = self._under_way.popleft()
-            asked.done(asked.answer)
+            pending = self._under_way.popleft()
+            pending.done(pending.answer)
 
     def _enter_connected(self) -> None:
         self._has_chroot = True
@@ -284,11 +284,11 @@ class CarriedSession:
         unanswered = (*self._under_way, *self._waiting)
         self._under_way.clear()
         self._waiting.clear()
-        for asked in unanswered:
+        for pending in unanswered:
             if self._state is not state:
                 return  # one of the callbacks has closed the session
-            lost = error(f"{describe(asked.request)}: {why}")
-            asked.done(asked.answer if asked.has_answer else lost)
+            lost = error(f"{describe(pending.request)}: {why}")
+            pending.done(pending.answer if pending.has_answer else lost)
         if self._state is state:
             self._on_event(event)
 

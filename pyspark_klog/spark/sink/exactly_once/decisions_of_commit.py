@@ -173,9 +173,9 @@ def _split_otherwise(batch: MicroBatchResults, seen: Seen) -> str | None:
 
 def _changed(batch: MicroBatchResults, seen: Seen) -> str | None:
     for index, task in sorted(batch.tasks.items()):
-        told = task.row if task.opened is None else task.before
+        expected = task.row if task.opened is None else task.before
         found = seen.rows.get(index)
-        if found == told:
+        if found == expected:
             continue
         if found is None:
             return (
