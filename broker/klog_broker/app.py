@@ -157,7 +157,7 @@ class BrokerServer:
         self._authorizer = authorizer
         self._cleaner: Cleaner | None = None
         self._metrics: MetricsServer | None = None
-        self._life = LifecycleLog(self._clock)
+        self._lifecycle_log = LifecycleLog(self._clock)
         self._offline: set[Path] = set()
         self._log_helpers = StartUpHelpers()
         self._exit_code = ExitCode.OK
@@ -230,7 +230,7 @@ class BrokerServer:
         self.cluster_lifecycle.when_ready(self.services.known_topics, then)
 
     def _start(self) -> None:
-        self._life.starting(self.config)
+        self._lifecycle_log.starting(self.config)
         try:
             if self.config.joins_cluster:
                 self.cluster_lifecycle = self._part_in_cluster()
@@ -330,7 +330,9 @@ class BrokerServer:
         if self.plans is not None and self._compile_kernel is not None:
             QuietKernelLoader(server, self.plans, self._compile_kernel).start_compiling()
         self.cluster_lifecycle.serve(services)
-        self._life.serving(self.config, services.metadata.image, self.ports, services.advertised)
+        self._lifecycle_log.serving(
+            self.config, services.metadata.image, self.ports, services.advertised
+        )
         self._is_serving = True
         if not self._is_wanted:
             self.loop.post(self._begin_to_stop)
@@ -356,8 +358,8 @@ class BrokerServer:
         def on_image(image: MetadataImage, names: Sequence[str]) -> None:
             self._settings.image_changed(image)
             image_changed(self.services, image, names)
-            for tell in self.services.on_image:
-                tell()
+            for callback in self.services.on_image:
+                callback()
 
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
@@ -512,9 +514,9 @@ class BrokerServer:
             self._exit_code = ExitCode.BUG
             failure = "a bug"
         if failure is not None:
-            self._life.stopping(self.server.connection_count, failure)
+            self._lifecycle_log.stopping(self.server.connection_count, failure)
         self.close(cleanly=self._exit_code is not ExitCode.BUG)
-        self._life.stopped(self._exit_code)
+        self._lifecycle_log.stopped(self._exit_code)
         return self._exit_code
 
     def stop(self, reason: str = "stop() was called") -> None:
@@ -522,7 +524,7 @@ class BrokerServer:
 
         May be called from any thread or signal handler.
         """
-        self._life.will_stop(reason)
+        self._lifecycle_log.will_stop(reason)
         self._is_wanted = False
         if self._is_serving:
             self.loop.post(self._begin_to_stop)
@@ -530,7 +532,7 @@ class BrokerServer:
     def _begin_to_stop(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
-            self._life.stopping(self.server.connection_count, None)
+            self._lifecycle_log.stopping(self.server.connection_count, None)
             if self._cleaner is not None:
                 self._cleaner.stop()
             stopping = Shutdown(self.server, self.services, self._end_loop)

@@ -115,7 +115,7 @@ class Asking:
     def send(self) -> None:
         if self.last is not None:
             self.leader.handle_lost_request(self.last.change)
-        asked = self.leader.asked
+        asked = self.leader.pending_change
         self.last = Sending(asked) if asked is not None else None
         if self.last is not None:
             self.under_way.append(self.last)
@@ -181,7 +181,9 @@ def first_fault(seed: int) -> str:
             world.tell(world.known)
     leader = world.leader
     is_told = not world.is_tampered_with or leader.partition_epoch == world.known.partition_epoch
-    if leader.asked or (is_told and leader.in_sync != Committed(world.known.state.in_sync)):
+    if leader.pending_change or (
+        is_told and leader.in_sync != Committed(world.known.state.in_sync)
+    ):
         return f"never over: {leader.in_sync}, {world.known}"
     return world.fault()
 

@@ -110,11 +110,11 @@ def test_a_record_below_the_watermark_is_on_every_replica_that_may_lead_next(eve
             leader.set_min_in_sync(told[0])
         elif event == "live":
             leader.live = (ME, *told[0])
-        elif leader.asked is not None:
-            wanted = tuple(each.broker_id for each in leader.asked.members)
+        elif leader.pending_change is not None:
+            wanted = tuple(each.broker_id for each in leader.pending_change.members)
             committed = CommittedIsr(leader.leader_epoch, leader.partition_epoch + 1, wanted)
-            leader.handle_result(leader.asked, told[0] or committed)
-        assert (leader.asked is None) == isinstance(leader.in_sync, Committed)
+            leader.handle_result(leader.pending_change, told[0] or committed)
+        assert (leader.pending_change is None) == isinstance(leader.in_sync, Committed)
         assert ME in leader.in_sync.members
         before, watermark = watermark, leader.watermark(watermark, end, end, now_ms)
         assert before <= watermark <= end

@@ -151,7 +151,7 @@ class IsrRequests:
 
     # --- AlterPartition requests -----------------------------------------------------------------
     def _changed(self, leader: Leader) -> None:
-        if leader.replicas.asked is not None:
+        if leader.replicas.pending_change is not None:
             self._wanted[leader] = None
             self._send_soon()
 
@@ -161,42 +161,44 @@ class IsrRequests:
             self._services.loop.call_soon(self._send)
 
     def _send(self) -> None:
-        asked = self._next()
-        if not asked:
+        requested = self._next()
+        if not requested:
             self._is_busy = False
             return
         epoch = self._services.broker_epoch()
 
         def answered(response: AlterPartitionResponse | None) -> None:
-            self._on_response(asked, response)
+            self._on_response(requested, response)
 
         self._controller.send(
             AlterPartitionResponse,
-            lambda _: _request(self._services.broker_id, epoch, asked),
+            lambda _: _request(self._services.broker_id, epoch, requested),
             answered,
             _TIMEOUT_MS,
         )
 
     def _next(self) -> _OpenRequest:
         """The ISR changes for the next AlterPartition request: those that have waited longest."""
-        asked: _OpenRequest = {}
+        requested: _OpenRequest = {}
         for leader in list(self._wanted):
-            if len(asked) == PARTITIONS_AT_ONCE:
+            if len(requested) == PARTITIONS_AT_ONCE:
                 break
             del self._wanted[leader]
-            change = leader.replicas.asked
+            change = leader.replicas.pending_change
             if leader.ended is None and change is not None:
-                asked[leader.log.topic_id, leader.topic_partition.partition] = leader, change
-        return asked
+                requested[leader.log.topic_id, leader.topic_partition.partition] = leader, change
+        return requested
 
-    def _on_response(self, asked: _OpenRequest, response: AlterPartitionResponse | None) -> None:
+    def _on_response(
+        self, requested: _OpenRequest, response: AlterPartitionResponse | None
+    ) -> None:
         results: dict[tuple[TopicId, int], IsrResult] = {}
         if response is not None and not response.error_code:
             for topic in response.topics:
                 for result in topic.partitions:
                     results[TopicId(topic.topic_id), result.partition_index] = _isr_result(result)
         is_again = False
-        for key, (leader, change) in asked.items():
+        for key, (leader, change) in requested.items():
             if leader.ended is not None:
                 continue
             after = IsrOutcome.RETRY
@@ -222,9 +224,11 @@ class IsrRequests:
         return after
 
 
-def _request(broker_id: BrokerId, broker_epoch: int, asked: _OpenRequest) -> AlterPartitionRequest:
+def _request(
+    broker_id: BrokerId, broker_epoch: int, requested: _OpenRequest
+) -> AlterPartitionRequest:
     topics: dict[TopicId, TopicData] = {}
-    for (topic_id, number), (_, change) in asked.items():
+    for (topic_id, number), (_, change) in requested.items():
         topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
         topic.partitions.append(
             PartitionData(

@@ -23,15 +23,15 @@ class CleanedTransactions:
         # offset which the pass has reached, and whether the pass has met a batch of it.
         self._aborting: dict[int, tuple[AbortedEntry, bool]] = {}
         self._committing: set[int] = set()
-        self._kept: list[AbortedEntry] = []
+        self._retained: list[AbortedEntry] = []
 
-    def take_kept(self) -> list[AbortedEntry]:
+    def take_retained(self) -> list[AbortedEntry]:
         """Return the aborted transactions whose markers were kept since the last call.
 
         Consumers still need the rows of these transactions in the transaction index.
         """
-        kept, self._kept = self._kept, []
-        return kept
+        retained, self._retained = self._retained, []
+        return retained
 
     def is_void(self, producer_id: int, last_offset: int) -> bool:
         """Record that the pass has met this batch of a transaction; returns whether the transaction
@@ -59,7 +59,7 @@ class CleanedTransactions:
             found = self._aborting.pop(producer_id, None)
             if found is None or not found[1]:
                 return True
-            self._kept.append(found[0])
+            self._retained.append(found[0])
             return False
         if control_type is ControlType.COMMIT:
             was_seen = producer_id in self._committing

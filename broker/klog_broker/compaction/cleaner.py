@@ -81,15 +81,15 @@ class Cleaner:
         self._throttle = Throttle(settings.max_bytes_per_second)
         self._running: dict[TopicPartition, _Running] = {}
         self._paused: dict[object, _Running] = {}
-        self._is_looking = False
-        # The scheduled check of all logs (_look_for_logs); None if no check is scheduled.
-        self._next_look: object | None = None
+        self._is_checking = False
+        # The scheduled check of all logs (_check_all_logs); None if no check is scheduled.
+        self._next_check: object | None = None
         self._is_stopped = False
 
     def start_checks(self) -> None:
         """Start to look for logs to clean."""
         if self._settings.enabled:
-            self._look_for_logs()
+            self._check_all_logs()
 
     def take_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Rounds that pause to stay within the I/O limit continue at once.
@@ -101,9 +101,9 @@ class Cleaner:
         self._throttle = Throttle(settings.max_bytes_per_second)
         for pause in list(self._paused):
             self._resume(pause)
-        if self._next_look is not None:
-            self._next_look = None
-            self._look_for_logs()
+        if self._next_check is not None:
+            self._next_check = None
+            self._check_all_logs()
 
     def stop(self) -> None:
         """Start no further cleaning of a log (round). A running round ends before its next step,
@@ -120,26 +120,26 @@ class Cleaner:
         self._running.clear()
 
     # --- choosing a log --------------------------------------------------------------------------
-    def _look_for_logs(self) -> None:
+    def _check_all_logs(self) -> None:
         """Look at all logs, some in each event-loop turn, and start to clean the dirtiest logs, as
         many as log.cleaner.threads allows."""
-        if not (self._is_looking or self._is_stopped):
-            self._is_looking = True
-            self._continue_look(iter(tuple(self._logs.logs())), [])
+        if not (self._is_checking or self._is_stopped):
+            self._is_checking = True
+            self._check_next_logs(iter(tuple(self._logs.logs())), [])
 
-    def _continue_look(
+    def _check_next_logs(
         self, logs: Iterator[PartitionLog], due: list[tuple[float, PartitionLog, Extent]]
     ) -> None:
         for _ in range(_LOGS_A_TURN):
             log = next(logs, None)
             if log is None:
-                self._is_looking = False
-                self._begin_with(due)
+                self._is_checking = False
+                self._start_rounds(due)
                 return
             extent = self._extent(log)
             if extent is not None and extent.is_due(log.config):
                 due.append((extent.dirty_ratio, log, extent))
-        self._timers.call_soon(lambda: self._continue_look(logs, due))
+        self._timers.call_soon(lambda: self._check_next_logs(logs, due))
 
     def _extent(self, log: PartitionLog) -> Extent | None:
         if (
@@ -160,7 +160,7 @@ class Cleaner:
             self._set_aside(log, error)
             return None
 
-    def _begin_with(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
+    def _start_rounds(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
         due.sort(key=lambda each: each[0], reverse=True)
         most = 0 if self._is_stopped else self._settings.threads
         free = max(most - len(self._running), 0)
@@ -169,19 +169,19 @@ class Cleaner:
             if is_usable and log.topic_partition not in self._running:
                 self._begin_round(log, extent)
         if len(self._running) < self._settings.threads and not self._is_stopped:
-            self._look_later()
+            self._schedule_check()
 
-    def _look_later(self) -> None:
-        if self._next_look is not None or self._is_stopped:
+    def _schedule_check(self) -> None:
+        if self._next_check is not None or self._is_stopped:
             return
-        this = self._next_look = object()
+        this = self._next_check = object()
 
-        def look() -> None:
-            if self._next_look is this:
-                self._next_look = None
-                self._look_for_logs()
+        def check() -> None:
+            if self._next_check is this:
+                self._next_check = None
+                self._check_all_logs()
 
-        self._timers.call_later(self._settings.backoff_ms, look)
+        self._timers.call_later(self._settings.backoff_ms, check)
 
     # --- the steps of a cleaning round -----------------------------------------------------------
     def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
@@ -296,7 +296,7 @@ class Cleaner:
             now_ms - running.began_ms,
         )
         self._apply_retention(log)
-        self._look_for_logs()
+        self._check_all_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
         """Apply retention at the end of a round to a log whose cleanup.policy has delete. The
@@ -350,7 +350,7 @@ class Cleaner:
                 _log.warning(
                     "log=%s not cleaned, the log cleaner tries again later: %s", log.path, error
                 )
-            self._look_later()
+            self._schedule_check()
 
         self._helpers.submit(lambda: cleaning.drop() if cleaning is not None else None, dropped)
 

@@ -18,7 +18,7 @@ from klog_broker.compaction.decompressed_runs import (
 )
 from klog_broker.compaction.kernel import DROP_RECORDS, KEEP_RECORDS, RETAIN_EMPTY, SET_HORIZON
 from klog_broker.compaction.key_map import KeyMap
-from klog_broker.compaction.old_formats import Kept, empty_batch, filter_entry
+from klog_broker.compaction.old_formats import FilteredEntry, empty_batch, filter_entry
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
@@ -279,7 +279,7 @@ class ChunkFilter:
         if seals:
             kernel.seal_batches(written, np.array(seals, np.int64))
 
-    def _filter_old(self, chunk: TableChunk, row: int, verdict: int) -> Kept:
+    def _filter_old(self, chunk: TableChunk, row: int, verdict: int) -> FilteredEntry:
         entry = LegacyView(chunk.data.data, chunk.field(row, POSITION), chunk.end_position(row))
         is_kept: Callable[[Record], bool] = self._is_kept
         if verdict & DROP_RECORDS:

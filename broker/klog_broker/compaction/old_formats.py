@@ -16,7 +16,7 @@ from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Record, TimestampType
 
 
-class Kept(NamedTuple):
+class FilteredEntry(NamedTuple):
     """The filtered bytes of a v0 or v1 message, or of a wrapper around several messages, and how
     many records it has before and after the filter."""
 
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
 
 def filter_entry(
     entry: LegacyView, is_kept: Callable[[Record], bool], max_decompressed_bytes: int
-) -> Kept:
+) -> FilteredEntry:
     """Return ``entry``, a message of format v0 or v1 or a wrapper around several compressed
     messages, with the kept records only; no bytes if no record is kept.
 
@@ -39,9 +39,9 @@ def filter_entry(
     records = list(entry.records(max_decompressed_bytes))
     kept = [record for record in records if is_kept(record)]
     if len(kept) == len(records):
-        return Kept(entry.to_bytes(), len(records), len(kept))
+        return FilteredEntry(entry.to_bytes(), len(records), len(kept))
     if not kept:
-        return Kept(b"", len(records), 0)
+        return FilteredEntry(b"", len(records), 0)
     is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
     builder = LegacyBuilder(
         entry.magic,
@@ -52,7 +52,7 @@ def filter_entry(
     )
     for record in kept:
         builder.append(record.key, record.value, record.timestamp_ms, record.offset)
-    return Kept(builder.build(), len(records), len(kept))
+    return FilteredEntry(builder.build(), len(records), len(kept))
 
 
 def empty_batch(entry: LegacyView) -> bytes:

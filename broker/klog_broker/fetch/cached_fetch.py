@@ -149,13 +149,13 @@ class CachedFetch:
         return True
 
     def _context(self, correlation_id: int, slot: ResponseSlot) -> RequestContext:
-        kept = self._header
+        cached_header = self._header
         header = RequestHeader(
-            kept.api_key,
-            kept.api_version,
+            cached_header.api_key,
+            cached_header.api_version,
             correlation_id,
-            kept.client_id,
-            kept.unknown_tagged_fields,
+            cached_header.client_id,
+            cached_header.unknown_tagged_fields,
         )
         return RequestContext(
             header,

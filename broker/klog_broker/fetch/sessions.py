@@ -142,7 +142,7 @@ class FetchSession:
         session_id: int,
         loop: Loop,
         purgatory: Purgatory,
-        kept: CachedPartitionCount,
+        cached_partition_count: CachedPartitionCount,
         *,
         uses_topic_ids: bool,
         is_of_follower: bool,
@@ -161,7 +161,7 @@ class FetchSession:
         self.rules_version = 0
         """The version of the access rules under which the session's partitions were read."""
         self._purgatory = purgatory
-        self._kept = kept
+        self._cached_partition_count = cached_partition_count
         self._unread: dict[SessionPartition, None] = {}
 
     def unread(self) -> list[SessionPartition]:
@@ -207,7 +207,7 @@ class FetchSession:
             own = FetchPartition(partition=request.partition)
             found = SessionPartition(self, topic, topic_id, name, own)
             self.partitions[key] = found
-            self._kept.count += 1
+            self._cached_partition_count.count += 1
         wanted = found.request
         if self.is_of_follower and wanted.current_leader_epoch != request.current_leader_epoch:
             # After a change of the leader epoch the follower ignores the response to its last
@@ -226,7 +226,7 @@ class FetchSession:
         """Remove the partition, if it is in the session."""
         found = self.partitions.pop(key, None)
         if found is not None:
-            self._kept.count -= 1
+            self._cached_partition_count.count -= 1
             self._unread.pop(found, None)
             self._unlisten(found)
 
@@ -265,7 +265,7 @@ class FetchSession:
     def end(self) -> None:
         """End the session; a waiting fetch of the session is answered."""
         self.is_over = True
-        self._kept.count -= len(self.partitions)
+        self._cached_partition_count.count -= len(self.partitions)
         for each in self.partitions.values():
             self._unlisten(each)
         self._wake_waiting_fetch()
@@ -291,7 +291,7 @@ class FetchSessions:
         # By session id, the least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         self._next_look_ms = 0
-        self._kept = CachedPartitionCount()
+        self._cached_partition_count = CachedPartitionCount()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -336,7 +336,7 @@ class FetchSessions:
             session_id,
             self._loop,
             self._purgatory,
-            self._kept,
+            self._cached_partition_count,
             uses_topic_ids=uses_topic_ids,
             is_of_follower=is_of_follower,
         )
@@ -353,7 +353,7 @@ class FetchSessions:
         get this many more. End sessions unused for MIN_EVICTION_MS if necessary."""
         if partitions > MAX_PARTITIONS:
             return False
-        while self._kept.count + partitions > MAX_PARTITIONS:
+        while self._cached_partition_count.count + partitions > MAX_PARTITIONS:
             oldest = next(iter(self._sessions.values()))
             if self._loop.now_ms() - oldest.last_used_ms <= MIN_EVICTION_MS:
                 return False

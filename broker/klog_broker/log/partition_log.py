@@ -354,7 +354,7 @@ class PartitionLog:
         InvalidTransactionState, StaleLeaderEpoch and LogStorageError. ``share`` limits the
         validation work in the event loop. If it does not suffice, LoopShareExceeded is raised: then
         run :meth:`validation_job` in a helper thread, and pass the result to
-        :meth:`append_prepared`.
+        :meth:`append_validated`.
         """
         return self._appender.append_as_leader(
             records,
@@ -375,9 +375,9 @@ class PartitionLog:
         """
         return self._appender.validation_job(records, now_ms)
 
-    def append_prepared(
+    def append_validated(
         self,
-        prepared: Validated,
+        validated: Validated,
         *,
         leader_epoch: LeaderEpoch,
         now_ms: int,
@@ -387,8 +387,8 @@ class PartitionLog:
 
         Raises as :meth:`append_as_leader` does, except for the errors of the validation.
         """
-        return self._appender.append_prepared(
-            prepared, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard
+        return self._appender.append_validated(
+            validated, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard
         )
 
     def append_plain(

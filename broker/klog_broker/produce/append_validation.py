@@ -35,9 +35,9 @@ class _WaitingAppend(NamedTuple):
 class AppendValidation:
     """The queues of waiting appends by connection. Loop thread only.
 
-    ``finish(leader, append, prepared)`` appends the batch that a helper thread has validated. If
-    ``prepared`` is None, no helper thread has validated the batch: ``finish`` validates and appends
-    it in the loop thread, or returns False if that would take too long.
+    ``finish(leader, append, validated)`` appends the batch that a helper thread has validated. If
+    ``validated`` is None, no helper thread has validated the batch: ``finish`` validates and
+    appends it in the loop thread, or returns False if that would take too long.
     """
 
     def __init__(
@@ -89,24 +89,24 @@ class AppendValidation:
                 return prepare()
 
         def done(result: Validated | None, error: BaseException | None) -> None:
-            def prepared() -> Validated:
+            def validated() -> Validated:
                 if result is None:
                     raise error or RuntimeError("a helper returned nothing")
                 return result
 
             self._working -= 1
-            self._finish_appends(connection_id, prepared)
+            self._finish_appends(connection_id, validated)
             self._start()
 
         self._helpers.submit(work, done)
 
-    def _finish_appends(self, connection_id: str, prepared: FinishedValidation | None) -> None:
+    def _finish_appends(self, connection_id: str, validated: FinishedValidation | None) -> None:
         """Append the validated batch, and the batches queued behind it, up to the next batch that a
         helper thread has to validate."""
         queue = self._queues[connection_id]
-        while queue and self._finish(queue[0].leader, queue[0].append, prepared):
+        while queue and self._finish(queue[0].leader, queue[0].append, validated):
             queue.popleft().append.pending.appended()
-            prepared = None
+            validated = None
         if queue:
             self._waiting.append(connection_id)
         else:

@@ -59,11 +59,11 @@ def fetch_request(
     """Build the Fetch request with the session and the changed partitions of `delta`; the leader
     may delay the response for up to `wait_ms`."""
     topics: dict[TopicId, FetchTopic] = {}
-    for (topic_id, number), asked in delta.named:
+    for (topic_id, number), requested in delta.named:
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-        topic.partitions.append(_fetch_partition(number, asked, settings.fetch_max_bytes))
+        topic.partitions.append(_fetch_partition(number, requested, settings.fetch_max_bytes))
     forgotten: dict[TopicId, ForgottenTopic] = {}
     for topic_id, number in delta.forgotten:
         left = forgotten.get(topic_id)
@@ -85,14 +85,14 @@ def fetch_request(
     )
 
 
-def _fetch_partition(number: int, asked: RequestedPosition, max_bytes: int) -> FetchPartition:
-    position = asked.position
+def _fetch_partition(number: int, requested: RequestedPosition, max_bytes: int) -> FetchPartition:
+    position = requested.position
     return FetchPartition(
         partition=number,
         current_leader_epoch=position.leader_epoch,
         fetch_offset=position.offset,
         last_fetched_epoch=position.last_epoch,
-        log_start_offset=asked.log_start_offset,
+        log_start_offset=requested.log_start_offset,
         partition_max_bytes=max_bytes,
     )
 

@@ -41,7 +41,7 @@ class FollowerSession:
     :meth:`handle_response`, or :meth:`begin_new_session` if the request failed."""
 
     def __init__(self) -> None:
-        self.asked: dict[Key, RequestedPosition] = {}
+        self.requested: dict[Key, RequestedPosition] = {}
         """The partitions that the leader's fetch session contains once the leader has received the
         latest request, each with its fetch position in that session."""
         self.is_refused = False
@@ -60,17 +60,17 @@ class FollowerSession:
         forgotten. If a session :attr:`begins`, ``news`` has to have all partitions that are
         fetched."""
         if self.begins:
-            self.asked.clear()
+            self.requested.clear()
         named: list[tuple[Key, RequestedPosition]] = []
         forgotten: list[Key] = []
         for key, wanted in news:
-            known = self.asked.get(key)
+            known = self.requested.get(key)
             if wanted is None:
                 if known is not None:
-                    del self.asked[key]
+                    del self.requested[key]
                     forgotten.append(key)
             elif wanted != known:
-                self.asked[key] = wanted
+                self.requested[key] = wanted
                 named.append((key, wanted))
         return Delta(self._id, self._epoch, named, forgotten)
 
@@ -89,8 +89,8 @@ class FollowerSession:
             # is handled nevertheless; a response with another session id is ignored.
             self.is_refused = began
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
-            return session_id == NO_SESSION and all(key in self.asked for key in partitions)
-        if not all(key in self.asked for key in partitions):
+            return session_id == NO_SESSION and all(key in self.requested for key in partitions)
+        if not all(key in self.requested for key in partitions):
             # The response belongs to another session, or the leader has made a mistake.
             self._epoch = FIRST_EPOCH
             return False

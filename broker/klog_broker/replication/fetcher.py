@@ -237,7 +237,7 @@ class Fetcher:
             for key, _ in part:
                 del due[key]
             delta = session.next(part)
-        if not session.asked:
+        if not session.requested:
             # There is no partition to fetch, so no request is sent. The next request, after a
             # partition was added, replaces the leader's session by a new one.
             session.begin_new_session()
@@ -303,10 +303,10 @@ class Fetcher:
     ) -> Generator[int, None, None]:
         with_records: dict[Key, None] = {}
         for key, data in partitions:
-            followed, asked = self._followed.get(key), self._session.asked.get(key)
-            if followed is not None and asked is not None:
+            followed, requested = self._followed.get(key), self._session.requested.get(key)
+            if followed is not None and requested is not None:
                 part = fetched_part(data)
-                followed.handle_response(asked.position, part)
+                followed.handle_response(requested.position, part)
                 self._news[key] = None
                 if part.records:
                     with_records[key] = None
@@ -323,7 +323,7 @@ class Fetcher:
                 # The next request begins with the partitions that the last one did not name. The
                 # partitions that had records come last, because a leader fills its response in the
                 # request's order.
-                these = self._session.asked
+                these = self._session.requested
                 others = [key for key in self._news if key not in these]
                 idle = [key for key in these if key not in with_records]
                 self._news = dict.fromkeys((*others, *idle, *with_records))
@@ -368,16 +368,16 @@ class Fetcher:
         """Ask the leader for the log end offsets and, after that, for the log start offsets of the
         partitions in `_ends`, whose fetch position was out of the leader's range."""
         keys = list(islice(self._ends, MOST_NAMED))
-        asked: dict[TopicPartition, FollowedPartition] = {}
+        requested: dict[TopicPartition, FollowedPartition] = {}
         for key in keys:
             del self._ends[key]
             followed = self._followed.get(key)
             if followed is not None:
-                asked[followed.partition.topic_partition] = followed
-        if not asked:
+                requested[followed.partition.topic_partition] = followed
+        if not requested:
             self._schedule_request()
             return
-        epochs = {name: followed.role.leader_epoch for name, followed in asked.items()}
+        epochs = {name: followed.role.leader_epoch for name, followed in requested.items()}
         ends: dict[TopicPartition, int] = {}
         self._is_busy = True
 
@@ -387,7 +387,7 @@ class Fetcher:
 
         def on_starts(response: ListOffsetsResponse | None, error: KlogError | None) -> None:
             starts = {} if response is None else dict(response_offsets(response))
-            for name, followed in asked.items():
+            for name, followed in requested.items():
                 if name in starts and name in ends:
                     followed.handle_ends(epochs[name], starts[name], ends[name])
                 else:

@@ -108,8 +108,8 @@ class FollowedPartition:
         return None
 
     # --- responses of the leader -----------------------------------------------------------------
-    def handle_response(self, asked: FetchPosition, part: FetchedPart) -> None:
-        """Handle the leader's response to a Fetch that had the position ``asked``.
+    def handle_response(self, requested: FetchPosition, part: FetchedPart) -> None:
+        """Handle the leader's response to a Fetch that had the position ``requested``.
 
         The memory of ``part.records`` must stay unchanged until this method returns. If a helper
         thread has to empty the log before the records are appended, the memory must stay unchanged
@@ -118,7 +118,7 @@ class FollowedPartition:
         if self.is_current and not self._log.is_offline:
             if part.error is ErrorCode.NONE:
                 self._leader_watermark = part.high_watermark
-            step = self._state.handle_response(asked, part, self._loop.now_ms())
+            step = self._state.handle_response(requested, part, self._loop.now_ms())
             if step is None and part.error is not ErrorCode.NONE:
                 self._warn(f"the leader answers {part.error.name}: {part.error.message}")
             self._perform(step, part)

@@ -81,7 +81,7 @@ class AskingEnds:
 class Changing:
     """The log is being truncated or emptied, and refuses all use until the change is done."""
 
-    asked: FetchPosition
+    requested: FetchPosition
     records: memoryview | None = None
     """The records of the Fetch response, which are appended once the log is truncated or empty."""
 
@@ -177,16 +177,16 @@ class FollowerState:
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
     # --- handling the leader's responses and the end of log changes ------------------------------
-    def handle_response(self, asked: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
-        """Handle the response to a Fetch that had the position `asked`, and return the next step
-        (such as to append the records, or to truncate the log). A response to an earlier Fetch
+    def handle_response(self, requested: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
+        """Handle the response to a Fetch that had the position `requested`, and return the next
+        step (such as to append the records, or to truncate the log). A response to an earlier Fetch
         changes nothing."""
-        if not isinstance(self.phase, Fetching) or asked != self._position():
+        if not isinstance(self.phase, Fetching) or requested != self._position():
             return None
         if part.error is not ErrorCode.NONE:
             return self._take_error(part.error, now_ms)
         if part.diverging is not None:
-            return self._take_divergence(asked, part.diverging, now_ms)
+            return self._take_divergence(requested, part.diverging, now_ms)
         if not len(part.records):
             return self.appended(part)
         log, first_offset = self._log, _first_offset(part.records)
@@ -194,7 +194,7 @@ class FollowerState:
         if 0 <= first_offset < log.log_end_offset <= start:
             # DeleteRecords has moved the leader's log start offset into the middle of a batch. All
             # records of this log lie before that offset: drop them, then append the whole batch.
-            self.phase = Changing(asked, part.records)
+            self.phase = Changing(requested, part.records)
             return StartOver(Offset(first_offset))
         return AppendRecords(part.records)
 
@@ -228,16 +228,18 @@ class FollowerState:
             self.refused(now_ms)
         return None
 
-    def _take_divergence(self, asked: FetchPosition, leaders: EpochEndOffset, now_ms: int) -> Step:
-        if not is_diverging_epoch(leaders, asked.offset, asked.last_epoch):
+    def _take_divergence(
+        self, requested: FetchPosition, leaders: EpochEndOffset, now_ms: int
+    ) -> Step:
+        if not is_diverging_epoch(leaders, requested.offset, requested.last_epoch):
             self.refused(now_ms)
             return None
         own = self._log.end_offset_for_epoch(leaders.leader_epoch)
-        return self._cut(asked, truncation_offset(leaders, own, asked.offset))
+        return self._cut(requested, truncation_offset(leaders, own, requested.offset))
 
-    def _cut(self, asked: FetchPosition, offset: Offset) -> Step:
+    def _cut(self, requested: FetchPosition, offset: Offset) -> Step:
         log = self._log
-        self.phase = Changing(asked)
+        self.phase = Changing(requested)
         if offset < log.log_start_offset:
             return StartOver(offset)
         if offset < log.compacted_before:
@@ -254,14 +256,14 @@ class FollowerState:
         returned; return the next step (such as to truncate the log), or None."""
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None
-        asked = self._position()
+        requested = self._position()
         if not 0 <= leader_start <= leader_end:
             self.refused(now_ms)
             return None
-        if leader_end < asked.offset:
-            return self._cut(asked, Offset(leader_end))
-        if leader_start > asked.offset:
-            self.phase = Changing(asked)
+        if leader_end < requested.offset:
+            return self._cut(requested, Offset(leader_end))
+        if leader_start > requested.offset:
+            self.phase = Changing(requested)
             return StartOver(Offset(leader_start))
         # The fetch position is in the leader's range again: fetch from it after a delay.
         self.refused(now_ms)
@@ -275,7 +277,7 @@ class FollowerState:
         self.phase = Fetching()
         if phase.records is not None:
             return AppendRecords(phase.records)
-        if phase.asked == self._position():
+        if phase.requested == self._position():
             # The change of the log has not changed the fetch position, so the leader would send the
             # same response again: delay the Fetch.
             self.refused(now_ms)

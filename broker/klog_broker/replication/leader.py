@@ -172,19 +172,19 @@ class Leader:
 
     def append_validated(
         self,
-        prepared: Callable[[], Validated],
+        validated: Callable[[], Validated],
         *,
         acks_all: bool,
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append a client's batch that :meth:`validation_job` has validated in a helper thread.
-        ``prepared`` returns the validated batch, or raises the error of the validation.
+        ``validated`` returns the validated batch, or raises the error of the validation.
 
         Raises the errors of :meth:`append`, with nothing changed."""
         self.check(acks_all=acks_all, of_clients=True)
-        return self.log.append_prepared(
-            prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard
+        return self.log.append_validated(
+            validated(), leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard
         )
 
     def append_marker(

@@ -42,12 +42,12 @@ class LeaderReplicas:
     made `broker_id` the leader when its log ended at `epoch_start_offset`."""
 
     __slots__ = (
-        "_asked",
         "_awaits_leader_and_isr",
         "_broker_epoch",
         "_max_lag_ms",
         "_may_be_late",
         "_min_in_sync",
+        "_pending_change",
         "broker_id",
         "epoch_start_offset",
         "followers",
@@ -90,7 +90,7 @@ class LeaderReplicas:
         self._broker_epoch = broker_epoch
         self._min_in_sync = min_in_sync
         self._max_lag_ms = max_lag_ms
-        self._asked: IsrChange | None = None
+        self._pending_change: IsrChange | None = None
         self._may_be_late = False
         """Whether a request for an ISR change from the present partition epoch got no response, so
         that a controller may still receive it and make the change."""
@@ -159,8 +159,8 @@ class LeaderReplicas:
     # --- changes of the ISR ----------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
         """Return the change that adds the follower to the ISR, if it may join now; from then on the
-        change is requested (`asked`). Call this after each fetch of a follower that is not in
-        sync."""
+        change is requested (`pending_change`). Call this after each fetch of a follower that is not
+        in sync."""
         in_sync = self.in_sync
         if not isinstance(in_sync, Committed) or not self._may_ask_for(follower):
             return None
@@ -190,7 +190,7 @@ class LeaderReplicas:
 
     def shrink(self, leader_end: int, now_ms: int) -> IsrChange | None:
         """Return the change that removes the lagging followers from the ISR, if there are any; from
-        then on the change is requested (`asked`). Call this at least twice in
+        then on the change is requested (`pending_change`). Call this at least twice in
         replica.lag.time.max.ms."""
         in_sync = self.in_sync
         if not isinstance(in_sync, Committed):
@@ -208,16 +208,16 @@ class LeaderReplicas:
         return self._request_change(shrinking.wanted)
 
     @property
-    def asked(self) -> IsrChange | None:
+    def pending_change(self) -> IsrChange | None:
         """The ISR change that the controller has to be asked for; None if there is none. The caller
         sends the request again after a lost response or a change of the controller."""
-        return self._asked
+        return self._pending_change
 
     def handle_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to the latest request for `change`, which must be the
-        object that `asked` returned. The caller must drop responses to earlier requests. After
-        COMMITTED the high watermark may rise."""
-        if change is not self._asked:
+        object that `pending_change` returned. The caller must drop responses to earlier
+        requests. After COMMITTED the high watermark may rise."""
+        if change is not self._pending_change:
             return IsrOutcome.STALE
         after = (
             self._apply_committed(answer)
@@ -253,7 +253,7 @@ class LeaderReplicas:
         """Record that the latest request for `change` gets no response. A controller may still
         carry that request out at any time, even after it has refused a later copy of the
         request."""
-        if change is self._asked:
+        if change is self._pending_change:
             self._may_be_late = True
 
     def _apply_committed(self, answer: CommittedIsr) -> IsrOutcome:
@@ -285,9 +285,9 @@ class LeaderReplicas:
 
     @property
     def _asks_for_an_epoch(self) -> bool:
-        asked = self._asked
-        return asked is not None and (
-            tuple(each.broker_id for each in asked.members) == self.in_sync.members
+        pending_change = self._pending_change
+        return pending_change is not None and (
+            tuple(each.broker_id for each in pending_change.members) == self.in_sync.members
         )
 
     def _may_ask_for(self, follower: BrokerId) -> bool:
@@ -299,8 +299,8 @@ class LeaderReplicas:
 
     def _request_change(self, wanted: tuple[BrokerId, ...]) -> IsrChange:
         members = tuple(InSyncMember(each, self._epoch_of(each)) for each in wanted)
-        self._asked = IsrChange(self.leader_epoch, self.partition_epoch, members)
-        return self._asked
+        self._pending_change = IsrChange(self.leader_epoch, self.partition_epoch, members)
+        return self._pending_change
 
     def _epoch_of(self, broker_id: BrokerId) -> int:
         if broker_id == self.broker_id:
@@ -310,7 +310,7 @@ class LeaderReplicas:
     def _commit(self, partition_epoch: int, members: tuple[BrokerId, ...]) -> None:
         self.in_sync = self._committed(members)
         self.partition_epoch = partition_epoch
-        self._asked = None
+        self._pending_change = None
         self._may_be_late = self._awaits_leader_and_isr = False
 
     def _committed(self, members: tuple[BrokerId, ...]) -> Committed:

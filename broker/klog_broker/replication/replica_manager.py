@@ -251,7 +251,7 @@ class ReplicaManager:
             return LogStorageError(f"the log of {role_change.topic_partition} is offline")
         if role_change.leader != self._broker_id:
             if partition.follow(role_change):
-                self._run_callbacks([partial(tell, partition) for tell in self.on_follow])
+                self._run_callbacks([partial(callback, partition) for callback in self.on_follow])
         else:
             settings = self._settings_of(role_change.topic_partition.topic)
             try:
@@ -261,7 +261,7 @@ class ReplicaManager:
             if leader is not None:
                 self.led[role_change.topic_partition] = leader
                 self.led_by_id[leader.log.topic_id, role_change.topic_partition.partition] = leader
-                self._run_callbacks([partial(tell, leader) for tell in self.on_lead])
+                self._run_callbacks([partial(callback, leader) for callback in self.on_lead])
         self.version += 1
         return None
 
@@ -343,12 +343,12 @@ class ReplicaManager:
 
     def _in_sync_changed(self, leader: Leader) -> None:
         self.version += 1
-        for tell in self.on_in_sync_changed:
-            tell(leader)
+        for callback in self.on_in_sync_changed:
+            callback(leader)
 
     def _unfollowed(self, topic_partition: TopicPartition) -> None:
-        for tell in self.on_unfollow:
-            tell(topic_partition)
+        for callback in self.on_unfollow:
+            callback(topic_partition)
 
     def _run_callbacks(self, more: Iterable[Callable[[], None]]) -> None:
         """Run the pending callbacks: first those for ended leaderships, then the callbacks in

@@ -23,8 +23,8 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
     for name in names:
         topic = image.topic(name)
         if topic is None:
-            for tell in broker.on_topic_deleted:
-                tell(name)
+            for callback in broker.on_topic_deleted:
+                callback(name)
             continue
         if topic.configs:
             # Parse equal settings only once: parsing is slow, and topics that are created together

@@ -59,11 +59,11 @@ class MissingData:
             if not self._adopts:
                 self._check_first(directories)
             return
-        gone = self._missing_directories(directories)
+        missing_directories = self._missing_directories(directories)
         self._missing = self._missing_logs(directories, found)
-        if (gone or self._missing) and not self._is_accepted:
-            raise LogDirectoryError(_text(gone, self._missing))
-        for text in gone:
+        if (missing_directories or self._missing) and not self._is_accepted:
+            raise LogDirectoryError(_text(missing_directories, self._missing))
+        for text in missing_directories:
             _log.warning("%s: klog-metadata drops this data directory (--accept-missing)", text)
 
     def finish(self, directories: Sequence[LogDirectory]) -> None:
@@ -173,7 +173,7 @@ def _missing_reason(directory_id: DirectoryId, path: str, there: LogDirectory | 
     return f"the data directory {path} has directory.id {other} instead of {text}"
 
 
-def _text(gone: Sequence[str], missing: Sequence[_MissingLog]) -> str:
+def _text(missing_directories: Sequence[str], missing: Sequence[_MissingLog]) -> str:
     by_directory: dict[str, list[TopicPartition]] = {}
     for each in missing:
         if each.folder is None:
@@ -183,8 +183,8 @@ def _text(gone: Sequence[str], missing: Sequence[_MissingLog]) -> str:
         for directory, partitions in by_directory.items()
     ]
     return (
-        f"data is missing, and nothing was changed: {'; '.join([*gone, *lacking])}; mount the disk,"
-        " put the directory back into log.dirs, or restore the folders; if they are lost or were"
-        " removed on purpose, start once with --accept-missing: partitions without a folder are"
-        " then empty"
+        f"data is missing, and nothing was changed: {'; '.join([*missing_directories, *lacking])};"
+        " mount the disk, put the directory back into log.dirs, or restore the folders; if they are"
+        " lost or were removed on purpose, start once with --accept-missing: partitions without a"
+        " folder are then empty"
     )

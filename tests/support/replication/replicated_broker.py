@@ -103,8 +103,8 @@ class ModelBroker:
         if isinstance(role, LeaderReplicas):
             role.shrink(self.log.log_end_offset, now_ms)
             self.settle()
-            if role.asked is not None and is_free:
-                self.ask_controller(role, role.asked)
+            if role.pending_change is not None and is_free:
+                self.ask_controller(role, role.pending_change)
         elif role is not None and self.leader != NO_BROKER and is_free:
             if isinstance(role.phase, AskingEnds):
                 role.refused(now_ms)  # the response was lost

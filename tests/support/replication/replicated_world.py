@@ -161,8 +161,12 @@ class ReplicatedWorld:
             return self.brokers[in_sync[0]]
         for each in self.brokers.values():
             role = each.role
-            if isinstance(role, LeaderReplicas) and role.asked and self.chance.random() < 0.15:
-                return self.brokers[role.asked.members[-1].broker_id]
+            if (
+                isinstance(role, LeaderReplicas)
+                and role.pending_change
+                and self.chance.random() < 0.15
+            ):
+                return self.brokers[role.pending_change.members[-1].broker_id]
         return None
 
     def move(self, broker: ModelBroker) -> None:

@@ -503,7 +503,7 @@ def test_a_newer_partition_state_ends_an_isr_change_of_an_older_one(
     FakeFollower(leader, OTHER).fetch(0)
     stream = leader.send()
     leader.memory.pass_time(2 * LAG_MS)
-    asked = leader.leader().replicas.asked
+    asked = leader.leader().replicas.pending_change
     assert asked is not None
     leader.grant(ErrorCode.INVALID_UPDATE_VERSION)
     assert leader.outcome(stream) is None

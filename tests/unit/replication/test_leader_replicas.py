@@ -86,7 +86,7 @@ def test_one_that_is_being_added_holds_the_watermark_and_does_not_count_for_the_
     committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
     assert leader.handle_result(change, committed) is IsrOutcome.COMMITTED
     assert (leader.in_sync, leader.partition_epoch) == (Committed((ME, OTHER)), 10)
-    assert leader.asked is None
+    assert leader.pending_change is None
 
 
 def test_one_that_is_being_taken_out_holds_the_watermark_until_it_is_out() -> None:
@@ -94,7 +94,7 @@ def test_one_that_is_being_taken_out_holds_the_watermark_until_it_is_out() -> No
     fetch(leader, OTHER, 10)
     change = leader.shrink(20, MAX_LAG_MS + 2)
     assert change == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
-    assert leader.asked is change
+    assert leader.pending_change is change
     assert watermark(leader, 10, end=20, now_ms=1_000) == 10
     leader.handle_result(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
     assert watermark(leader, 10, end=20, now_ms=1_000) == 20
@@ -162,7 +162,7 @@ def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
     leader, change = expanding()
     assert leader.handle_result(change, error) is after
     assert leader.in_sync.maximal == ((ME, OTHER) if is_pending else (ME,))
-    assert leader.asked == (change if is_pending else None)
+    assert leader.pending_change == (change if is_pending else None)
 
 
 def given_up() -> tuple[LeaderReplicas, IsrChange]:
@@ -170,7 +170,7 @@ def given_up() -> tuple[LeaderReplicas, IsrChange]:
     leader, change = expanding()
     leader.handle_lost_request(change)
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.RETRY
-    asked = leader.asked
+    asked = leader.pending_change
     assert asked == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
     assert leader.in_sync.maximal == (ME, OTHER)
     return leader, asked
@@ -179,7 +179,7 @@ def given_up() -> tuple[LeaderReplicas, IsrChange]:
 def test_a_change_that_may_come_late_is_taken_back_by_another_epoch() -> None:
     leader, asked = given_up()
     assert leader.handle_result(asked, ErrorCode.OPERATION_NOT_ATTEMPTED) is IsrOutcome.RETRY
-    again = leader.asked
+    again = leader.pending_change
     assert again == asked
     committed = CommittedIsr(leader.leader_epoch, 10, (ME,))
     assert leader.handle_result(again, committed) is IsrOutcome.COMMITTED
@@ -192,7 +192,7 @@ def test_a_change_that_may_come_late_is_taken_back_by_another_epoch() -> None:
 def test_a_change_that_came_late_is_found_by_sending_it_once_more() -> None:
     leader, asked = given_up()
     assert leader.handle_result(asked, ErrorCode.INVALID_UPDATE_VERSION) is IsrOutcome.RETRY
-    change = leader.asked
+    change = leader.pending_change
     assert change is not None
     assert [each.broker_id for each in change.members] == [ME, OTHER]
     committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
@@ -219,9 +219,9 @@ def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch
 def test_a_newer_role_change_ends_the_isr_change_and_an_old_one_does_not() -> None:
     leader, change = expanding()
     leader.take_over(role_assignment(4, 9, replicas=ALL, in_sync=(ME,)))
-    assert leader.asked is change
+    assert leader.pending_change is change
     leader.take_over(role_assignment(4, 8, replicas=(ME,)))
-    assert (leader.replicas, leader.asked) == (ALL, change)
+    assert (leader.replicas, leader.pending_change) == (ALL, change)
     leader.take_over(role_assignment(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
     assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
@@ -237,7 +237,7 @@ def test_an_answer_to_an_equal_change_asked_before_is_too_late() -> None:
     again = leader.grow(OTHER, 10)
     assert again == change
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
-    assert leader.asked is again
+    assert leader.pending_change is again
 
 
 def test_a_fetch_of_an_earlier_broker_epoch_is_refused_and_one_of_a_later_one_accepted() -> None:
@@ -319,7 +319,7 @@ def test_an_answer_with_the_same_partition_epoch_commits_what_was_there() -> Non
     answer = CommittedIsr(leader.leader_epoch, leader.partition_epoch, (ME,))
     assert leader.handle_result(change, answer) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME,))
-    assert leader.asked is None
+    assert leader.pending_change is None
 
 
 def test_idle_followers_are_asked_for_in_turns() -> None:

@@ -86,16 +86,16 @@ def elect_for_shutdown(
     return None if leader is None else _with_leader(state, leader, in_sync)
 
 
-def without_replica(state: LeaderAndIsr, gone: BrokerId) -> LeaderAndIsr | None:
+def without_replica(state: LeaderAndIsr, removed: BrokerId) -> LeaderAndIsr | None:
     """Remove an offline replica from the ISR and from leadership; None if nothing changes.
 
     The only member of the ISR stays in the ISR, because no other replica may be elected without
     the loss of records. If the replica was the leader, the partition has no leader afterwards.
     """
-    if gone not in state.in_sync and gone != state.leader:
+    if removed not in state.in_sync and removed != state.leader:
         return None
-    in_sync = tuple(broker for broker in state.in_sync if broker != gone) or state.in_sync
-    leader = NO_BROKER if gone == state.leader else state.leader
+    in_sync = tuple(broker for broker in state.in_sync if broker != removed) or state.in_sync
+    leader = NO_BROKER if removed == state.leader else state.leader
     return (
         None
         if (leader, in_sync) == (state.leader, state.in_sync)

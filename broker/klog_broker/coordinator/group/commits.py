@@ -246,12 +246,12 @@ def _append(shard: GroupShard, requests: list[PackableCommits], now_ms: int) -> 
             request.answer_commits(code)
         return
 
-    def tell(code: ErrorCode) -> None:
+    def respond(code: ErrorCode) -> None:
         error = client_error(code)
         for request in requests:
             request.answer_commits(error)
 
-    shard.when_visible(tell)
+    shard.when_visible(respond)
 
 
 def commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:

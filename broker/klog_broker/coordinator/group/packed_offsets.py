@@ -66,13 +66,13 @@ class OffsetAndMetadata(NamedTuple):
 StoredOffset = OffsetAndMetadata | PackedOffset
 
 
-def unpacked(kept: StoredOffset) -> OffsetAndMetadata:
-    if not isinstance(kept, bytes):
-        return kept
-    found = committed_at(kept, 0)
-    if len(kept) == FIXED.size:
+def unpacked(stored: StoredOffset) -> OffsetAndMetadata:
+    if not isinstance(stored, bytes):
+        return stored
+    found = committed_at(stored, 0)
+    if len(stored) == FIXED.size:
         return found
-    return found._replace(metadata=kept[FIXED.size :].decode())
+    return found._replace(metadata=stored[FIXED.size :].decode())
 
 
 def committed_at(data: bytes | bytearray, at: int) -> OffsetAndMetadata:
@@ -86,9 +86,11 @@ def committed_at(data: bytes | bytearray, at: int) -> OffsetAndMetadata:
     )
 
 
-def times_of(kept: StoredOffset) -> tuple[int, int]:
+def times_of(stored: StoredOffset) -> tuple[int, int]:
     """The commit time and the expiry (-1 if the commit set none), both in ms of wall clock."""
-    return times_at(kept, 0) if isinstance(kept, bytes) else (kept.commit_ms, kept.expire_ms)
+    return (
+        times_at(stored, 0) if isinstance(stored, bytes) else (stored.commit_ms, stored.expire_ms)
+    )
 
 
 def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
@@ -98,9 +100,9 @@ def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
     return commit_ms, expire_ms
 
 
-def record_offset_of(kept: StoredOffset) -> int:
+def record_offset_of(stored: StoredOffset) -> int:
     """The offset of the commit's record in __consumer_offsets."""
-    return record_offset_at(kept, 0) if isinstance(kept, bytes) else kept.record_offset
+    return record_offset_at(stored, 0) if isinstance(stored, bytes) else stored.record_offset
 
 
 def record_offset_at(data: bytes | bytearray, at: int) -> int:

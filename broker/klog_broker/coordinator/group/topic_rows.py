@@ -77,9 +77,9 @@ class TopicRows:
 
     # --- reading the offsets ---------------------------------------------------------------------
     def committed(self, partition: int) -> OffsetAndMetadata | None:
-        kept = self.outside_block.get(partition)
-        if kept is not None:
-            return unpacked(kept)
+        stored = self.outside_block.get(partition)
+        if stored is not None:
+            return unpacked(stored)
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None
@@ -87,9 +87,9 @@ class TopicRows:
 
     def record_offset(self, partition: int) -> int | None:
         """The offset of the commit's record in __consumer_offsets; None without a commit."""
-        kept = self.outside_block.get(partition)
-        if kept is not None:
-            return record_offset_of(kept)
+        stored = self.outside_block.get(partition)
+        if stored is not None:
+            return record_offset_of(stored)
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None
@@ -97,9 +97,9 @@ class TopicRows:
 
     def times(self, partition: int) -> tuple[int, int] | None:
         """The commit's time and expiry in ms (packed_offsets.times_of); None without a commit."""
-        kept = self.outside_block.get(partition)
-        if kept is not None:
-            return times_of(kept)
+        stored = self.outside_block.get(partition)
+        if stored is not None:
+            return times_of(stored)
         block, at = self._block, partition * _ROW_BYTES
         if not 0 <= at < len(block) or block[at + _MARK_AT] == _ABSENT:
             return None
@@ -154,11 +154,11 @@ class TopicRows:
             for partition, row in enumerate(rows, first)
         )
 
-    def put_outside_block(self, partition: int, kept: StoredOffset) -> int:
+    def put_outside_block(self, partition: int, stored: StoredOffset) -> int:
         """Store an offset in the dict, not in the block (the bytearray of packed offsets); returns
         1 if the partition had no offset, or else 0."""
         before = self.outside_block.get(partition)
-        self.outside_block[partition] = kept
+        self.outside_block[partition] = stored
         return int(before is None and self.take_from_block(partition) is None)
 
     def take_from_block(self, partition: int) -> PackedOffset | None:

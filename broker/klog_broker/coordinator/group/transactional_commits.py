@@ -50,13 +50,13 @@ def append_in_transaction(
     """Append the commits now, as one batch of the producer; answer once the high watermark has
     passed the batch."""
 
-    def tell(error: ErrorCode) -> None:
+    def respond(error: ErrorCode) -> None:
         request.answer([error if code is _NONE else code for code in codes])
 
     codes = [_NONE] * len(request.commits)
     error = check_sender(shard, request)
     if error is not _NONE:
-        tell(error)
+        respond(error)
         return
     records: Records = []
     for number, commit in enumerate(request.commits):
@@ -69,6 +69,6 @@ def append_in_transaction(
         if records:
             shard.append(records, producer)
     except (LogError, BrokerError) as failure:
-        tell(append_client_error(failure))
+        respond(append_client_error(failure))
         return
-    shard.when_visible(lambda code: tell(client_error(code)))
+    shard.when_visible(lambda code: respond(client_error(code)))

@@ -57,7 +57,7 @@ def decide_end(
         return TransactionDecision(error)
     # Responses before EndTxn 5 cannot carry a new epoch, so do not raise it.
     plain = known._replace(client_version=client_version)
-    return TransactionDecision(_NONE, _prepared(plain, now_ms, is_commit))
+    return TransactionDecision(_NONE, _prepare_completion(plain, now_ms, is_commit))
 
 
 def _end_raising(
@@ -90,7 +90,7 @@ def _end_raising(
         # The transaction has no partition yet, so the coordinator does not know it: the abort only
         # raises the epoch.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
-    becomes = _prepared(known, now_ms, is_commit, next_producer_id)
+    becomes = _prepare_completion(known, now_ms, is_commit, next_producer_id)
     # The response has the producer id and epoch as they will be after the completion.
     if becomes.next_producer_id != NO_PRODUCER_ID:
         return TransactionDecision(_NONE, becomes, becomes.next_producer_id, 0)
@@ -123,7 +123,7 @@ def _raises(known: TransactionMetadata, client_version: int) -> bool:
     return known.raises_epoch or known.state is not _ONGOING
 
 
-def _prepared(
+def _prepare_completion(
     known: TransactionMetadata,
     now_ms: int,
     is_commit: bool,

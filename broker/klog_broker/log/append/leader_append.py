@@ -79,7 +79,7 @@ class Appender:
             origin=origin,
             share=share,
         )
-        return self.append_prepared(
+        return self.append_validated(
             validated, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, guard=guard
         )
 
@@ -89,7 +89,7 @@ class Appender:
         config, checks = self._state.config, self._state.checks()
         return lambda: validate_and_convert(records, now_ms=now_ms, config=config, checks=checks)
 
-    def append_prepared(
+    def append_validated(
         self,
         validated: Validated,
         *,

@@ -126,17 +126,17 @@ class RecordRemoval:
     def _delete_first(self, count: int, why: str) -> None:
         state = self._state
         segments = state.segments.segments
-        gone, kept = segments[:count], segments[count:]
+        removed, retained = segments[:count], segments[count:]
         # Take the segments off the list first, so that no new read begins in them. Reads that have
         # begun keep the segments' files open, and so are not disturbed.
-        state.set_segments(kept)
-        self._raise_log_start(kept[0].base_offset)
-        renamed = [path for segment in gone for path in mark_deleted(segment)]
+        state.set_segments(retained)
+        self._raise_log_start(retained[0].base_offset)
+        renamed = [path for segment in removed for path in mark_deleted(segment)]
         _log.info(
             "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
             state.path,
             count,
-            sum(segment.size_bytes for segment in gone),
+            sum(segment.size_bytes for segment in removed),
             why,
             state.log_start_offset,
         )
@@ -254,19 +254,19 @@ class RecordRemoval:
         state = self._state
         segments = state.segments.segments
         index = state.segments.index_for(offset)
-        kept, gone = segments[: index + 1], segments[index + 1 :]
+        retained, removed = segments[: index + 1], segments[index + 1 :]
         # Remove the last segment first. Start-up loads all segments that are left, so a crash
         # between two removals must leave no gap in the log.
-        for segment in reversed(gone):
+        for segment in reversed(removed):
             for path in mark_deleted(segment):
                 state.files.remove(path)
-        if gone:
+        if removed:
             # Make the removal durable before the last kept segment is truncated, so that a crash
             # after the truncation cannot bring a removed segment back. If compaction may have left
             # gaps in the log, start-up would take the truncated part for such a gap, and accept the
             # removed segment.
             state.files.sync_dir(state.path)
-        last = kept[-1]
+        last = retained[-1]
         if self._cut_at is None:
             # Find the position at which to truncate the log file only in the first attempt: after
             # the file is truncated, index entries can point past its end.
@@ -277,10 +277,10 @@ class RecordRemoval:
         last.log_file.truncate(position)
         last.size_bytes = position
         restart_indexes(last, position)
-        state.set_segments(kept)
+        state.set_segments(retained)
         state.snapshots.load(
             state.producers,
-            kept,
+            retained,
             state.log_start_offset,
             offset,
             state.checks(),
