@@ -38,8 +38,9 @@ _log = logging.getLogger("klog.coordinator")
 
 PartitionCodes = Mapping[TopicPartition, ErrorCode]
 Codes = PartitionCodes | ErrorCode
-"""A broker's result: one code for each partition, or one for all of them. NETWORK_EXCEPTION means
-that it is unknown whether the broker has carried out the request."""
+"""A broker's result for one transaction's part of a request: one error code for each partition, or
+one for all of them. NETWORK_EXCEPTION means that it is unknown whether the broker has carried out
+the request."""
 
 
 class RequestPart(NamedTuple, Generic[Q]):
@@ -111,7 +112,7 @@ class BrokerRequestSender(Generic[Q, R]):
         self._not_answered = RateLimit()
 
     def has_broker(self, broker_id: BrokerId) -> bool:
-        """Whether the metadata image has an endpoint for the broker."""
+        """Whether the metadata image has the broker's endpoint on the inter-broker listener."""
         return self._address(broker_id) is not None
 
     def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:

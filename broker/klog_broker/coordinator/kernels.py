@@ -1,4 +1,4 @@
-"""Loads the compiled kernels that speed up the loading of shards.
+"""Loads the compiled kernels that speed up the loading of shards (partitions of a state topic).
 
 Helper threads load the kernels that check records, once the shards of a state topic have read more
 than KERNEL_WORTHWHILE_BYTES of their logs without kernels. Kernels that are not in the cache on

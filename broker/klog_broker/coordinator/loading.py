@@ -1,4 +1,5 @@
-"""Loads a shard: a helper thread reads and checks the log, the event loop applies its records.
+"""Loads a shard, one partition of a state topic: a helper thread reads and checks the partition's
+log, the event loop applies the records.
 
 The helper thread reads some batches, checks their CRCs and decompresses them, in calls that release
 the GIL. The loop applies the records in slices, so that it serves other requests in between. Until
@@ -60,13 +61,15 @@ class CheckedBytes(NamedTuple):
 
 
 class BatchWalk(Protocol):
-    """Checks the batches in a log's bytes, in a helper thread."""
+    """Checks the CRCs of the batches in a log's bytes, and decompresses them, in a helper
+    thread."""
 
     def check(self, data: bytes) -> CheckedBytes: ...
 
 
 class KernelWalk:
-    """Checks batches with the compiled kernels. An instance serves one thread at a time."""
+    """Checks the CRCs of batches with the compiled kernels, and decompresses the batches. An
+    instance serves one thread at a time."""
 
     def __init__(self) -> None:
         import numpy as np

@@ -94,7 +94,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._loaders: dict[int, Loader] = {}
         self._not_recorded = RateLimit()
 
-    # --- loading and unloading shards ------------------------------------------------------------
+    # --- loading and unloading shards (partitions of the state topic) ----------------------------
     def load_shard(self, log: StateLog) -> None:
         """Load the log of a partition that this broker leads, then serve it.
 
@@ -164,8 +164,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._services.slices.run(self._starting(shard), is_wanted)
 
     def _starting(self, shard: Shard[K, V, S]) -> Steps:
-        """Set the timers of all state machines of a shard whose log was replayed, then start to
-        serve requests."""
+        """Set the timers of all state machines of a shard (a partition of the state topic) whose
+        log was replayed, then start to serve requests for the shard's groups or transactional
+        ids."""
         for key in list(shard.state.keys()):
             machine = shard.state.machine(key)
             if machine is not None:
@@ -178,7 +179,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
             each()
 
     def statuses(self) -> Counter[ShardStatus]:
-        """The number of shards in each status."""
+        """The number of shards (partitions of the state topic that this broker leads) in each
+        status."""
         return Counter(each.status for each in self._shards.values())
 
     # --- finding the shard of a group or transactional id ----------------------------------------
@@ -200,7 +202,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         return error, shard if error is _NONE else None
 
     def serving(self) -> Iterator[Shard[K, V, S]]:
-        """The shards that can serve requests now."""
+        """The shards (partitions of the state topic that this broker leads) that can serve requests
+        now."""
         return (each for each in self.shards() if each.serving_error() is ErrorCode.NONE)
 
     # --- decisions and deadlines of state machines -----------------------------------------------
@@ -276,7 +279,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self.carry_out_effects(shard, key, machine.on_deadline(self._services.loop.now_ms()))
 
     def _unload_ended_shard(self, shard: Shard[K, V, S]) -> None:
-        """Unload a shard whose leadership has ended without a call of ``unload_shard``."""
+        """Unload a shard whose timer has fired after this broker had stopped leading the partition,
+        but before ``unload_shard`` was called."""
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
             self.unload_shard(partition)

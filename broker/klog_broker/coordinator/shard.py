@@ -92,7 +92,8 @@ class BatchObserver(Protocol):
 
 
 class StateRecordFormat(NamedTuple, Generic[K, V]):
-    """Encodes and decodes records; ``decode`` returns None for a record that is to be skipped."""
+    """Encodes and decodes records; ``decode`` returns None for a record that this release of klog
+    cannot read; the shard skips the record."""
 
     encode: Callable[[K, V | None], tuple[bytes, bytes | None]]
     decode: Callable[[bytes, bytes | None], tuple[K, V | None] | None]

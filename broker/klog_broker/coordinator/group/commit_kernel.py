@@ -42,7 +42,7 @@ PAIR_GROUP_AT = 0
 PAIR_GROUP_END = 1
 PAIR_TOPIC_AT = 2
 PAIR_TOPIC_END = 3
-PAIR_ROWS = 4  # the first of the pair's rows, after all rows are sorted by pair
+PAIR_ROWS = 4  # number of the pair's first row, once the records' rows are sorted by pair
 PAIR_ROWS_END = 5
 PAIR_TOMBSTONES = 6  # how many of the pair's rows are tombstones
 PAIR_PUBLIC = 7  # number of the columns that the caller reads
@@ -54,7 +54,7 @@ PAIR_COLUMNS = 9
 _FOUND_PAIR = 0
 _FOUND_PARTITION = 1
 _FOUND_OFFSET = 2  # the record's offset in __consumer_offsets
-_FOUND_VALUE_AT = 3  # position in the value after its version; -1 for a tombstone
+_FOUND_VALUE_AT = 3  # position of the record's value, after its version; -1 for a tombstone
 _FOUND_VERSION = 4
 _FOUND_TEXT_AT = 5
 _FOUND_TEXT_END = 6
@@ -77,7 +77,7 @@ PACKED_BYTES = 52
 
 # --- fields of ``state``: where the next call of read_run continues ------------------------------
 STATE_ROW = 0  # the next batch to decode: its row in ``table``, which has one row per batch
-STATE_FROM_OFFSET = 1  # earlier records are applied already: do not decode a batch that has any
+STATE_FROM_OFFSET = 1  # records before it are applied already: decode no batch with such a record
 STATE_PAIRS = 2
 STATE_ROWS = 3
 STATE_FIELDS = 4

@@ -110,7 +110,8 @@ class CommitLoading:
 
     # --- storing the decoded offsets, in the event loop ------------------------------------------
     def apply(self, run: BatchRun) -> Steps:
-        """Store the offsets of a run (batches that were decoded together) in the shard's state."""
+        """Store the committed offsets of a run (batches that were decoded together) in the state of
+        the shard, the partition of __consumer_offsets that is being loaded."""
         rows, targets, spent = run.rows, self._targets, 0
         data = rows.data
         for pair in rows.pairs[run.first_pair : run.pairs_end]:

@@ -81,7 +81,8 @@ class PackableCommits(Protocol):
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
         """Append the encoded records to ``batch`` (append_plain_record); returns their count.
 
-        Their offset deltas start at ``first_delta``. Called again if the batch was too large.
+        Their offset deltas start at ``first_delta``. Called again, for a batch of fewer requests,
+        if the batch was too large for the log.
         """
 
     def apply(self, state: GroupShardState, offset: int) -> int:
@@ -134,7 +135,8 @@ class RequestedCommits:
         return self._request.missing_group
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
-        """Encode the records; a commit with too long metadata gets an error and no record."""
+        """Encode a record for each commit of the request; a commit with too long metadata gets an
+        error and no record."""
         delta = first_delta
         self._now_ms = now_ms
         for number, commit in enumerate(self._request.commits):

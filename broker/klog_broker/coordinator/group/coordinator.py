@@ -117,7 +117,7 @@ class GroupCoordinator:
         """Carries out DeleteGroups and OffsetDelete requests."""
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
-    # --- loading and unloading shards, finding the shard of a group ------------------------------
+    # --- loading, unloading and finding shards (led partitions of __consumer_offsets) ------------
     def on_lead(self, log: StateLog) -> None:
         """Load and then serve a partition of ``__consumer_offsets`` that this broker now leads."""
         self._runtime.load_shard(log)
@@ -130,7 +130,8 @@ class GroupCoordinator:
         self._runtime.unload_shard(topic_partition.partition)
 
     def shard_of(self, group_id: str) -> GroupShard | None:
-        """Return the shard that serves the group now; None if this broker does not serve it."""
+        """Return the shard (a partition of ``__consumer_offsets`` with the state of its groups)
+        that serves the group now; None if this broker does not serve the group."""
         return self._runtime.find(group_id)[1]
 
     def serving_error(self, group_id: str) -> ErrorCode:
@@ -281,8 +282,9 @@ class GroupCoordinator:
         return error, None if entry is None else entry.group
 
     def groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
-        """Return all groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if one is
-        loading."""
+        """Return the groups of all partitions of ``__consumer_offsets`` that this broker leads,
+        with NONE; or with COORDINATOR_LOAD_IN_PROGRESS if groups may be missing, because a
+        partition is still being loaded."""
         errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         led = [(each, error) for each, error in errors if error is not ErrorCode.NOT_COORDINATOR]
         is_loading = any(error is not ErrorCode.NONE for _, error in led)
@@ -290,7 +292,8 @@ class GroupCoordinator:
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE), found
 
     def statuses(self) -> Counter[ShardStatus]:
-        """The number of shards in each status."""
+        """The number of shards (partitions of ``__consumer_offsets`` that this broker leads) in
+        each status."""
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:

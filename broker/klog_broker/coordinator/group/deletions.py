@@ -84,7 +84,7 @@ class Deletions:
         entry = shard.state.groups.get(group_id)
         if entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        # Another request may have deleted the group in the meantime.
+        # While this deletion waited for its next slice, another request may have deleted the group.
         while error is _NONE and shard.state.groups.get(group_id) is entry is not None:
             error = shard.serving_error() or group_deletion_error(entry.group)
             if error is _NONE:

@@ -102,8 +102,8 @@ class OffsetCleanup:
                         TopicPartition(topic, number)
                         for number in numbers
                         if (at := entry.offsets.record_offset(topic, number)) is not None
-                        # end_offset is the log end offset at the start of this cleanup: a later
-                        # commit may be for a new topic of the same name.
+                        # end_offset is the end of the shard's log when this cleanup began: a commit
+                        # from there on may be for a new topic of the same name.
                         and at < end_offset
                     ]
                     if gone:

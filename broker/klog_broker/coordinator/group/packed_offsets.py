@@ -57,8 +57,8 @@ class OffsetAndMetadata(NamedTuple):
     def matches_topic_id(self, topic_id: UUID) -> bool:
         """Whether the offset was committed in the topic with this id.
 
-        False for an offset of an earlier topic of the same name. An unknown id on either side
-        matches every topic, as in Kafka 4.3.
+        False for an offset of an earlier topic of the same name. If the committed offset or the
+        topic has no known id (NO_TOPIC_ID), the two count as a match, as in Kafka 4.3.
         """
         return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 

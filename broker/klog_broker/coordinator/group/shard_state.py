@@ -133,7 +133,7 @@ class GroupShardState:
         ):
             del self.groups[key]
 
-    # --- applying records ------------------------------------------------------------------------
+    # --- applying records of __consumer_offsets --------------------------------------------------
     def apply(
         self, offset: Offset, key: Key, value: Value | None, producer: RecordProducer | None
     ) -> None:

@@ -123,7 +123,7 @@ class TransactionCoordinator:
             id_expiration_ms=settings.id_expiration_ms,
         ).start_sweeps()
 
-    # --- loading and unloading shards ------------------------------------------------------------
+    # --- loading and unloading shards (partitions of __transaction_state) ------------------------
     def on_lead(self, log: StateLog) -> None:
         """Load a partition of ``__transaction_state`` that this broker now leads, then serve it.
 
@@ -292,8 +292,9 @@ class TransactionCoordinator:
         return ErrorCode.NONE, machine.metadata
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
-        """Return the state machines of all transactional ids; COORDINATOR_LOAD_IN_PROGRESS if a
-        shard is loading."""
+        """Return NONE and the state machines of all transactional ids that this broker coordinates;
+        or COORDINATOR_LOAD_IN_PROGRESS while a partition of ``__transaction_state`` is being
+        loaded."""
         errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
@@ -301,7 +302,8 @@ class TransactionCoordinator:
         return ErrorCode.NONE, [m for each in serving for m in each.state.machines.values()]
 
     def statuses(self) -> Counter[ShardStatus]:
-        """The number of shards in each status."""
+        """The number of shards (partitions of ``__transaction_state`` that this broker leads) in
+        each status."""
         return self._runtime.statuses()
 
     def count_states(self) -> Generator[int, None, Counter[TransactionState]]:

@@ -23,7 +23,8 @@ Decide = Callable[[TransactionMetadata | None, int], TransactionDecision]
 
 
 class Sweeps:
-    """Searches all serving shards for timed-out transactions and for expired transactional ids.
+    """Searches all loaded partitions of ``__transaction_state`` that this broker leads for
+    timed-out transactions and for expired transactional ids.
 
     Each search has its own interval, and is divided into slices, between which the event loop
     serves requests. ``abort`` is called with a transactional id and the function that decides to

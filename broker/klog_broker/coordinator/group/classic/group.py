@@ -9,7 +9,7 @@ from klog_broker.coordinator.group.classic.states import GroupState, check_trans
 from pyspark_klog.errors import ErrorCode
 
 NEVER_MS = 1 << 62
-"""A time in ms later than any deadline."""
+"""A time in ms that is later than the deadline of any member."""
 
 
 class ClassicGroup:
@@ -229,7 +229,8 @@ class ClassicGroup:
         )
 
     def choose_protocol(self) -> str:
-        """Return the protocol with the most votes among the protocols that all members support."""
+        """Return the protocol with the most votes among the protocols that all members support.
+        Each member votes for the first of these protocols in its own order of preference."""
         everyone = len(self.members)
         candidates = {name for name, count in self.supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())

@@ -53,8 +53,8 @@ __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """The replacement of a static member in a stable group, while the group's record is being
-    appended."""
+    """The replacement of a static member in a stable group, while the record with the group's new
+    members is being appended to ``__consumer_offsets``."""
 
     old: ClassicGroupMember
     new: ClassicGroupMember
@@ -65,8 +65,8 @@ class _Replacement:
 class GroupMachine:
     """The state transitions of one group.
 
-    State that survives a restart changes only when the group's record is applied
-    (``apply_metadata``).
+    State that survives a restart changes only when the group's record in ``__consumer_offsets`` is
+    applied (``apply_metadata``).
     """
 
     def __init__(
@@ -201,8 +201,8 @@ class GroupMachine:
     # Results of appending the group's record
 
     def appended(self, now_ms: int) -> GroupEffects:
-        """Answer the requests that waited for the append of the group's record, which is now
-        applied."""
+        """Answer the requests that waited for the append of the group's record to
+        ``__consumer_offsets``. The record is now applied to the group."""
         group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -216,8 +216,8 @@ class GroupMachine:
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
         """Undo the replacement of a static member, or the assignment of a generation, because the
-        group's record could not be appended; answer the requests that waited for it with
-        ``error``."""
+        group's record could not be appended to ``__consumer_offsets``; answer the requests that
+        waited for the append with ``error``."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -229,7 +229,7 @@ class GroupMachine:
             self._rebalance.start_rebalance(effects, now_ms)
         return effects
 
-    # Deadlines of the group, loading and unloading of its shard
+    # Deadlines of the group; loading and unloading of its partition of __consumer_offsets
 
     def next_deadline_ms(self) -> int | None:
         """When to call ``on_deadline``; None if only a request can change the group."""
@@ -259,13 +259,15 @@ class GroupMachine:
         return effects
 
     def reloaded(self, now_ms: int) -> None:
-        """Start a session for each member, after the log was replayed."""
+        """Start a session for each member, after the group's partition of ``__consumer_offsets``
+        was replayed."""
         group = self.group
         for member in group.members.values():
             group.renew_session(member, now_ms)
 
     def unload(self) -> GroupEffects:
-        """Answer all parked requests with NOT_COORDINATOR, because the shard is unloaded."""
+        """Answer all parked JoinGroup and SyncGroup requests (those that wait for other members)
+        with NOT_COORDINATOR, because this broker stops being the group's coordinator."""
         group, effects = self.group, GroupEffects()
         for member in group.members.values():
             drop_join(group, member, ErrorCode.NOT_COORDINATOR, "", effects)

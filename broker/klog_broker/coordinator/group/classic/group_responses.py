@@ -51,14 +51,14 @@ def drop_join(
     member_id: str,
     effects: GroupEffects,
 ) -> None:
-    """Answer the member's JoinGroup, if it is parked, with ``error``."""
+    """Answer the member's JoinGroup, if one waits for the next generation, with ``error``."""
     effects.add_response(group.end_join(member), join_refused(error, member_id))
 
 
 def drop_sync(
     group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode, effects: GroupEffects
 ) -> None:
-    """Answer the member's SyncGroup, if it is parked, with ``error``."""
+    """Answer the member's SyncGroup, if one waits for the leader's assignment, with ``error``."""
     effects.add_response(group.end_sync(member), SyncGroupResponse(error_code=error))
 
 

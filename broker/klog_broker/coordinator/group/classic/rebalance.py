@@ -93,7 +93,7 @@ class Rebalance:
             self.complete_if_ready(effects, now_ms)
 
     def drop_syncs(self, error: ErrorCode, effects: GroupEffects, now_ms: int) -> None:
-        """Answer all parked SyncGroups of this generation with ``error``."""
+        """Answer all SyncGroups that wait for this generation's assignment with ``error``."""
         for member in self._group.members.values():
             if member.sync_waiter is not None:
                 drop_sync(self._group, member, error, effects)

@@ -19,7 +19,8 @@ GroupEffects = Effects[Key, Value]
 def append_group_record(
     group: ClassicGroup, assignments: Mapping[str, bytes], effects: GroupEffects
 ) -> None:
-    """Make ``effects`` append the group's record with these assignments (by member id)."""
+    """Make ``effects`` append the group's record, with these assignments (by member id), to
+    ``__consumer_offsets``."""
 
     def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:
         if group.state is GroupState.EMPTY:
@@ -35,7 +36,8 @@ def append_group_record(
 def snapshot(
     group: ClassicGroup, assignments: Mapping[str, bytes], wall_clock_ms: int
 ) -> GroupMetadataValue:
-    """The group's record with ``assignments`` (by member id). Does not change the group."""
+    """The group's record for ``__consumer_offsets``, with ``assignments`` (by member id). Does not
+    change the group."""
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -60,7 +62,8 @@ def snapshot(
 
 def apply_metadata(group: ClassicGroup, value: GroupMetadataValue) -> None:
     """Set the group's durable part (generation, protocol, leader, members) to the record's
-    contents, in replay and after an append.
+    contents, in a replay of the group's partition of ``__consumer_offsets`` and after an append to
+    it.
 
     A member that equals its entry in the record is kept with its parked requests; after an append,
     all members equal their entries. Others are created from the record, and offer only the protocol
