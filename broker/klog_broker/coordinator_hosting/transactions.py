@@ -62,7 +62,8 @@ class TransactionHosting(MarkerServices, HostingServices, Protocol):
 
 
 class TransactionParts(NamedTuple):
-    """A broker's transaction coordinator, and the function that verifies transactions.
+    """A broker's transaction coordinator, and the function that verifies that a producer's
+    transaction includes the partitions of a request.
 
     The coordinator starts without partitions; ``follow_leaderships`` adds those that this broker
     leads.
@@ -75,16 +76,17 @@ class TransactionParts(NamedTuple):
 
 
 def new_transactions(services: TransactionHosting) -> TransactionParts:
-    """Make the transaction coordinator and the verifying function of a standalone broker, which
-    leads all partitions."""
+    """Make the transaction coordinator of a standalone broker, which leads all partitions, and the
+    function that verifies that a producer's transaction includes the partitions of a request."""
     coordinator = _coordinator(services, MarkerWriter(services))
     return TransactionParts(coordinator, coordinator.verify, lambda _: False)
 
 
 def new_transactions_in_cluster(services: TransactionHosting, peers: Peers) -> TransactionParts:
-    """Make the transaction coordinator and the verifying function of a broker in a cluster. The
-    coordinator sends markers to the leaders on other brokers, too; the function verifies
-    transactions with the coordinators on other brokers, too."""
+    """Make the transaction coordinator of a broker in a cluster, and the function that verifies
+    that a producer's transaction includes the partitions of a request. The coordinator sends
+    markers also to leaders on other brokers; the function also asks coordinators on other
+    brokers."""
     sender = LeaderMarkerSender(
         services.broker_id,
         lambda: services.metadata.image,

@@ -98,7 +98,8 @@ class BrokerApi(Generic[S]):
         return ServedApi(self.api_key, first, last)
 
     def bind(self, services: S) -> ApiHandler:
-        """Return the handler of this API in a broker with these services."""
+        """Return the handler of this API in one broker: ``handle`` with ``services``, the objects
+        of the broker (such as its log manager) that it uses."""
         cache_request = (
             None if self.cache_request is None else partial(self.cache_request, services)
         )
@@ -106,7 +107,8 @@ class BrokerApi(Generic[S]):
 
 
 class ApiHandler(NamedTuple):
-    """The handler of an API in one broker: the API's functions with the broker's services."""
+    """The handler of an API in one broker: the API's functions, bound to the objects of the broker
+    that they use (such as its log manager)."""
 
     api: BrokerApi[Any]
     handle: Handle

@@ -41,8 +41,9 @@ class ResponseSink(Protocol):
         """
 
     def send_in_slices(self, steps: ResponseSteps) -> None:
-        """Run the steps, with other work in between, and queue the response that they return, if
-        any. If the connection closes, the remaining steps are not run."""
+        """Run the steps, in several event-loop turns if they take long, with other clients'
+        requests in between, and queue the response that the steps return, if any. If the connection
+        closes, the remaining steps are not run."""
 
     def skip(self) -> None:
         """End the request without a response (Produce with acks=0)."""

@@ -172,8 +172,9 @@ class CachedFetch:
         self._partitions = None
 
     def _read_changes(self, frame: memoryview) -> int | None:
-        """Put the changing numbers of ``frame`` into the cached request and return the correlation
-        id; return None if the frame does not repeat the cached request."""
+        """Put the changing numbers of ``frame`` (session epoch and fetch offsets) into the cached
+        request and return the correlation id; return None if the frame does not repeat the cached
+        request."""
         if self._frame is not None:
             self._find_holes(self._frame)
         layout = self._layout

@@ -28,7 +28,8 @@ _COUNT = Struct(">i").unpack_from
 
 
 class ChangingFields(NamedTuple):
-    """The positions of the fields that change from fetch to fetch, except the correlation id."""
+    """The positions, in a Fetch request's frame, of the fields that change from one fetch of a
+    connection to the next, except the correlation id."""
 
     epoch_at: int
     """The session epoch's position; 0 in versions without sessions."""

@@ -19,10 +19,11 @@ from pyspark_klog.records.down_conversion import ConversionBudget, down_convert_
 from pyspark_klog.records.errors import DecompressedTooLarge, RecordsError, UnsupportedCodec
 
 RESPONSE_WORK_BYTES = 32 * 1024 * 1024
-"""How many bytes the conversion of one response may decompress and write; the response's first
-batch is converted in any case."""
+"""How many bytes may be decompressed and written to convert one response's records to an older
+format; the response's first batch is converted in any case."""
 UNSENT_BYTES = 128 * 1024 * 1024
-"""Bytes of converted records not sent yet, of all connections, above which no conversion begins."""
+"""How many bytes of records that were converted to an older format, but not sent yet, all
+connections together may have before no further conversion begins."""
 
 
 class SetToConvert(NamedTuple):
@@ -84,7 +85,8 @@ class _Response:
 
 
 class DownConversions:
-    """The down-conversions of one broker. Loop thread only."""
+    """The down-conversions of one broker: conversions of records to an older format, for clients
+    that send Fetch before version 4. Loop thread only."""
 
     def __init__(self, loop: Loop, helpers: Helpers, prepare: Callable[[], object]) -> None:
         """``prepare`` runs once, in a helper thread, before the first conversion, to load compiled
@@ -103,8 +105,9 @@ class DownConversions:
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
         """Convert the record sets of one response to format ``magic``, after the responses that
-        already wait, and call ``on_converted``. Return a function that cancels the conversion:
-        unless the conversion has already begun, ``on_converted`` is then never called."""
+        already wait for their conversion, and call ``on_converted``. Return a function that cancels
+        the conversion: unless the conversion has already begun, ``on_converted`` is then never
+        called."""
         # Begin the conversion of each response with the record set of another partition, so that
         # RESPONSE_WORK_BYTES does not always exclude the same partition.
         response = _Response(sets, magic, self._turn % len(sets))

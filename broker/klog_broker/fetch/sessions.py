@@ -322,7 +322,8 @@ class FetchSessions:
         is_of_follower: bool = False,
     ) -> FetchSession | None:
         """Begin a session with the partitions of a full fetch whose results the client gets now.
-        Return None if the limits allow no session."""
+        Return None if the limit of sessions or the limit of their partitions allows no further
+        session."""
         if not (
             included
             and self._find_slot(len(included), is_of_follower)

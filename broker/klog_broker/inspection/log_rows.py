@@ -28,7 +28,8 @@ _TIMESTAMP_NAMES = {
 
 
 def batch_row(stored: StoredEntry) -> Row:
-    """Return the line of a batch or of a v0 or v1 message, from its header."""
+    """Return the line that `klog dump-log` prints of a batch or of a v0 or v1 message, made from
+    its header."""
     if stored.head.magic == at.MAGIC_V2:
         fields = _batch_fields(stored)
     else:
@@ -203,8 +204,8 @@ def _with_data(
     with_data: bool,
     decoder: Decoder | None,
 ) -> Row:
-    """Return the line of a record, with key and value if requested. The line of a control record
-    has its key's and value's fields already."""
+    """Return the line that `klog dump-log` prints of a record, with key and value if requested. The
+    line of a control record has its key's and value's fields already."""
     if with_data and not entry.is_control:
         if decoder is None:
             if record.key is not None:

@@ -1,4 +1,5 @@
-"""Finds the next readable batch after damage, to tell a torn end from a hole inside a log."""
+"""Finds the next readable batch after damaged bytes of a log. If there is one, the damage is a hole
+inside the log; if not, the log's last write may be incomplete."""
 
 import numpy as np
 import numpy.typing as npt

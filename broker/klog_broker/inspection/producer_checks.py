@@ -71,8 +71,9 @@ class ProducerReplay:
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
         self.has_given_up = False
-        """Whether there were more producers and abort markers than MOST_ENTRIES, so that nothing is
-        compared any more."""
+        """Whether there were more producers and abort markers than MOST_ENTRIES, so that the log's
+        producers and abort markers are no longer compared with snapshots and transaction
+        indexes."""
         self.producers: dict[int, ScannedProducer] = {}
         self.aborted: list[Aborted] = []
         """The abort markers that were added since ``forget_aborted`` was last called."""
@@ -161,7 +162,7 @@ class ProducerReplay:
 
     def _last_stable_offset(self, end: int) -> int | None:
         """Return the first offset of the oldest open transaction, or ``end`` if none is open; None
-        if producers may be missing."""
+        if the replayed state may lack producers, which may have open transactions."""
         if not self.is_complete:
             return None
         starts = [each.transaction_start for each in self.producers.values()]
@@ -191,9 +192,9 @@ class ProducerReplay:
         start: int,
         has_gaps: bool,
     ) -> None:
-        """Compare a snapshot with the replayed state. ``start`` is the scan's first offset. With
-        ``has_gaps`` (compaction or damage has removed records), a difference that a removed batch
-        or marker explains is not reported."""
+        """Compare a snapshot with the producers' state that was replayed from the log. ``start`` is
+        the scan's first offset. With ``has_gaps`` (compaction or damage has removed records), a
+        difference that a removed batch or marker explains is not reported."""
         if self.has_given_up:
             return
         named = {entry.producer_id: entry for entry in entries}

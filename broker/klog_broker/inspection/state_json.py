@@ -22,7 +22,7 @@ from pyspark_klog.state_records.versions import version_of
 from pyspark_klog.storage.text_files import encode_topic_id
 
 DELETE = "<DELETE>"
-"""The text that is printed as the value of a tombstone."""
+"""The text that `klog dump-log` prints as the value of a tombstone."""
 
 # Record types in __consumer_offsets that klog does not store: groups of KIP-848, KIP-932 (share)
 # and KIP-1071 (streams).

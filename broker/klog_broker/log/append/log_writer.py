@@ -43,7 +43,8 @@ class LogWriter:
         step: ProducerStep | None,
         now_ms: int,
     ) -> None:
-        """Write and commit the leader's next batch, in a new segment if the batch needs one.
+        """Write the leader's next batch and make it part of the log, in a new segment if the batch
+        needs one.
 
         ``step`` is the batch's effect on the state of its producer. Raises LogStorageError: if the
         write failed, the log has no new batch; if the commit failed, the log is offline.
@@ -112,7 +113,8 @@ class LogWriter:
         index_rows: int = 1,
         aborted: Sequence[AbortedEntry] = (),
     ) -> None:
-        """Write whole batches at the log's end, without effect until the commit.
+        """Write whole batches at the log's end. Readers do not see them until the commit, the call
+        that makes them part of the log.
 
         ``index_rows`` is the most index entries that the commit can add. Disk space for them is
         allocated now, because on a full disk the commit's store into the mapped index file would
@@ -133,7 +135,7 @@ class LogWriter:
     def commit_as_leader(
         self, written: AppendedBatch | PlannedAppend, steps: Iterable[ProducerStep], now_ms: int
     ) -> None:
-        """Commit written batches, and count the records in the topic's metrics.
+        """Make written batches part of the log, and count their records in the topic's metrics.
 
         Raises LogStorageError, and takes the log offline, if the batches do not begin at the log's
         end or if the commit fails.

@@ -116,7 +116,7 @@ class LogDirectory:
             f"once the disk is in order"
         )
 
-    # --- lock and owner --------------------------------------------------------------------------
+    # --- the directory's lock, and meta.properties, which names the owning broker ----------------
     def lock_directory(self) -> None:
         """Create the directory if it does not exist, and lock it.
 

@@ -29,7 +29,8 @@ _PART_TO_COME_BACK = 4
 
 class FreeSpace:
     """The free space of one data directory's disk at the last measurement, and the kinds of writes
-    that are refused. Does no I/O."""
+    that are refused (records of clients, or also coordinators' writes to state topics). Does no
+    I/O."""
 
     def __init__(self, path: Path) -> None:
         self.usable_bytes: int | None = None
@@ -69,7 +70,7 @@ class FreeSpace:
 
     def log_state(self) -> None:
         """Log the disk's free bytes, log.dir.min.free.bytes, and the kinds of writes that are
-        refused."""
+        refused: only records of clients, or also coordinators' writes to state topics."""
         refused = "state,records" if self.refuses_state else "records"
         level = logging.WARNING if self.refuses_clients else logging.INFO
         _log.log(
@@ -93,7 +94,8 @@ class FreeSpaceMonitor:
 
     def __init__(self, files: Files, helpers: Helpers, spaces: Sequence[tuple[Path, FreeSpace]]):
         self.on_change: Callable[[], None] = lambda: None
-        """Called in the event loop when a directory begins or stops to refuse a kind of writes."""
+        """Called in the event loop when a directory begins or stops to refuse records of clients,
+        or coordinators' writes to state topics, because of too little free space."""
         self._files = files
         self._helpers = helpers
         self._spaces = spaces
@@ -101,7 +103,7 @@ class FreeSpaceMonitor:
 
     @property
     def pause_ms(self) -> int:
-        """Time in ms until the next measurement is due."""
+        """Time in ms until the free space of the disks is to be read again."""
         return (
             NEAR_FLOOR_INTERVAL_MS
             if any(each.is_near_floor for _, each in self._spaces)
