@@ -71,11 +71,13 @@ class BatchedApi(Protocol, Generic[Q, R]):
     def build(self, contents: list[Q]) -> Request: ...
 
     def read(self, response: R) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
-        """Return each part's error codes by the part's key, or the error of the whole request."""
+        """Return the error codes of each transaction's part of the request, by the part's key; or
+        the error of the whole request."""
 
 
 class _Link(Generic[Q]):
-    """The connection to a broker, its queued parts, and the parts in flight."""
+    """The connection to a broker, and the transactions' parts of requests to this broker: those in
+    the queue, and those in the request in flight."""
 
     __slots__ = ("address", "connection", "is_called", "sent", "waiting")
 
@@ -192,7 +194,8 @@ class BrokerRequestSender(Generic[Q, R]):
         if response is not None:
             found = self._api.read(response)
         else:
-            # The queued parts would need the same broken connection: fail them, too.
+            # The transactions' parts in the queue would need the same broken connection: fail them,
+            # too.
             sent = [*sent, *link.waiting]
             link.waiting.clear()
             self._log_failed_request(link, error)
@@ -231,8 +234,8 @@ def known_code(number: int) -> ErrorCode:
 
 
 def _batch(waiting: deque[RequestPart[Q]]) -> list[RequestPart[Q]]:
-    """Take the next request's parts out of the queue, only the first of several with the same key;
-    the others stay queued, in order."""
+    """Take the transactions' parts that form the next request out of the queue. Take only the first
+    of several parts with the same key; the others stay queued, in order."""
     taken: list[RequestPart[Q]] = []
     left: list[RequestPart[Q]] = []
     keys: set[Hashable] = set()

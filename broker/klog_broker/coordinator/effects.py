@@ -16,7 +16,8 @@ waits for other members, for example). A response has an ``error_code``."""
 
 @dataclass(frozen=True, slots=True)
 class ParkedResponse:
-    """A response to one parked request, with the callback that sends it."""
+    """A response to one parked request (one that is answered later), with the callback that sends
+    the response."""
 
     waiter: Waiter
     response: Any

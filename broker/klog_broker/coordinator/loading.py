@@ -36,7 +36,7 @@ MOST_INFLATED_BYTES = 16 * 1024 * 1024
 Without the limit, a read of many small batches could decompress to a huge size, because a few
 hundred bytes may decompress to the largest allowed batch."""
 
-# Pause before repeating a read that failed because no file descriptor was free.
+# Pause before repeating a read of a shard's log that failed because no file descriptor was free.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
 # How many records one step applies (the event loop can serve requests only between two steps), and
 # what one record costs, in elements (the unit of cost in runtime/event_loop/slices.py, 5 us).
@@ -134,7 +134,8 @@ class BulkLoading(Protocol):
         """
 
     def apply(self, run: BatchRun) -> Steps:
-        """Apply the records of a run, which are below the high watermark. Called in the loop."""
+        """Apply the records of a run (batches that were decoded together), which are below the high
+        watermark. Called in the event loop's thread."""
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
@@ -227,7 +228,7 @@ class Loader:
         to a lower end, or compaction has removed the remaining records.
         """
         log = self._log
-        # The start of the log may have been deleted in the meantime.
+        # The start of the log may have been deleted since the last read.
         self._position = max(self._position, log.log_start_offset)
         end_offset = min(self._end_offset, log.log_end_offset)
         if self._position >= end_offset:

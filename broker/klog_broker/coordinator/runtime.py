@@ -185,7 +185,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- finding the shard of a group or transactional id ----------------------------------------
     def partition_for(self, key: str) -> int | None:
-        """The partition that stores the key's records; None while the topic does not exist."""
+        """The partition that stores the records of ``key``, a group or transactional id; None while
+        the state topic does not exist."""
         num_partitions = self._num_partitions()
         return partition_for_key(key, num_partitions) if num_partitions else None
 

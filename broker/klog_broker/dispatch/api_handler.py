@@ -116,6 +116,6 @@ class ApiHandler(NamedTuple):
 
 
 def bind(apis: Iterable[BrokerApi[S]], services: S) -> tuple[ApiHandler, ...]:
-    """Bind each API to ``services``, the broker's services that its ``handle`` uses, and return the
-    resulting handlers."""
+    """Bind each API to ``services``, the objects of the broker (such as its log manager) that the
+    API's ``handle`` uses, and return the resulting handlers."""
     return tuple(each.bind(services) for each in apis)

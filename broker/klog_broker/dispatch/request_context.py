@@ -66,8 +66,9 @@ class ResponseSink(Protocol):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The context of one request. The broker's services are not part of it, because they are bound
-    to the handler (``BrokerApi.bind``)."""
+    """The context of one request. The objects of the broker that handlers use (its services, such
+    as the log manager) are not part of the context, because ``BrokerApi.bind`` binds them to the
+    handler."""
 
     header: RequestHeader
     client_address: str

@@ -37,7 +37,8 @@ class ChangingFields(NamedTuple):
     """The positions of the partitions' fetch_offset, in the order of the request."""
 
     def pieces(self, frame: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the bytes between the changing fields, each with its position."""
+        """Yield the bytes between the changing fields (correlation id, session epoch and fetch
+        offsets), each with its position in the frame."""
         ends = [(CORRELATION_ID_AT, _CORRELATION_ID_BYTES)]
         if self.epoch_at:
             ends.append((self.epoch_at, _EPOCH_BYTES))

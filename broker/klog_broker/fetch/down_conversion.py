@@ -27,7 +27,8 @@ connections together may have before no further conversion begins."""
 
 
 class SetToConvert(NamedTuple):
-    """The records of one partition that are converted down, and the requested fetch offset."""
+    """The records of one partition that are to be converted to an older record format, and the
+    requested fetch offset."""
 
     region: ReadRegion
     first_offset: int
@@ -41,8 +42,8 @@ for each SetToConvert, or, after a bug, with no results and the exception."""
 
 
 class _Response:
-    """The record sets of one response, one for each partition, that are converted down. ``convert``
-    runs in a helper thread."""
+    """The record sets of one response, one for each partition, that are to be converted to an older
+    record format. ``convert`` runs in a helper thread."""
 
     def __init__(self, sets: Sequence[SetToConvert], magic: int, first: int) -> None:
         self.is_wanted = True

@@ -288,7 +288,7 @@ class FetchSessions:
         self._purgatory = purgatory
         self._chance = chance
         self._slots = slots
-        # By session id, the least recently used first.
+        # The sessions by their ids, the least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         self._next_look_ms = 0
         self._cached_partition_count = CachedPartitionCount()

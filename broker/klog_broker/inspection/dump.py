@@ -33,7 +33,7 @@ class DumpOptions(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of output, and the file that it describes."""
+    """A line that `klog dump-log` prints, and the file that the line describes."""
 
     path: Path
     what: Row | Finding

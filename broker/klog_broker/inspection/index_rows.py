@@ -254,7 +254,8 @@ def transaction_index_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
 
 
 def snapshot_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
-    """Yield the producers of a snapshot, with their last batch if they have one."""
+    """Yield the producers in a producer snapshot, each with the sequence numbers and offsets of its
+    last batch, if the snapshot has them."""
     if file.size() > MAX_SNAPSHOT_BYTES:
         text = f"{file.size()} bytes are too many for a producer snapshot"
         yield Finding(Level.ERROR, file.path, text)

@@ -1,5 +1,5 @@
-"""The results of an inspection: rows with the contents of a file, and findings about faults in
-it."""
+"""The results of `klog dump-log` and `klog verify`: rows with the contents of a file, and findings
+about faults in the file."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 class Level(StrEnum):
-    """The severity of a finding."""
+    """The severity of a finding (a fault in a file, or a remark about the file)."""
 
     ERROR = "error"
     """Damage: data that was written is lost, or read wrongly."""

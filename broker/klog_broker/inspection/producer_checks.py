@@ -82,8 +82,8 @@ class ProducerReplay:
         batches."""
 
     def start_from(self, entries: list[ProducerSnapshotEntry]) -> None:
-        """Start the replay from a snapshot, which describes the batches before the scan's first
-        offset."""
+        """Start the replay of the producers' state from a producer snapshot, which describes the
+        batches before the scan's first offset."""
         for entry in entries:
             self.producers[entry.producer_id] = _of_snapshot(entry)
         self.is_complete = True

@@ -23,7 +23,7 @@ _MOST_BAD_PLACES = 100
 
 
 class StoredEntry(NamedTuple):
-    """A batch, or a v0 or v1 message, at a position in the file."""
+    """A batch, or a v0 or v1 message, at a position in a .log file."""
 
     position: int
     head: EntryHead

@@ -18,9 +18,10 @@ _log = logging.getLogger("klog.app")
 # How long a shutdown lets delayed requests wait for a sync to disk or for another client's request.
 # After this time, the delayed requests are answered with an error.
 _PATIENCE_MS = 1_000
-# The longer limit that holds while requests wait for a sync to disk, because a disk may be slow.
+# The limit that holds instead of _PATIENCE_MS while requests wait for a sync to disk, because a
+# disk may be slow.
 _SYNC_PATIENCE_MS = 5_000
-# How long clients may take to receive their responses.
+# How long a shutdown waits for clients to receive their responses.
 _SENDING_MS = 1_000
 _LOOK_MS = 20
 _ENDED_A_TURN = 200

@@ -260,7 +260,8 @@ class Reader:
         raise ControllerStateOutdated(f"the children of {path} cannot be read: {listed}")
 
     def _get_all(self, changes: Mapping[str, ZnodeChange | None]) -> Steps[dict[str, Node | None]]:
-        """Read these paths. Missing znodes are absent from the result; None means access denied."""
+        """Read the znodes at these paths. Missing znodes are absent from the result; None means
+        that an access list forbids to read the znode."""
         found: dict[str, Node | None] = {}
         paths = list(changes)
         for first in range(0, len(paths), _READ_AT_ONCE):

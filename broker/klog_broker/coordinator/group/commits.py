@@ -86,7 +86,8 @@ class PackableCommits(Protocol):
         """
 
     def apply(self, state: GroupShardState, offset: int) -> int:
-        """Store the offsets of the records, which are in the log from ``offset`` on.
+        """Store the committed offsets of the request; their records are in the log from ``offset``
+        on.
 
         Returns the offset after the records.
         """

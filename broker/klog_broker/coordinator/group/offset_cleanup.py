@@ -52,7 +52,7 @@ class OffsetCleanup:
         self._not_forgotten = RateLimit()
 
     def expire(self) -> Steps:
-        """Delete all offsets that have expired."""
+        """Delete the expired committed offsets of all groups that this broker coordinates."""
         for shard in list(self._runtime.serving()):
             for entry in list(shard.state.groups.values()):
                 yield 1
@@ -144,8 +144,8 @@ class OffsetCleanup:
 def _older(
     entry: GroupEntry, partitions: list[TopicPartition], end_offset: Offset
 ) -> list[TopicPartition]:
-    """The partitions that have no committed offset, or one whose record is before
-    ``end_offset``."""
+    """Return the elements of ``partitions`` for which the group has no committed offset, or one
+    whose record is before ``end_offset``."""
     found = ((each, entry.offsets.record_offset(*each)) for each in partitions)
     return [each for each, at in found if at is None or at < end_offset]
 

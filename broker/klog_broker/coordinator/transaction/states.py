@@ -69,7 +69,8 @@ ENDED = frozenset(
 """The states in which no transaction is open or being ended: a new transaction may begin, and the
 transactional id may expire."""
 ENDING = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
-"""The states in which the result is decided and the transaction markers are being written."""
+"""The states in which the transaction's result (commit or abort) is decided, and its markers are
+being written."""
 
 
 def check_transition(before: TransactionState, after: TransactionState) -> None:

@@ -198,7 +198,7 @@ class GroupMachine:
             group.renew_session(group.members[member_id], now_ms)
         return error
 
-    # Results of appending the group's record
+    # Results of appending the group's record to __consumer_offsets
 
     def appended(self, now_ms: int) -> GroupEffects:
         """Answer the requests that waited for the append of the group's record to

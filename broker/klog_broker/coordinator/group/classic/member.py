@@ -1,4 +1,5 @@
-"""A member of a classic group: its settings, protocols, assignment and parked requests."""
+"""A member of a classic group: its settings, protocols, assignment, and requests that wait for
+other members."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
