@@ -113,7 +113,8 @@ class BrokerParts:
         self.new_topic_settings = side.new_topic_settings
         self.other_controller = side.other_controller
 
-        # The parts below get this object and use the attributes above, so they are created last.
+        # The coordinators and other services created below get this BrokerParts object and use its
+        # attributes set above, so they are created last.
         self.produce: ProduceAppends = ProducePipeline(self)
         self.groups = new_groups(self)
         transactions = side.new_transactions(self)

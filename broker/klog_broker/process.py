@@ -61,7 +61,8 @@ def _has_descriptors() -> bool:
 
 
 def _frozen_after_load(load: Load[T]) -> Load[T]:
-    """Wrap ``load``, and exclude the kernels that it loads from garbage collection.
+    """Wrap ``load``, which loads compiled kernels (functions for numba), so that the loaded objects
+    are excluded from garbage collection.
 
     The compiled kernels, and the 120,000 objects of numba, live as long as the process.
     """

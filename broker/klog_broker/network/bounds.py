@@ -24,11 +24,12 @@ RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
 """The size of the arena, the receive buffer that all connections share: the most bytes received in
-one event-loop turn, apart from the bytes of large frames, which have buffers of their own."""
+one event-loop turn, apart from the bytes of large frames (RECEIVE_BYTES or more), which have
+buffers of their own."""
 
 POOLED_BYTES = 32 * 1024 * 1024
-"""The most bytes in pooled free buffers for large frames; returned buffers beyond this bound are
-freed."""
+"""The most bytes in the free buffers that the broker keeps for large frames (RECEIVE_BYTES or
+more); returned buffers beyond this bound are freed."""
 
 REQUESTS_PER_TURN = 256
 """The most requests of one connection that are passed to handlers in one event-loop turn
@@ -68,5 +69,6 @@ MIN_REQUEST_BYTES = 8
 """The size of the shortest request header: API key, version and correlation id."""
 
 METADATA_REQUEST_BYTES = 8 * 1024 * 1024
-"""The longest request other than Produce. Its elements become objects, which can take 60 times the
-memory of the frame, so without this bound one hostile frame would take gigabytes."""
+"""The size in bytes of the longest request other than Produce. Decoding makes an object of each
+array element of such a request. The objects can take 60 times the memory of the frame, so without
+this bound one hostile frame would take gigabytes."""

@@ -1,8 +1,9 @@
-"""Memory for received requests: one arena for each event-loop turn, and a pool of buffers for large
-frames.
+"""Memory for received requests: one arena, into which all connections receive, and a pool of
+buffers for large frames (RECEIVE_BYTES or more).
 
-Each turn reuses the arena, and the pool may lend a returned buffer at any time. So no view of the
-arena may be used after its turn, and no view of a buffer after the buffer is returned.
+Each event-loop turn reuses the arena from its start, and the pool may lend a returned buffer at any
+time. So no view of the arena may be used after the turn in which the bytes were received, and no
+view of a buffer after the buffer is returned.
 """
 
 from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES

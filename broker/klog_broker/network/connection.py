@@ -1,9 +1,9 @@
 """One client's connection: passes requests from its inbox to handlers, responses to its outbox.
 
 connection_states.py has the states of a connection, and what may happen in each. Parsing stops
-while the outbox permits no further request, and after REQUESTS_PER_TURN requests in one event-loop
-turn. Receiving continues until RECEIVE_BYTES are unparsed, so that the broker notices when a client
-disconnects.
+while the outbox (the connection's queue of responses) permits no further request, and after
+REQUESTS_PER_TURN requests in one event-loop turn. Receiving continues until RECEIVE_BYTES are
+unparsed, so that the broker notices when a client disconnects.
 """
 
 from __future__ import annotations
@@ -462,7 +462,8 @@ class Connection:
         return False
 
     def on_sent(self) -> None:
-        """Continue parsing if the connection waited for responses to be sent."""
+        """Continue parsing the received requests if the connection waited for responses to be
+        sent."""
         if self.state.resumes:
             self.schedule_resume()
         self._update_interest()

@@ -22,7 +22,8 @@ class ConnectionState:
     bytes) is not full."""
     sets_aside: bool
     """Whether received bytes are only stored and not parsed, because no further request may be
-    passed to a handler for now."""
+    passed to a handler for now: earlier responses are outstanding or unsent, or the connection has
+    reached its limit of requests for this turn."""
     parses: bool
     """Whether received bytes are parsed, and their requests passed to handlers."""
     resumes: bool

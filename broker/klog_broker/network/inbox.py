@@ -157,7 +157,8 @@ class Inbox:
         """Move the unparsed bytes out of the receive arena, which is reused when the event-loop
         turn ends.
 
-        If the bytes begin a large frame, and ``may_begin_large``, the frame gets its own buffer.
+        If ``may_begin_large``, and the bytes begin a frame of RECEIVE_BYTES or more, the frame gets
+        a buffer of its own.
         """
         self._move_rest()
         rest = self._rest

@@ -1,5 +1,5 @@
 """Memory into which all connections receive: the arena, which each event-loop turn reuses, and
-buffers for large frames."""
+buffers for large frames (RECEIVE_BYTES or more)."""
 
 from __future__ import annotations
 

@@ -239,7 +239,8 @@ class OutgoingParts:
     def send(
         self, stream: StreamSocket, budget_bytes: int, *, is_fresh: bool = False
     ) -> tuple[Sent, int]:
-        """Send up to ``budget_bytes``; parts in memory may exceed this budget.
+        """Send up to ``budget_bytes`` of the responses' parts. Byte strings may exceed this budget,
+        file regions may not.
 
         Returns why the sending stopped, and the number of sent bytes. Before a piece of a file is
         sent, the page cache is probed for it, because sendfile of a page that is not in the page
@@ -344,7 +345,8 @@ class OutgoingParts:
         return batch
 
     def advance_bytes(self, count: int) -> None:
-        """Remove ``count`` sent bytes from the first parts, which are in memory."""
+        """Remove ``count`` bytes, which were just sent, from the first parts of the responses.
+        These parts must be byte strings, not file regions."""
         count += self._done_bytes
         while count and count >= len(self._parts[0]):
             size = len(self._parts.popleft())

@@ -153,7 +153,8 @@ class Server:
 
     @property
     def last_used_ms(self) -> int | None:
-        """The last time in ms at which any open connection was used; None if there is none."""
+        """The last time in ms at which an open connection received or sent bytes; None if no
+        connection is open."""
         last = next(reversed(self._connections), None)
         return None if last is None else last.last_used_ms
 

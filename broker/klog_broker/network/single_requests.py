@@ -20,7 +20,7 @@ _IN_MEMORY = (bytes, bytearray)
 
 
 class SingleRequestConnection(Protocol):
-    """The methods of a connection that this module uses."""
+    """The methods of a connection that the fast path for single requests uses."""
 
     def settle(self, slot: SingleResponse) -> None:
         """Send the response, or give the request a place in the outbox (the connection's queue of
@@ -120,8 +120,9 @@ class SingleRequests:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[SingleResponse] = []
-        """The places of this event-loop turn's single requests (each came while its connection had
-        no outstanding response). Call ``begin`` before adding the first place."""
+        """The places for the responses to this event-loop turn's single requests (each request came
+        while its connection had no outstanding response). Call ``begin`` before adding the first
+        place."""
 
     def begin(self) -> None:
         """Schedule the sending of the responses to this event-loop turn's single requests for the

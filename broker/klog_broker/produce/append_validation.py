@@ -33,7 +33,8 @@ class _WaitingAppend(NamedTuple):
 
 
 class AppendValidation:
-    """The queues of waiting appends by connection. Loop thread only.
+    """The queues of appends that wait until a helper thread has validated their batches, by
+    connection. Loop thread only.
 
     ``finish(leader, append, validated)`` appends the batch that a helper thread has validated. If
     ``validated`` is None, no helper thread has validated the batch: ``finish`` validates and

@@ -3,7 +3,8 @@ many connections together): they wait until the followers have the batches.
 
 The kernel has written each response as a success. All responses of one connection to the requests
 of one plan wait together if the requests have the same timeout, since they are sent in order
-anyway. If a batch fails, its part of the response is overwritten with the error.
+anyway. If a batch gets an error (the leadership ends, too few replicas are in sync, or the timeout
+passes), its part of the response is overwritten with the error.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 requests that the turn has received, and gives offsets to their batches, in one call.
 
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
-request is usual: Produce 3 to 13, uncompressed batches in which only offset and epoch have to be
-set, partitions and producers that the caller knows, transactions that have begun or may begin. At
-any other request the kernel stops reading this connection's bytes, and the ordinary Produce handler
-serves the request. The kernel decides the same as the handler, in the same order, but changes only
-its own tables: the caller (planner.py) writes the batches and then commits.
+request is of the usual kind: Produce 3 to 13, uncompressed batches in which only offset and epoch
+have to be set, partitions and producers that the caller knows, transactions that have begun or may
+begin. At any other request the kernel stops reading this connection's bytes, and the ordinary
+Produce handler serves the request. The kernel decides the same as the handler, in the same order,
+but changes only its own tables: the caller (planner.py) writes the batches to the logs' files and
+then makes them part of the logs.
 
 The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
 partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
@@ -67,7 +68,7 @@ IS_COMPILED = COMPILED
 """False without numba: the produce kernel is then plain Python code, and slower than the ordinary
 Produce handler."""
 
-# --- results of plan_produce ---------------------------------------------------------------------
+# --- results of plan_produce, the kernel's function that makes a produce plan --------------------
 DONE = 0  # the appends for all requests are planned, or left to the ordinary Produce handler
 # A section of the kernel's table, or the array `responses`, is full: this list of
 # appends (produce plan) ends with the last request that fitted, and the caller has the other
@@ -191,7 +192,8 @@ SLOT_FIRST_TIMESTAMP_MS = 32
 SLOT_PRINCIPAL = 33
 SLOT_WORDS = 34
 MAX_SLOTS = 512
-# How many bytes of the array `names` each slot (a partition's row) has for the topic's name or id.
+# How many bytes each slot (a partition's row) has for the topic's name or id in `names`, an array
+# beside the kernel's table.
 NAME_BYTES = 256
 
 SLOT_READY = 1
@@ -207,7 +209,7 @@ PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
 # How many batches of the producer this produce plan (list of appends) has for the partition.
 PRODUCER_BATCHES = 6
-PRODUCER_BUCKET = 7  # the number of the hash table's bucket that points to this producer's row
+PRODUCER_BUCKET = 7  # the bucket, in the hash table of producers, that points to this row
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 # The words of each batch in the producer's window (its last WINDOW_BATCHES batches in this produce
@@ -276,7 +278,7 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 RESPONSES_BYTES = 1024 * 1024
 
-# --- constants of Produce in Kafka's protocol (tested in tests/unit/produce/test_kernel_tables.py)
+# --- constants of Produce in Kafka's protocol; test_kernel_tables.py compares them with it --------
 PRODUCE = 0
 FIRST_VERSION = 3
 LAST_VERSION = 13
@@ -419,7 +421,7 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     return producer
 
 
-# --- checking and applying one batch -------------------------------------------------------------
+# --- checking one batch, and giving it its offset ------------------------------------------------
 @inline
 def _check_batch(
     arena: Array,
@@ -452,7 +454,7 @@ def _check_batch(
         count < 1
         or last_delta != count - 1
         or size > table[slot + SLOT_MAX_MESSAGE_BYTES]
-        # The segment's limits: beyond them the segment would have to be rolled.
+        # The limits of the log's active segment: a batch beyond them begins a new segment.
         or table[slot + SLOT_SIZE_BYTES] > table[slot + SLOT_SEGMENT_BYTES] - size
         or table[slot + SLOT_NEXT_OFFSET] > table[slot + SLOT_LAST_OFFSET_LIMIT] - last_delta
         or max_timestamp_ms > table[slot + SLOT_TIMESTAMP_LIMIT_MS]
@@ -551,8 +553,8 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
             if max_timestamp_ms <= INT64_MAX - longest_ms:
                 limit_ms = max_timestamp_ms + longest_ms
         table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
-    # Add the batch to the segment's maximum timestamp, index entries and size, as Segment.commit
-    # does for a batch that the ordinary Produce handler appends.
+    # Update the segment's maximum timestamp, index entries and size in the kernel's table, as
+    # Segment.commit does in the segment for a batch that the ordinary Produce handler appends.
     if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
         table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
         table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset
@@ -802,7 +804,7 @@ def _take_frame(
                 if end - at < 1 or byte_at(arena, at) != 0:
                     return _STOP
                 at += 1
-                responses[out] = 1  # no record errors
+                responses[out] = 1  # no record errors: an empty array's length plus one
                 responses[out + 1] = 0  # no message
                 responses[out + 2] = 0  # no tags
                 out += 3

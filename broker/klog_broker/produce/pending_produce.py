@@ -1,4 +1,5 @@
-"""A Produce request until its response: the results of its appends, and which appends are safe.
+"""A Produce request until its response: the results of its appends, and which appends are
+replicated or flushed as acks requires.
 
 With acks=-1 the response waits in the purgatory until the high watermark has passed the records.
 With acks=1 it waits only if flush.messages=1, until the records are flushed. If this broker's

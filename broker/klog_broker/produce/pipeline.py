@@ -145,8 +145,8 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
-    """Put the error code for the log's ``error`` into the partition's response. If there is none
-    for this kind of error, put UNKNOWN_SERVER_ERROR and return False."""
+    """Put the error code for the log's ``error`` into the partition's response. If _CODES has no
+    code for this kind of error, put UNKNOWN_SERVER_ERROR and return False."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -372,11 +372,12 @@ class ProducePlanner:
         log: PlannedLog = target.log
         return log
 
-    # -- writing the batches of a produce plan, and committing them ---------------------------
+    # -- writing a plan's batches to files, and making them part of the logs ------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Write and commit the batches of the produce plan (the kernel's list of appends). Return
-        False if the batches of a partition could not be written; then no log has changed."""
+        """Write the batches of the produce plan (the kernel's list of appends) to the logs' files,
+        then make them part of the logs. Return False if the batches of a partition could not be
+        written; then no log has changed."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:
@@ -427,7 +428,7 @@ class ProducePlanner:
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
-        # Some connections may be closed: the appends above may have completed delayed requests, and
+        # A connection may be closed: appends of this turn may have completed delayed requests, and
         # a connection is closed if sending its response fails.
         descriptors = [each.descriptor for each in turn.waiting if each.is_open]
         if min(sizes) <= 0 or len(descriptors) < count:
@@ -507,7 +508,7 @@ class ProducePlanner:
         """Send responses to many sockets with one ``calls.send``. Bytes that a socket does not
         accept are left to its connection, which sends them later."""
         assert self.calls is not None
-        # Some connections may be closed: the appends above may have completed delayed requests, and
+        # A connection may be closed: appends of this turn may have completed delayed requests, and
         # a connection is closed if sending its response fails.
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(

@@ -2,10 +2,10 @@
 received bytes for 250 ms), before many Produce requests need them.
 
 If the kernels are not in their cache on disk, a child process starts to compile them at once, which
-takes many seconds. Loading takes 0.3 s in this process, during which the loop stalls for up to 30
-ms, and 130 MB of memory. So loading waits for the first Produce request, and then until the broker
-is quiet. When many Produce requests come, turn_plans.py loads the kernels without waiting. A leader
-with followers is never quiet, because their fetches come all the time.
+takes many seconds. Loading takes 0.3 s in this process, during which the event loop stalls for up
+to 30 ms, and 130 MB of memory. So loading waits for the first Produce request, and then until the
+broker is quiet. When many Produce requests come, turn_plans.py loads the kernels without waiting. A
+leader with followers is never quiet, because their fetches come all the time.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ def split_responses(
     """Split the bytes of ``responses`` from ``start`` to ``stop``, which are one connection's
     responses as whole frames.
 
-    ``requests`` is the number of requests that these responses answer, and of the connection's
-    requests with acks=0 that the same produce plan (one run of the compiled kernel) has served.
-    Requests with acks=0 have no response, and count for the last part. ``held`` must not be empty,
-    and must have the batches in the order of the responses.
+    ``requests`` is the number of requests that these responses answer, plus the number of the
+    connection's requests with acks=0 that the same produce plan (one run of the compiled kernel)
+    has served. Requests with acks=0 have no response, and count for the last part. ``held`` must
+    not be empty, and must have the batches in the order of the responses.
     """
     if len({each.timeout_ms for each in held}) == 1:
         return (ResponsePart(held, start, stop, requests),)

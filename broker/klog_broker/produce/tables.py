@@ -67,8 +67,8 @@ class DelayedBatch(NamedTuple):
 
 
 class PlanTables:
-    """The produce kernel's table (its input and its results, as 64-bit words), and its buffers.
-    Loop thread only."""
+    """The produce kernel's table (its input and its results, as 64-bit words), and its arrays of
+    topic names, responses and batches. Loop thread only."""
 
     def __init__(self, kernel: Any, arena: memoryview, max_request_bytes: int) -> None:
         import numpy as np
@@ -93,7 +93,7 @@ class PlanTables:
         self._usual_version = kernel.LAST_VERSION
         self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
-    # -- input, calls and counts of one produce plan (list of appends) ------------------------
+    # -- beginning a produce plan, calling the kernel, counting its requests ------------------
 
     def begin_plan(
         self, places: Sequence[tuple[int, int]], principals: Sequence[int] | None = None
@@ -401,9 +401,9 @@ class PlanTables:
         return found
 
     def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
-        """Return, in the order of ``touched``, the changes that each partition's log has to commit
-        after the partition's batches are written: offsets, sizes, timestamps, index entries and
-        producers."""
+        """Return, in the order of ``touched``, the changes that each partition's log has to make to
+        its state after the partition's batches are written to its file: offsets, sizes, timestamps,
+        index entries and producers."""
         kernel, words = self._kernel, self._words
         producers = self._producers()
         entries = self._index_entries()

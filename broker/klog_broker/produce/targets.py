@@ -32,7 +32,8 @@ class ProduceTargets:
     @property
     def version(self) -> int:
         """A number that changes whenever a result of ``find`` (the partition to append to, or None)
-        may have changed. The number is the sum of two versions that only rise."""
+        may have changed. The number is the sum of the replicas' version and the authorizer's
+        version, which only rise."""
         return self._services.replicas.version + self._services.authorizer.version
 
     @property

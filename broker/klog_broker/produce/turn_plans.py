@@ -3,10 +3,10 @@ many Produce requests), and loads the produce kernel.
 
 Before the kernel is loaded there are no plans: numba is not imported, and the ordinary Produce
 handler serves all requests. Loading begins when a client pipelines Produce requests or sends a
-large one, when many are received (see the constants), or at a moment without requests
-(quiet_loading.py). A helper thread loads the kernel, after a child process has compiled it if
-necessary. From then on each event-loop turn makes one plan for all connections whose received bytes
-begin with Produce.
+large one, when many are received (in one turn: _READY_CONNECTIONS; altogether: UNPLANNED_REQUESTS),
+or at a moment without requests (quiet_loading.py). A helper thread loads the kernel, after a child
+process has compiled it if necessary. From then on each event-loop turn makes one plan for all
+connections whose received bytes begin with Produce.
 
 A readable connection without other work may join the turn's plan (``offer_readable``). One call
 receives from all joined connections, and another one sends the responses to those connections whose

@@ -36,9 +36,9 @@ from pyspark_klog.records.layout import (
 
 _FIRST_VERSION_THAT_ADDS = 12
 _FIRST_VERSION_WITH_ABORTABLE = 11
-# Errors of the transaction coordinator after which older Kafka clients may not repeat a Produce
-# request. The response has NOT_ENOUGH_REPLICAS instead, which clients retry without a new metadata
-# request.
+# Errors of the transaction coordinator that older Kafka clients may fail to retry when a Produce
+# response has them. So the response has NOT_ENOUGH_REPLICAS instead, which clients retry without a
+# new metadata request.
 _COORDINATOR_ERRORS = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
