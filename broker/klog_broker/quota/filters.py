@@ -11,7 +11,8 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 
 
 class MatchType(IntEnum):
-    """How a filter compares the name of one entity type; the values are those on the wire."""
+    """How a filter compares the name of one entity type; the numbers are those of Kafka's
+    protocol."""
 
     EXACT = 0
     DEFAULT = 1

@@ -31,8 +31,9 @@ LIST_OFFSETS_VERSIONS = (4, 9)
 """The lowest and highest version of ListOffsets that a klog follower sends: version 4 is the first
 that has leader epochs, version 9 is the highest of Kafka 3.9.1."""
 LATEST, EARLIEST = -1, -2
-"""Timestamps of ListOffsets that ask for the log end offset (when a replica asks) and for the log
-start offset."""
+"""Timestamps of ListOffsets that ask for the log end offset and for the log start offset. To LATEST
+a leader answers a replica with the log end offset, but a consumer with the high watermark or the
+last stable offset."""
 
 
 class FetcherSettings(NamedTuple):
@@ -47,7 +48,7 @@ class FetcherSettings(NamedTuple):
 
 
 class FollowerIdentity(NamedTuple):
-    """The id and the current epoch of this broker, which every Fetch carries."""
+    """The id and the current epoch of this broker, which every Fetch of a follower carries."""
 
     broker_id: BrokerId
     broker_epoch: Callable[[], int]

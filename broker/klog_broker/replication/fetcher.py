@@ -2,7 +2,8 @@
 and one fetch session.
 
 The work for a request and its response depends only on the partitions with news: the partitions of
-the leader's response, and those whose log, role or delay has changed on this broker.
+the leader's response, and those whose log or role has changed on this broker, or whose delay (the
+pause before the next Fetch after an error) has ended.
 """
 
 import logging
@@ -78,8 +79,8 @@ class Fetcher:
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
         self._session_broker_epoch = -1
-        """The broker epoch of this broker in the first request of the session: after a change of
-        the broker epoch, a new session has to name all partitions."""
+        """The broker epoch of this broker in the first request of the present fetch session: after
+        a change of the broker epoch, a new session has to name all partitions."""
         self._followed: dict[Key, FollowedPartition] = {}
         # A partition whose fetch position may have changed is in one of three dicts: in `_news`
         # until the position is read; in `_due` until a Fetch names the position (None removes the
@@ -95,7 +96,8 @@ class Fetcher:
         self._is_busy = False
         """Whether a request is in flight, or its response is being handled."""
         self._pause: Timer | None = None
-        """The timer that ends the pause after a failure; None while requests may be sent."""
+        """The timer that ends the pause after a failed request to the leader; None while requests
+        may be sent."""
         self._failures = 0
         self._is_called_soon = False
 
@@ -239,7 +241,7 @@ class Fetcher:
             delta = session.next(part)
         if not session.requested:
             # There is no partition to fetch, so no request is sent. The next request, after a
-            # partition was added, replaces the leader's session by a new one.
+            # partition was added, replaces the fetch session with the leader by a new one.
             session.begin_new_session()
             if self._due or self._news:
                 self._schedule_request()
@@ -288,7 +290,7 @@ class Fetcher:
             elif self._failures:
                 self._failed(f"{code.name}: {code.message}")
             else:
-                # The leader has evicted the session from its cache, or was restarted.
+                # The leader has evicted the fetch session from its cache, or was restarted.
                 self._failures = 1
                 self._begin_new_session()
             return

@@ -35,9 +35,10 @@ _log = logging.getLogger("klog.replication")
 class FollowedPartition:
     """A partition during one Follower role of its replica.
 
-    ``on_news(key)`` is called when :meth:`next_position` may have changed. :meth:`handle_response`,
-    :meth:`handle_ends` and :meth:`handle_unknown_ends` need not call it, because their caller reads
-    the position afterwards. Loop thread only.
+    This object calls ``on_news(key)``, a callback of the fetcher, when the result of
+    :meth:`next_position` may have changed. :meth:`handle_response`, :meth:`handle_ends` and
+    :meth:`handle_unknown_ends` need not call it, because their caller reads the position
+    afterwards. Loop thread only.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class FollowedPartition:
             what,
         )
 
-    # --- delays and flushes ----------------------------------------------------------------------
+    # --- delaying the next Fetch after an error, or until the log is flushed ---------------------
     def _await_end_of_delay(self) -> None:
         phase = self._state.phase
         if isinstance(phase, Delayed):

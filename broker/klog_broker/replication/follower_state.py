@@ -176,7 +176,7 @@ class FollowerState:
         log = self._log
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch)
 
-    # --- handling the leader's responses and the end of log changes ------------------------------
+    # --- handling the leader's responses, and the end of a truncation ----------------------------
     def handle_response(self, requested: FetchPosition, part: FetchedPart, now_ms: int) -> Step:
         """Handle the response to a Fetch that had the position `requested`, and return the next
         step (such as to append the records, or to truncate the log). A response to an earlier Fetch

@@ -7,7 +7,8 @@ from pyspark_klog.ids import Offset
 
 
 def reached_watermark(set_before: int, own_end: int, follower_ends: Iterable[int]) -> Offset:
-    """Return the high watermark: the least of the ends, but at least `set_before`, its last value.
+    """Return the high watermark: the lowest of the log ends, but at least `set_before`, its last
+    value.
 
     `own_end` is the end of the leader's log, or of its flushed part if responses wait for a flush
     (flush.messages=1). `follower_ends` are the log ends of the followers that the high watermark

@@ -82,8 +82,9 @@ class Leader:
         self.log = log
         self.leader_epoch = assignment.leader_epoch
         self.ended: EndReason | None = None
-        """Why the leadership has ended; None while it lasts. After the end all appends are refused,
-        and all requests that wait for this leadership are completed."""
+        """Why the leadership has ended; None while it lasts. After the end all appends are refused.
+        Requests that wait for the replication of earlier appends get an error, or wait for the
+        `successor` if there is one."""
         self.successor: Leader | None = None
         """This broker's next leadership of the partition, in a newer epoch, or None. The attribute
         stays None if this broker has another role between the two leaderships, because its log may

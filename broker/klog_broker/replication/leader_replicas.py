@@ -143,7 +143,8 @@ class LeaderReplicas:
     ) -> None:
         """Record a Fetch, which shows that the follower has all records before `fetch.offset`. The
         Fetch must be of this leader epoch, must not diverge from the leader's log, and its offset
-        must be in the log. Raises the errors of :meth:`check_fetch`, with nothing changed."""
+        must be in the leader's log. Raises the errors of :meth:`check_fetch`, with nothing
+        changed."""
         self.check_fetch(follower, fetch.broker_epoch)
         self.followers[follower] = self.followers[follower].fetched(fetch, leader_end, now_ms)
 

@@ -54,12 +54,13 @@ Role = Unassigned | Leader | Follower | Offline
 
 
 class Partition:
-    """A hosted partition, which its log notifies of changes (as its LogListener). Loop thread only.
+    """A partition of which this broker has a replica. The partition's log notifies this object of
+    its changes (LogListener). Loop thread only.
 
-    ``wake(topic_partition)`` is called when requests that wait for the partition may have become
-    ready. ``on_ended(leader)`` is called when a leadership has ended for any reason, before the
-    requests that wait for it are woken. ``on_unfollowed(topic_partition)`` is called when a
-    Follower role has ended.
+    ``wake(topic_partition)`` is called when delayed requests (such as a Fetch that waits for
+    records of the partition) may have become ready. ``on_ended(leader)`` is called when a
+    leadership has ended for any reason, before the delayed requests of the partition are woken.
+    ``on_unfollowed(topic_partition)`` is called when a Follower role has ended.
     """
 
     __slots__ = (
@@ -197,7 +198,8 @@ class Partition:
         self._wake(self.topic_partition)
 
     def log_start_grew(self, _log: PartitionLog) -> None:
-        """Wake Fetch requests, because their sessions send clients the new log start offset."""
+        """Wake delayed Fetch requests, because the responses tell clients in a fetch session the
+        new log start offset."""
         self._wake(self.topic_partition)
 
     def log_went_offline(self, _log: PartitionLog) -> None:

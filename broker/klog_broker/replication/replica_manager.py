@@ -42,7 +42,8 @@ STANDALONE = LeaderContext()
 
 class LogChanges(Protocol):
     """Creates and deletes logs in helper threads (log/manager/partition_changes.py). ``done`` is
-    called once with the outcome, in the loop thread; within the call if there is nothing to do."""
+    called once, in the loop thread, with the error or (of a creation) with the log; before the
+    method returns if there is nothing to do."""
 
     def create_async(
         self,
@@ -110,8 +111,8 @@ class ReplicaManager:
         """Called after a leadership has ended for any reason, and before ``on_lead`` is called with
         the partition's next leadership."""
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
-        """Called with the `Leader` object of a leadership whose ISR has changed, or has a change to
-        request."""
+        """Called with the `Leader` object of a leadership whose ISR has changed, or which has to
+        request a change of the ISR from the controller."""
         self._context = replace(context, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
         """Called when a partition begins to follow a leader, or the same leader in a new epoch; the
@@ -363,8 +364,9 @@ class ReplicaManager:
         self.version += 1
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """Apply the settings of these topics, which may have changed, from ``settings_of``. The
-        first partitions get their settings at once, further ones in later event-loop turns."""
+        """Apply the present settings of these topics, which may have changed, to the hosted
+        partitions; ``settings_of``, an argument of the constructor, returns them. The first
+        partitions get their settings at once, further ones in later event-loop turns."""
         self._updates.update(
             [each for name in names for each in self._hosted.get(name, {}).values()]
         )

@@ -58,8 +58,9 @@ class RoleChangeBatch:
         if self._left or self._at_work:
             return
         if self._deletes:
-            # Remove the offsets of deleted logs from the checkpoint files: a log that is created
-            # later for the same partition must not get them.
+            # Remove deleted logs from the checkpoint files: a log that is created later for the
+            # same partition must not get the offsets (such as the recovery point) of the deleted
+            # one.
             self._renew_checkpoints(self._end)
         else:
             self._end()

@@ -26,7 +26,8 @@ class TopicSettings(NamedTuple):
         cls, config: TopicConfig, *, holds_state: bool = False
     ) -> "TopicSettings":
         """Extract the log's settings and min.insync.replicas from all settings of a topic.
-        ``holds_state``: whether a coordinator stores its state in the topic."""
+        ``holds_state``: whether the topic is one in which coordinators store their state, such as
+        __consumer_offsets."""
         log = LogConfig.from_topic_config(config, holds_state=holds_state)
         return cls(log, config["min.insync.replicas"])
 

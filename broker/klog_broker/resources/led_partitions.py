@@ -74,7 +74,8 @@ def why_not_led(services: PartitionServices, topic: str, partition: int) -> Erro
     """The error for a request to the leader of a partition that this broker does not lead."""
     if services.metadata.image.partition(topic, partition) is None:
         if not services.known_topics.is_complete:
-            # The partition may exist, and this broker may get its leadership soon.
+            # The controller has not sent all topics to this broker yet: the partition may exist,
+            # and this broker may become its leader soon.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     hosted = services.replicas.partition(topic, partition)

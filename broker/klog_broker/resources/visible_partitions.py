@@ -27,12 +27,13 @@ class SeenServices(Protocol):
 
 
 class SeenPartitions:
-    """Describes partitions in the response to one request, by Kafka 3.9.1's rules with ZooKeeper.
+    """Describes partitions in the response to one request, by the rules of a Kafka 3.9.1 broker in
+    ZooKeeper mode.
 
-    If the leader has no endpoint on the listener of the client's connection, the response has no
-    leader. The partition's error is then LISTENER_NOT_FOUND if ``names_listeners`` is true, and
-    LEADER_NOT_AVAILABLE if not. If ``hides_replicas`` is true, the response omits replicas that the
-    client cannot reach, as the first versions of Metadata do.
+    If the leader has no endpoint on the listener of the client's connection, the response names no
+    leader of the partition. The partition's error is then LISTENER_NOT_FOUND if ``names_listeners``
+    is true, and LEADER_NOT_AVAILABLE if not. If ``hides_replicas`` is true, the response omits
+    replicas that the client cannot reach, as the first versions of Metadata do.
     """
 
     def __init__(

@@ -91,8 +91,9 @@ class AdoptingStore(MetadataStore, Protocol):
         """Record `directories` as the broker's data directories.
 
         Each partition in `missing`, whose data is missing, begins a new leader epoch, and its log
-        is no longer recorded in a directory. If `elect` gets the log in `found`, it records the log
-        in the directory where the log was found.
+        is no longer recorded in a directory. If :meth:`elect`, which the start-up calls later, gets
+        such a log in its argument `found`, it records the log in the directory where the log was
+        found.
         """
 
     def elect(

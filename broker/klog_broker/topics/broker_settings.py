@@ -69,8 +69,8 @@ def list_of_broker(
     """Return the present items of the list ``setting`` of ``name``, a broker's id or ALL_BROKERS.
 
     Clients can add items to this list, or remove some. The items are those of the dynamic setting
-    of ``name``; if ``name`` has none, they are those of the value that applies to it. BrokerError
-    if the setting is not a list.
+    of ``name``; if ``name`` has no such setting, they are those of the value that applies to
+    ``name``. BrokerError if the setting is not a list.
     """
     list_setting(setting, SETTINGS)
     own = given.get(name, {}).get(setting)

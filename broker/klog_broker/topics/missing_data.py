@@ -50,7 +50,8 @@ class MissingData:
         self._missing: list[_MissingLog] = []
 
     def check(self, directories: Sequence[LogDirectory], found: Sequence[DirectoryFolders]) -> None:
-        """Raise LogDirectoryError if data is missing and the loss was not accepted.
+        """Raise LogDirectoryError if data is missing, and --accept-missing does not accept the
+        loss.
 
         The error names the missing directories and partitions. `found` has the folders of the
         directories that are online. The check changes no file and no metadata.

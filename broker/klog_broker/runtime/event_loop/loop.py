@@ -179,14 +179,15 @@ class Loop:
         self._poller.wake()
 
     def close(self) -> None:
-        """Close the poller. Descriptors that are still registered stay open."""
+        """Close the poller, which watches the registered descriptors. Descriptors that are still
+        registered stay open."""
         self._poller.close()
 
     def next_wake_ms(self) -> int | None:
         """Return the monotonic time (ms) at which the next turn has work, even if no descriptor is
         ready; None if there is no such time.
 
-        For simulations, which move their clock to this time.
+        For the simulations in the tests, which move their clock to this time.
         """
         if self._soon or self._posted:
             return self.time_ms

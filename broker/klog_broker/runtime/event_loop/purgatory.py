@@ -1,4 +1,5 @@
-"""The purgatory: delayed operations, which wait for acknowledgements, for data or for members.
+"""The purgatory: delayed operations, which wait for a condition, such as acknowledgements of
+followers, data to fetch, or members of a group.
 
 A delayed operation waits under one or more keys, such as a partition or a group. The operation
 completes when ``check`` of one of its keys finds that its condition holds, or expires at its
@@ -42,7 +43,8 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def on_expire(self, _now_ms: int, /) -> None:
-        """End the operation at its deadline, with the condition unmet (send a partial response)."""
+        """End the operation at its deadline, with the condition unmet: send what is there (Fetch),
+        or an error."""
 
 
 class KeyListener(Protocol):
@@ -161,7 +163,8 @@ class Purgatory:
                 del self._listening[key]
 
     def expire_some(self, most: int, *, long_polls_alone: bool = False) -> int:
-        """Expire at least ``most`` operations (fewer only if fewer wait); return how many.
+        """Expire at least ``most`` operations (fewer only if fewer wait); return how many have
+        expired.
 
         All operations under one key expire together, so that more than ``most`` may expire. With
         ``long_polls_alone``, only operations with ``is_long_poll`` expire.

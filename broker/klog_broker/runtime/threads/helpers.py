@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Helpers(Protocol):
     """Runs blocking work asynchronously, in helper threads.
 
-    A simulation runs the work in the loop's thread, at moments that its random numbers decide.
+    A simulation in the tests runs the work in the loop's thread, at moments that its random numbers
+    decide.
     """
 
     def submit(

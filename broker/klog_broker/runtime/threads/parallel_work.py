@@ -15,8 +15,8 @@ Work = Callable[[], Any]
 
 
 class ParallelWork(Protocol):
-    """Runs groups of blocking functions in parallel. A simulation runs the functions one after
-    another, in an order that its random numbers decide."""
+    """Runs groups of blocking functions in parallel. A simulation in the tests runs the functions
+    one after another, in an order that its random numbers decide."""
 
     def __call__(
         self,
