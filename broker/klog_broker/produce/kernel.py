@@ -70,9 +70,9 @@ Produce handler."""
 
 # --- results of plan_produce, the kernel's function that makes a produce plan --------------------
 DONE = 0  # the appends for all requests are planned, or left to the ordinary Produce handler
-# A section of the kernel's table, or the array `responses`, is full: this list of
-# appends (produce plan) ends with the last request that fitted, and the caller has the other
-# requests planned in another one.
+# A section of the kernel's table, or `responses` (the array of encoded responses), is full: this
+# list of appends (produce plan) ends with the last request that fitted, and the caller has the
+# other requests planned in another one.
 FULL = 1
 # The caller has to write a partition's facts (such as its next offset and limits) into the
 # partition's slot (a row of the kernel's table), whose number the table has in HEAD_NEEDED, and
@@ -244,9 +244,9 @@ ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-# For a batch with a delayed response (acks=all): the position of its error code in the array
-# `responses`, or -1 if the response is not delayed; how many bytes after the error code
-# have to become 0xFF if the response becomes an error (offsets and times of -1); the request's
+# For a batch with a delayed response (acks=all): the position of its error code in `responses` (the
+# array of encoded responses), or -1 if the response is not delayed; how many bytes after the error
+# code have to become 0xFF if the response becomes an error (offsets and times of -1); the request's
 # timeout.
 ROW_ANSWER_AT = 10
 ROW_ANSWER_ONES = 11

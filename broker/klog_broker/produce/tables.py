@@ -60,7 +60,7 @@ class DelayedBatch(NamedTuple):
 
     slot: int
     end_offset: int
-    answer_at: int  # the position of the batch's error code in the array `responses`
+    answer_at: int  # where the batch's error code is in the encoded responses
     # how many bytes after the error code an error response sets to 0xFF (offsets and times of -1)
     ones: int
     timeout_ms: int
@@ -160,7 +160,8 @@ class PlanTables:
         """Return pairs of a Produce version and the number of requests with that version that the
         compiled kernel has accepted. The kernel must have accepted at least one request."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS
-        # Nearly all clients use one version.
+        # Nearly all clients use the same version of Produce, so first compare with the version that
+        # an earlier produce plan had.
         if self._words[at + self._usual_version] == requests:
             return [(self._usual_version, requests)]
         counts = self._words[at : self._kernel.HEAD_WORDS].tolist()
@@ -367,7 +368,7 @@ class PlanTables:
 
     def answers(self, count: int) -> tuple[list[int], list[int]]:
         """Return, for each of the first ``count`` connections, where its responses start and end in
-        the array ``responses``."""
+        ``responses`` (the array of encoded responses)."""
         kernel = self._kernel
         return (
             self._column(kernel.CONNECTION_RESPONSES_AT, count).tolist(),
@@ -377,7 +378,8 @@ class PlanTables:
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield a row for each of the first ``count`` connections: start and end of its bytes in
         the arena (receive buffer) that the compiled kernel has not served, start and end of its
-        responses in the array ``responses``, and how many requests the kernel has served."""
+        responses in ``responses`` (the array of encoded responses), and how many requests the
+        kernel has served."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)

@@ -88,8 +88,8 @@ class FollowedPartition:
         return max(self._leader_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:
-        """Cancel the timer that ends the delay of the next Fetch. Called when the partition is no
-        longer fetched, and before another delay begins."""
+        """Cancel the timer that ends the delay of the next Fetch after an error. Called when the
+        partition is no longer fetched, and before another delay begins."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -66,7 +66,8 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """No Fetch is sent before `until_ms`, a monotonic time (replica.fetch.backoff.ms)."""
+    """After an error, no Fetch of the partition is sent before `until_ms`, a monotonic time
+    (replica.fetch.backoff.ms)."""
 
     until_ms: int
 

@@ -98,7 +98,7 @@ class LeaderReplicas:
         """Whether the response to the latest ISR change was AWAITS_LEADER_AND_ISR: the controller
         has a newer partition state than the leader."""
 
-    # --- role assignments and fetches ------------------------------------------------------------
+    # --- role assignments from the controller, and fetches of followers --------------------------
     def take_over(self, assignment: RoleAssignment) -> None:
         """Take a role assignment (an instruction to lead or to follow) that has this leader's
         epoch, unless its partition epoch is older than the present one.
@@ -231,9 +231,10 @@ class LeaderReplicas:
     @property
     def awaits_leader_and_isr(self) -> bool:
         """Whether the response to the requested change was AWAITS_LEADER_AND_ISR. The controller
-        sends no LeaderAndIsr request if the state was changed within this leader epoch. So the
-        caller has to pass the partition state of the latest UpdateMetadata request to
-        `take_partition_state` and repeat the AlterPartition request, periodically."""
+        sends no LeaderAndIsr request if the partition state (partition epoch and ISR) was changed
+        within this leader epoch. So the caller has to pass the partition state of the latest
+        UpdateMetadata request to `take_partition_state` and repeat the AlterPartition request,
+        periodically."""
         return self._awaits_leader_and_isr
 
     def take_partition_state(self, state: CommittedIsr) -> bool:

@@ -1,1 +1,2 @@
-"""Resources of requests: finds topics and partitions, and checks what the principal may do."""
+"""Resources of requests: finds the topics and partitions that requests name, and checks what the
+client's principal may do with them."""

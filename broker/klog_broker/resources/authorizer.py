@@ -1,4 +1,5 @@
-"""The authorizer that allows everything, and access checks that do not call it, to save time."""
+"""The authorizer that allows everything, and access checks that skip the call of this authorizer,
+to save time."""
 
 from typing import Protocol
 

@@ -40,7 +40,7 @@ class Mapping(Protocol):
         """Make bytes that were written through the mapping durable. Blocks; for helper threads."""
 
     def close(self) -> None:
-        """Release the view. The file keeps the bytes."""
+        """Release the view of the mapped bytes. The file keeps the bytes."""
 
 
 class File(Protocol):
@@ -316,7 +316,8 @@ class RealDirectory:
 class RealFiles:
     """Implements Files on the machine's disk."""
 
-    # Shared by the whole process, because the limit of descriptors is per process.
+    # All brokers of the process share the list of open files, because the limit of descriptors is
+    # per process.
     open_files = OpenFiles()
 
     def __init__(self, open_files: OpenFiles | None = None) -> None:

@@ -63,8 +63,9 @@ class OpenFiles:
         return len(self._open)
 
     def call(self, opens: Callable[[], T]) -> T:
-        """Call ``opens``, which opens a file, and return its result. If no descriptor is left,
-        close an unused file and call ``opens`` again; raise the error if no file can be closed."""
+        """Call ``opens``, which opens a file or a directory, and return its result. If no
+        descriptor is left, close an unused file and call ``opens`` again; raise the error if no
+        file can be closed."""
         while True:
             try:
                 return opens()

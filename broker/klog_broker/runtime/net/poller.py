@@ -60,7 +60,8 @@ class EpollPoller:
         self._poll = self._epoll.poll
         self._interest: dict[int, int] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Reentrant, because a signal handler may call wake in a thread that is in wake or close.
+        # This lock is reentrant, because a signal handler may call wake in a thread that is in wake
+        # or close.
         self._waking = threading.RLock()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
 

@@ -219,7 +219,7 @@ class RealNetwork:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Accepted connections inherit the buffer sizes. The handshake negotiates the window
+            # Accepted connections inherit the buffer sizes. TCP's handshake negotiates the window
             # scale before accept returns, so the sizes must be set on the listening socket.
             if self._send_buffer_bytes is not None:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
