@@ -41,7 +41,7 @@ class OutboxHost(Protocol):
     def pipelined_apis(self) -> frozenset[int]: ...
 
     def count(self, name: str) -> None:
-        """Add one to the network's counter ``name``."""
+        """Add one to ``name``, one of the network's counters that the metrics show."""
 
 
 class OutboxOwner(Protocol):

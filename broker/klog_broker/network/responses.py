@@ -361,5 +361,5 @@ class PendingResponse(Protocol):
     batches."""
 
     def wait(self, place: QueuedResponse, /) -> None:
-        """Complete ``place`` (in the connection's queue of responses) with the responses once the
-        followers have the batches, or the requests' timeout has passed."""
+        """Complete ``place`` (in the connection's queue of responses) with these delayed responses
+        once the followers have the batches, or the requests' timeout has passed."""

@@ -256,7 +256,7 @@ class Server:
         _log.debug("closed connection=%s reason=%s", connection.connection_id, reason)
 
     def count(self, name: str) -> None:
-        """Add one to the counter ``name``."""
+        """Add one to ``name``, one of the network's counters that the metrics show."""
         self.counters[name] += 1
 
     def _start_idle_timer(self) -> None:

@@ -134,7 +134,7 @@ CONNECTION_END = 1
 CONNECTION_RESPONSES_AT = 2
 CONNECTION_RESPONSES_END = 3
 CONNECTION_REQUESTS = 4
-CONNECTION_PRINCIPAL = 5  # a small number for the principal (security/principal_numbers.py)
+CONNECTION_PRINCIPAL = 5  # number of the connection's principal (security/principal_numbers.py)
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
@@ -522,7 +522,7 @@ def _check_batch(
 
 @inline
 def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
-    """Return whether both batches have the same producer id and epoch."""
+    """Return whether the batches in both rows have the same producer id and epoch."""
     producer, other = int(table[row + ROW_PRODUCER]), int(table[first_row + ROW_PRODUCER])
     same_id = table[producer + PRODUCER_ID] == table[other + PRODUCER_ID]
     same_epoch = table[row + ROW_EPOCH] == table[first_row + ROW_EPOCH]

@@ -9,7 +9,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicId
 
 NO_SESSION = 0
-"""The session id of a request that belongs to no session yet."""
+"""The session id of a Fetch request that belongs to no fetch session yet."""
 FIRST_EPOCH = 0
 """The session epoch that asks for a new session with the partitions of the request. The leader ends
 the session whose id the request has."""
@@ -28,7 +28,7 @@ class RequestedPosition(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """The session id, session epoch and changed partitions of the next Fetch."""
+    """The id and the epoch of the fetch session, and the changed partitions, for the next Fetch."""
 
     session_id: int
     session_epoch: int

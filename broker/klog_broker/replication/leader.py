@@ -1,7 +1,7 @@
 """One leadership of a partition: its appends, its high watermark and the state of its followers.
 
 leader_replicas.py decides about the followers and the ISR; this module applies the decisions to the
-log. A leader without followers skips that work.
+log. A leader without followers needs no such decisions.
 """
 
 from collections.abc import Callable, Collection

@@ -69,7 +69,7 @@ class AdoptingStore(MetadataStore, Protocol):
 
     @property
     def is_new(self) -> bool:
-        """Whether the store has not stored anything yet."""
+        """Whether the metadata store is new: it has not stored anything yet."""
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and assign only producer ids above

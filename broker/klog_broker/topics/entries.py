@@ -22,14 +22,14 @@ _WITHOUT_SYNONYMS = ("broker.id", "node.id", "log.dirs")
 
 
 class ResourceType(IntEnum):
-    """The kind of resource that has a setting; the values are those on the wire."""
+    """The kind of resource that has a setting; the numbers are those of Kafka's protocol."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """The source of a setting's value; the values of the enum are those on the wire."""
+    """The source of a setting's value; the numbers are those of Kafka's protocol."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2

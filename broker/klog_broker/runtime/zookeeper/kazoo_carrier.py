@@ -299,7 +299,7 @@ class KazooCarrier:
             self._loop.post(self._session.expired)
 
     def _stop(self) -> None:
-        # kazoo raises if its thread has just ended, or does not end in time.
+        # kazoo's `stop` raises if kazoo's thread has just ended, or does not end in time.
         with contextlib.suppress(Exception):
             self._client.stop()
 
