@@ -30,8 +30,8 @@ def handle(
     partition = services.groups.partition_for(request.group_id)
     if partition is None:
         # The topic __consumer_offsets does not exist yet. A transactional client may send this
-        # request before it looks for the group's coordinator, so let the coordinator finder create
-        # the topic.
+        # request before it looks for the group's coordinator, so let the coordinator finder, which
+        # answers FindCoordinator, create the topic.
         services.group_finder.find(request.group_id, context)
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -89,9 +89,10 @@ def _transactions(
 def _partition_errors(
     services: TransactionServices, context: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error for each partition if at least one partition fails a check: then no partition
-    is added. Producers cannot add internal topics, as in Kafka. While this broker's list of the
-    cluster's topics is incomplete, an absent partition may exist, so the error is the retriable
+    """Return an error for each partition if at least one partition does not exist or, in a
+    producer's request, may not be written to by the client: then no partition is added. Producers
+    cannot add partitions of internal topics, as in Kafka. While this broker's list of the cluster's
+    topics is incomplete, an absent partition may exist, so the error is the retriable
     COORDINATOR_LOAD_IN_PROGRESS."""
     absent = absent_partitions(services, partitions)
     if absent and not services.known_topics.is_complete:

@@ -35,9 +35,9 @@ _Names = tuple[tuple[str, str | None], ...]
 def handle(
     services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Apply or refuse each entity as a whole, independently of the others. An entity that the
-    request names twice gets one result, an error, and keeps its quotas; Kafka applies the first of
-    the entity's changes instead."""
+    """Apply or refuse all changes of a quota entity (such as a user or a client id) together,
+    independently of the other entities. An entity that the request names twice gets one result, an
+    error, and keeps its quotas; Kafka applies the first of the entity's changes instead."""
     names_of = [_names(entry) for entry in request.entries]
     times = Counter(frozenset(names) for names in names_of)
     response = AlterClientQuotasResponse()
@@ -108,7 +108,7 @@ def _put(result: ResponseEntryData, error: BrokerError) -> None:
 
 
 def error_response(request: AlterClientQuotasRequest, code: ErrorCode) -> AlterClientQuotasResponse:
-    """Return a response with ``code`` for every entity."""
+    """Return a response with ``code`` for every quota entity in the request."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
         result = _result(_names(entry))

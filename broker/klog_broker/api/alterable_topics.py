@@ -50,8 +50,9 @@ def alterable_topic(
     name: str,
     settings: Sequence[str],
 ) -> Topic:
-    """Return the topic that a resource names, after the checks of :func:`check_alterable`.
-    BrokerError if a check fails or the topic does not exist."""
+    """Return the topic that a resource names. BrokerError if the topic does not exist, or if
+    :func:`check_alterable` refuses the resource type, the topic's name or the names of the
+    settings."""
     check_alterable(resource_type, name, settings)
     return requested_topic(services, context, AclOperation.ALTER_CONFIGS, name).existing()
 

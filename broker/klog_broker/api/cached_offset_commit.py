@@ -136,7 +136,7 @@ class _CachedOffsetCommit:
         codes = [ErrorCode.NONE] * len(partitions)
         self._done = EncodedFrame(_response(partitions, self._topic_ids, codes), self._version)
         # The OffsetCommit that is being served: where its response goes (None: no request is being
-        # served), and the fields that differ from the earlier request.
+        # served), and the fields that differ from the cached earlier request.
         self._slot: ResponseSlot | None = None
         self._correlation_id = b""
         self._offsets: Sequence[int] = ()
@@ -240,8 +240,8 @@ def cache_request(
     they repeat this request except for the correlation id, the offsets and the leader epochs.
 
     Return None for versions 0 and 1, and for rare requests: with tagged fields, a retention time, a
-    repeated partition or topic, a topic without partitions, an unknown topic, too many partitions,
-    or too much metadata.
+    repeated partition or topic, a topic without partitions, an unknown topic, more than
+    MOST_PARTITIONS partitions, or metadata longer than offset.metadata.max.bytes.
     """
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None

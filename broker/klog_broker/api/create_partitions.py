@@ -29,8 +29,8 @@ from pyspark_klog.protocol.apis.create_partitions import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
-# Cost of requesting one topic's change and answering, in units of about 5 us of the event loop's
-# time (runtime/event_loop/slices.py).
+# Cost of requesting one topic's new partitions from the metadata store and answering, in units of
+# about 5 us of the event loop's time (runtime/event_loop/slices.py).
 _CHANGE = 10
 
 

@@ -17,8 +17,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(services: GroupServices, request: DeleteGroupsRequest, context: RequestContext) -> None:
-    """Answer with one result for each group. A group that the request names twice has one result,
-    too, as in Kafka."""
+    """Answer with one result for each group. A group that the request names twice has only one
+    result, as in Kafka."""
 
     denied: GroupCodes = {}
     group_ids: list[str] = []

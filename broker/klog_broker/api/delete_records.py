@@ -35,8 +35,8 @@ from pyspark_klog.protocol.keys import ApiKey
 _NO_LOW_WATERMARK = -1
 
 # Cost of raising one log start offset, in units of about 5 us of the event loop's time
-# (runtime/event_loop/slices.py): the log's leader epochs are truncated, and waiting fetches are
-# woken.
+# (runtime/event_loop/slices.py): leader epochs that end before the new start are removed from the
+# log's leader epoch cache, and fetches that wait for this partition are checked again.
 _RAISED = 4
 
 

@@ -29,8 +29,8 @@ _FIRST_VERSION_WITH_IDS = 6
 _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 
 
-# Cost of requesting one topic's deletion and answering, in units of about 5 us of the event loop's
-# time (runtime/event_loop/slices.py).
+# Cost of requesting one topic's deletion from the metadata store and answering, in units of about 5
+# us of the event loop's time (runtime/event_loop/slices.py).
 _DELETION = 10
 
 

@@ -1,10 +1,11 @@
 """Fetch: long polls whose records stay in the log files until they are sent.
 
 The partitions are read immediately. If they have fewer than ``min_bytes``, the fetch waits in the
-purgatory until the high watermarks have moved far enough, a leadership has ended, or
-``max_wait_ms`` has passed. Where the look-up of the fetch offset in a log would block on the disk,
-a helper thread reads the pages into the page cache first. For clients before version 4 the records
-are converted down before they are sent (down_conversion.py).
+purgatory until the high watermarks have moved so far that there are ``min_bytes``, this broker has
+stopped leading one of the partitions, or ``max_wait_ms`` has passed. Where the look-up of the fetch
+offset in a log would block on the disk, a helper thread reads the pages into the page cache first.
+For clients before version 4 the records are converted down before they are sent
+(down_conversion.py).
 
 The *scope* of a fetch is the set of partitions that it reads: the partitions in the request, or the
 partitions of its fetch session that may have changed (scopes.py).
@@ -66,7 +67,8 @@ class _DelayedFetch(DelayedOperation):
         self._scope = scope
 
     def start(self) -> None:
-        """Read the partitions, and answer if they have enough bytes; otherwise wait."""
+        """Read the partitions, and answer if they have at least the request's ``min_bytes`` or the
+        result of one of them, such as an error, must not wait; otherwise wait in the purgatory."""
         context = self._context
         if not context.response_sink.is_open:
             context.response_sink.skip()
@@ -77,7 +79,8 @@ class _DelayedFetch(DelayedOperation):
     def go_on(self, cold: list[ReadPartition]) -> None:
         """Continue after the first read. ``cold`` are the partitions whose read would have blocked
         on the disk, so helper threads read the missing pages into the page cache first. Without
-        such partitions, answer if there are enough bytes; otherwise wait in the purgatory."""
+        such partitions, answer if there are at least the request's ``min_bytes`` or the result of a
+        partition, such as an error, must not wait; otherwise wait in the purgatory."""
         context = self._context
         if cold:
             self._warm(cold)
@@ -139,8 +142,8 @@ class _DelayedFetch(DelayedOperation):
         return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], sends_response: bool = False) -> None:
-        """Let helper threads read the pages of the ``cold`` partitions from the disk into the page
-        cache, then read all partitions of the fetch again."""
+        """Let helper threads read the pages of the ``cold`` partitions (their look-ups would block
+        on the disk) into the page cache, then read all partitions of the fetch again."""
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:

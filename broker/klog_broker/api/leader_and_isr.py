@@ -82,8 +82,9 @@ class _RoleAssignments:
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
     def role_changes(self) -> Iterator[RoleAssignment]:
-        """Yield the role assignments. A partition whose state in the request is invalid or stale
-        gets an error instead."""
+        """Yield a role assignment (it makes a replica leader or follower) for each partition of the
+        request. A partition whose state in the request is invalid or stale gets an error
+        instead."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)

@@ -70,7 +70,8 @@ class LinearPattern:
             raise InvalidPattern(f"the pattern repeats more than {MAX_STATES} parts")
 
     def add_alternative(self, state: int, following: int) -> None:
-        """Let ``state``, which consumes no character, also lead to the state ``following``."""
+        """Let ``state``, a state of the automaton that consumes no character, also lead to the
+        state ``following``."""
         self._states[state].following.append(following)
 
     def matches(self, text: str) -> Generator[int, None, bool]:

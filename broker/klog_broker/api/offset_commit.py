@@ -28,8 +28,9 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """How many partitions of one request are appended in one event-loop turn, as one batch."""
 
-# Cost of one partition's commit, which is created, encoded, appended and applied, in units of about
-# 5 us of the event loop's time (runtime/event_loop/slices.py).
+# Cost of one partition's commit, which is created, encoded, appended to __consumer_offsets, and
+# stored in the group's offsets in memory, in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 

@@ -157,8 +157,8 @@ def _id_of(image: MetadataImage, name: str | None) -> UUID:
 def _committed(
     services: GroupServices, context: RequestContext, group_id: str
 ) -> tuple[ErrorCode, VisibleOffsets | None]:
-    """Return the group's offsets, or the error if this broker does not serve the group to the
-    client."""
+    """Return the group's offsets, or the error if this broker does not coordinate the group, or if
+    the client may not describe the group."""
     if not is_allowed(services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
     return services.groups.committed(group_id)

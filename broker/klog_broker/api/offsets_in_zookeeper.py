@@ -37,8 +37,8 @@ _COMMIT = 5
 
 
 class OffsetsServices(NamedTuple):
-    """The services for a cluster's groups, and for the offsets that old clients store in
-    ZooKeeper."""
+    """The objects with which a broker in a cluster serves OffsetCommit and OffsetFetch: those for
+    consumer groups, and the reader and writer of offsets in ZooKeeper (version 0)."""
 
     groups: GroupServices
     offsets: ConsumerOffsets

@@ -29,7 +29,8 @@ from pyspark_klog.ids import BrokerId
 
 
 class LogServices(PartitionServices, Protocol):
-    """The services of the APIs about logs: offsets, deletions, producers and log directories."""
+    """The broker's objects that the handlers of the APIs about logs use: the APIs for offsets,
+    deletions, producers and log directories."""
 
     @property
     def clock(self) -> Clock: ...
@@ -48,7 +49,7 @@ class LogServices(PartitionServices, Protocol):
 
 
 class GroupServices(AuthorizerServices, Protocol):
-    """The services of the APIs of consumer groups."""
+    """The broker's objects that the handlers of the APIs of consumer groups use."""
 
     @property
     def clock(self) -> Clock: ...
@@ -70,7 +71,7 @@ class GroupServices(AuthorizerServices, Protocol):
 
 
 class FindCoordinatorServices(AuthorizerServices, Protocol):
-    """The services of FindCoordinator."""
+    """The broker's objects that the handler of FindCoordinator uses."""
 
     @property
     def group_finder(self) -> CoordinatorFinder: ...
@@ -80,7 +81,8 @@ class FindCoordinatorServices(AuthorizerServices, Protocol):
 
 
 class TransactionServices(MarkerServices, Protocol):
-    """The services of the APIs for transactional producers, and of InitProducerId."""
+    """The broker's objects that the handlers of InitProducerId and of the APIs for transactional
+    producers use."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -99,7 +101,7 @@ class TransactionServices(MarkerServices, Protocol):
 
 
 class BrokerIdServices(Protocol):
-    """The services of APIs that need this broker's id."""
+    """The id of this broker, for the handlers of APIs that need the id."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -108,12 +110,12 @@ class BrokerIdServices(Protocol):
 class TopicsServices(
     TopicServices, ControllerServices, BrokerIdServices, AuthorizerServices, Protocol
 ):
-    """The services of the APIs that create, change, delete and describe topics or describe the
-    cluster."""
+    """The broker's objects that handlers use to create, change, delete and describe topics, or to
+    describe the cluster."""
 
 
 class SettingsServices(TopicServices, BrokerIdServices, AuthorizerServices, Protocol):
-    """The services of the APIs that show and alter settings and quotas."""
+    """The broker's objects that handlers use to show and alter settings and quotas."""
 
     @property
     def known_topics(self) -> KnownTopics: ...
@@ -136,4 +138,4 @@ class AllServices(
     TransactionServices,
     Protocol,
 ):
-    """The services of all families of APIs: everything that the handlers of a broker use."""
+    """All objects that the handlers of a broker's APIs use."""

@@ -34,8 +34,9 @@ LOADING_SINCE = 2
 TOPIC_IDS_SINCE = 6
 MISSING_GROUP_SINCE = 6
 
-# Cost of one partition's commit, which is created, encoded, appended and applied, in units of about
-# 5 us of the event loop's time (runtime/event_loop/slices.py).
+# Cost of one partition's commit, which is created, encoded, appended to __consumer_offsets, and
+# stored in the group's offsets in memory, in units of about 5 us of the event loop's time
+# (runtime/event_loop/slices.py).
 _COMMIT = 5
 
 _Results = dict[TopicPartition, ErrorCode]
@@ -123,10 +124,11 @@ class _VerificationCheck:
 
     If another broker is the transaction coordinator, the transaction can end while this broker
     waits for the answer. Offsets appended after the transaction's marker would open a transaction
-    that nobody ends. So, as for Produce, the log creates a verification guard before the
-    coordinator is asked, and the commit of the offsets is refused if a marker has ended the
-    verification since. If this broker is the coordinator, no guard is needed: the coordinator
-    answers with the state at the time of the append.
+    that nobody ends. So, as for Produce, the log creates a verification guard (an object that
+    stands for one question to the coordinator) before the coordinator is asked, and the commit of
+    the offsets is refused if a marker has ended the verification since. If this broker is the
+    coordinator, no guard is needed: the coordinator answers with the state at the time of the
+    append.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ ControllerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaReq
 
 
 class ClusterServices(NamedTuple):
-    """The objects with which a broker takes part in its cluster."""
+    """The objects that a broker has only in a cluster: a standalone broker has none of them."""
 
     store: ClusterStore
     controller: Controller
@@ -53,7 +53,7 @@ class ClusterServices(NamedTuple):
 
 
 class BetweenBrokersServices(NamedTuple):
-    """The services that the handlers of inter-broker requests use."""
+    """The broker's objects that the handlers of requests between brokers use."""
 
     broker_id: BrokerId
     brokers_listener: str

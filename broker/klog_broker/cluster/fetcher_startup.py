@@ -16,7 +16,7 @@ from pyspark_klog.ids import BrokerId
 
 
 class FollowingServices(Protocol):
-    """The services that the fetchers, which copy records from leaders, use."""
+    """The broker's objects that the fetchers use, which copy records from leaders."""
 
     @property
     def broker_epoch(self) -> Callable[[], int]: ...

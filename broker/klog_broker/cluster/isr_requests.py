@@ -45,7 +45,7 @@ _OpenRequest = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
 
 
 class IsrRequestServices(Protocol):
-    """The services that IsrRequests uses."""
+    """The broker's objects that IsrRequests uses."""
 
     @property
     def broker_epoch(self) -> Callable[[], int]: ...

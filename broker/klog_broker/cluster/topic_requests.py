@@ -34,7 +34,8 @@ Refused = dict[str, ErrorCode]
 
 
 class ControllerServices(Protocol):
-    """The services that handlers use for requests that only the controller may carry out."""
+    """The broker's objects that handlers use for requests that only the controller may carry
+    out."""
 
     @property
     def known_topics(self) -> KnownTopics: ...

@@ -1,1 +1,1 @@
-"""Options, tables, progress and errors that the commands share."""
+"""Options, tables, progress bars and error output that klog's commands share."""

@@ -1,4 +1,4 @@
-"""The options and settings of all commands that connect to brokers, and output for scripts."""
+"""The options and settings of all commands that connect to brokers, and their output in JSON."""
 
 import functools
 import json
@@ -54,7 +54,8 @@ class ClientOptions:
     """The settings and output format of a command that connects to brokers."""
 
     settings: Mapping[str, Value]
-    """The client's settings by name: the defaults, overridden by the file and the options."""
+    """The client's settings by name: the defaults, overridden by the file of --command-config,
+    overridden by the other options."""
     as_json: bool
 
     def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "ClientOptions":
@@ -118,7 +119,8 @@ def with_client_and_json_options(
 def read_settings(
     servers: str | None, config_file: Path | None, timeout_ms: int | None
 ) -> dict[str, Value]:
-    """Return a client's settings: defaults, overridden by the file, overridden by the options.
+    """Return a client's settings: the defaults, overridden by the file of --command-config,
+    overridden by the other options.
 
     :raises PropertiesError: if the file cannot be read
     :raises SettingError: if the file has a name that Kafka's clients don't have, or a wrong value

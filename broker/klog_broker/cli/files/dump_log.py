@@ -64,7 +64,8 @@ def command(
 
 
 def _print(lines: Iterable[Line], as_json: bool) -> bool:
-    """Print the lines of a dump. Return whether any of them is a finding of level ERROR."""
+    """Print the lines of a dump. Return whether any of them is a finding (a fault in a file, or a
+    remark about it) of level ERROR."""
     is_damaged = False
     out = sys.stdout
     for path, what in lines:

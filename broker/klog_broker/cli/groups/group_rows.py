@@ -1,4 +1,4 @@
-"""The output about a group: positions, lag and members, as tables and for scripts."""
+"""The output about a group: committed offsets, lag and members, as tables and in JSON."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -104,7 +104,8 @@ def print_members(group: DescribedGroup, verbose: bool) -> None:
 
 
 def print_states(groups: Sequence[DescribedGroup], verbose: bool) -> None:
-    """Print one line for each group."""
+    """Print one line for each group: its coordinator, type, assignor, state and number of
+    members."""
     columns = ["group", "coordinator", "type", "assignor", "state", "members"]
     rows: list[Row] = [
         (
@@ -126,12 +127,13 @@ def heading(group: DescribedGroup) -> str:
 
 
 def member_count(group: DescribedGroup) -> int | None:
-    """Return the number of members; None for groups whose members are unknown."""
+    """Return the number of members; None if klog's client cannot ask for the members of groups of
+    this type."""
     return len(group.members) if group.knows_members else None
 
 
 def details(view: GroupView) -> dict[str, object]:
-    """Return all details of a group, for scripts."""
+    """Return all details of a group, for the output with --json."""
     group = view.group
     return {
         "assignor": group.assignor,

@@ -49,7 +49,7 @@ def plan(
 ) -> OffsetPlan:
     """Return the new offsets of ``partitions``; ``committed`` has the group's present offsets.
 
-    :raises KlogError: if a partition without a committed offset is to be shifted
+    :raises KlogError: if the strategy shifts committed offsets, and a partition has none
     """
     wanted = sorted(partitions)
     if strategy.to_earliest:
@@ -155,8 +155,8 @@ def read_csv(file: Path, group_ids: list[str]) -> dict[str, dict[TopicPartition,
     written.
 
     The columns are topic, partition and offset; if there are several groups, the group comes first.
-    :raises SettingError: if the file cannot be read, or a row is invalid; with the file and the
-    line
+    :raises SettingError: if the file cannot be read, or a row is invalid; the message names the
+    file and the line
     """
     found: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     try:

@@ -1,4 +1,4 @@
-"""The output about exactly-once sinks, as tables and for scripts."""
+"""The output about exactly-once sinks of Spark queries, as tables and in JSON."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

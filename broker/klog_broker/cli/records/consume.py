@@ -142,7 +142,7 @@ def command(
         at = start.positions(client, named) if group is None else group.positions(named, start)
         printer = Printer(client, at, form, group, max_messages, idle_ms)
         if idle_ms is None:
-            # The client must not log the failures after which it retries, because the printer
+            # The client must not log the failed requests that it repeats, because the printer
             # reports these failures itself.
             client.retries.mute()
         is_interrupted = False
@@ -206,8 +206,8 @@ class Printer:
         self._out = _buffered_stdout()
 
     def run(self) -> None:
-        """Print until there are enough records, or until all leaders have had no records for
-        ``idle_ms``."""
+        """Print until as many records as the option --max-messages says are printed, or until all
+        leaders have had no records for ``idle_ms``."""
         quiet_since_ms = self._client.now_ms()
         commit_at_ms = quiet_since_ms + _COMMIT_EVERY_MS
         while self._most_records is None or self.count < self._most_records:
