@@ -111,15 +111,15 @@ class Cleaner:
         self._is_stopped = True
 
     def close(self) -> None:
-        """Remove the unfinished segments of all rounds. Blocks. Call it after the helper threads
-        have ended."""
+        """Remove the segments that interrupted cleaning rounds were writing. Blocks. Call it after
+        the helper threads have ended."""
         for running in self._running.values():
             if running.round is not None:
                 with suppress(OSError):
                     running.round.drop()
         self._running.clear()
 
-    # --- choosing a log --------------------------------------------------------------------------
+    # --- choosing a log to clean -----------------------------------------------------------------
     def _check_all_logs(self) -> None:
         """Look at all logs, some in each event-loop turn, and start to clean the dirtiest logs, as
         many as log.cleaner.threads allows."""
@@ -299,16 +299,16 @@ class Cleaner:
         self._check_all_logs()
 
     def _apply_retention(self, log: PartitionLog) -> None:
-        """Apply retention at the end of a round to a log whose cleanup.policy has delete. The
-        broker's periodic retention skips the log during a round, and the log's next round may begin
-        soon."""
+        """Apply retention at the end of a cleaning round to a log whose cleanup.policy has delete.
+        The broker's periodic retention skips the log during a round, and the log's next round may
+        begin soon."""
         if log.config.delete and not log.is_offline:
             try:
                 log.apply_retention(self._clock.now_ms())
             except LogStorageError as error:
                 _log.debug("log=%s retention failed: %s", log.path, error)
 
-    # --- failed rounds ---------------------------------------------------------------------------
+    # --- failed cleaning rounds ------------------------------------------------------------------
     def _on_round_failed(self, running: "_Running", error: BaseException) -> None:
         log = running.log
         is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
@@ -334,8 +334,8 @@ class Cleaner:
         )
 
     def _give_up(self, running: "_Running", error: BaseException | None) -> None:
-        """End a round early: remove its unfinished segment, and look for logs to clean again
-        later."""
+        """End a cleaning round early: remove the segment that it was writing, and look for logs to
+        clean again later."""
         log = running.log
         cleaning = running.round
 

@@ -110,8 +110,8 @@ class ChunkFilter:
         settings[kernel.SETTING_HASH_HIGH] = key_map.hash_key[1]
         settings[kernel.SETTING_LATEST_OFFSET] = key_map.latest_offset
         settings[kernel.SETTING_NOW_MS] = now_ms
-        # With the largest delete.retention.ms, tombstones are kept for ever. Cap the horizon, which
-        # would not fit into 64 bits.
+        # With the largest delete.retention.ms, tombstones are kept for ever. Cap the delete horizon
+        # of batches, which would not fit into 64 bits.
         settings[kernel.SETTING_HORIZON_MS] = min(now_ms + delete_retention_ms, at.INT64_MAX)
         self._settings = settings
         self._latest_offset = key_map.latest_offset

@@ -72,7 +72,7 @@ from pyspark_klog.records.layout import (
     TRANSACTIONAL_BIT,
 )
 
-# --- a slot of the map of keys (the place of one key): its fields, in int64 words -----------------
+# --- the fields of a slot (the place of one key) in the map of keys, in int64 numbers ------------
 SLOT_HASH = 0  # two words
 SLOT_OFFSET = 2  # the key's last offset plus one; 0 marks an empty slot
 SLOT_WORDS = 3
@@ -165,8 +165,8 @@ def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 
 @inline
 def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tuple[int, int]:
-    """Return the 128 bits of SipHash-2-4 of ``buf[start:end]``, as two int64 words. ``hash_low``
-    and ``hash_high`` are the hash function's secret key."""
+    """Return the 128 bits of SipHash-2-4 of the key ``buf[start:end]``, as two int64 numbers.
+    ``hash_low`` and ``hash_high`` are the hash function's secret key."""
     v0 = 0x736F6D6570736575 ^ hash_low
     v1 = 0x646F72616E646F6D ^ hash_high ^ 0xEE
     v2 = 0x6C7967656E657261 ^ hash_low
@@ -282,8 +282,8 @@ def move_keys(keys: Array, larger: Array) -> int:
 def _read(
     chunk: Array, at: int, end: int, before: int, last_delta: int
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Read and check one record. Its offset delta must be above ``before`` and at most
-    ``last_delta``.
+    """Read and check one record. Its offset delta must be above ``before``, the offset delta of the
+    previous record, and at most ``last_delta``, the offset delta of the batch's last record.
 
     Returns status, end, timestamp delta, offset delta, key start, key length and value length.
     """
@@ -340,7 +340,7 @@ def _add_records(
     state: Array,
 ) -> int:
     """Add the keys of one batch's records to the map. Returns OK, FULL if the map has no space for
-    a key, or the status of a damaged batch."""
+    a key, or an error status if the batch is damaged."""
     at = int(table[row + POSITION]) + RECORDS_AT
     end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -405,7 +405,7 @@ def add_rows(
 
     ``table`` is the table that kernels.scan made of ``chunk``, after it had checked the CRCs; it
     has a row for each batch. A row whose byte in ``skip`` is not 0 is not read. ``block`` is
-    working memory of BLOCK_WORDS words.
+    working memory of BLOCK_WORDS int64 numbers.
 
     Returns OK; NOT_PLAIN at a row that is compressed or of an older format; FULL at a row that
     would give the map more than ``most_keys`` keys (a number below that of the slots), after some
@@ -557,8 +557,8 @@ def _retimed_size(
     sets_all: bool,
     horizon_ms: int,
 ) -> int:
-    """Return the size of the kept records with the timestamp deltas that :func:`_write_retimed`
-    gives them."""
+    """Return the total size of the batch's kept records (bit 0 of their mark is set) with the
+    timestamp deltas that :func:`_write_retimed` gives them."""
     size = 0
     at = start
     for index in range(count):
@@ -583,8 +583,8 @@ def _write_retimed(
     out: Array,
     to: int,
 ) -> None:
-    """Write the kept records, with timestamp deltas that count from ``horizon_ms``, because the
-    batch stores its delete horizon as its base timestamp."""
+    """Write the batch's kept records (bit 0 of their mark is set), with timestamp deltas that count
+    from ``horizon_ms``, because the batch stores its delete horizon as its base timestamp."""
     at = start
     for index in range(count):
         record_end = int(marks[index]) >> 1
@@ -600,7 +600,8 @@ def _write_retimed(
 
 @inline
 def _write_same(chunk: Array, start: int, marks: Array, count: int, out: Array, to: int) -> None:
-    """Write the kept records unchanged; neighbouring kept records are copied together."""
+    """Write the batch's kept records (bit 0 of their mark is set) unchanged; neighbouring kept
+    records are copied together."""
     at = start
     from_at = start  # the first byte of kept records that are not copied yet
     for index in range(count):
@@ -764,10 +765,10 @@ def filter_rows(
     """Filter the batches ``first`` to ``rows_end`` (exclusive) into ``out``, at STATE_OUT_END.
 
     ``table`` is the table that kernels.scan made of ``chunk``, after it had checked the CRCs; it
-    has a row for each batch. ``block`` is working memory of BLOCK_WORDS words. ``marks`` has a word
-    for each record of the batch with the most records; a record has at least MIN_RECORD_BYTES (7)
-    bytes. ``sizes`` is empty, or gets for each row how many bytes were written. If it is not empty,
-    an unchanged batch is not written, and its size is UNCHANGED.
+    has a row for each batch. ``block`` is working memory of BLOCK_WORDS int64 numbers. ``marks``
+    has space for as many int64 numbers as the batch with the most records has records; a record has
+    at least MIN_RECORD_BYTES (7) bytes. ``sizes`` is empty, or gets for each row how many bytes
+    were written. If it is not empty, an unchanged batch is not written, and its size is UNCHANGED.
 
     Returns OK; NOT_PLAIN at a row of an older format, and at a compressed row whose records are
     needed; FULL at a row for which ``out`` has less space than STATE_NEEDED_BYTES; or the status of

@@ -328,7 +328,8 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(paths)
 
     def _check(self) -> None:
-        """Raise ConfigError for refused values, and for settings that contradict each other."""
+        """Raise ConfigError for values with which the broker cannot work, and for settings that
+        contradict each other."""
         own = self._own
         if "broker.id" in own and "node.id" in own and own["broker.id"] != own["node.id"]:
             raise ConfigError(

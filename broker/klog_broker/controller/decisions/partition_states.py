@@ -1,6 +1,7 @@
 """The states that a controller keeps for each partition, and every permitted step between states.
 
-docs/controller.md is generated from the tables STEPS and FOUND. The steps are Kafka's.
+docs/controller.md is generated from the tables STEPS (permitted steps) and FOUND (first states that
+a new controller gives). The steps are Kafka's.
 """
 
 from enum import Enum
@@ -58,7 +59,8 @@ FOUND: dict[PartitionState, str] = {
 
 
 def check_step(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
-    """Raise InvariantViolation for a step that STEPS does not contain."""
+    """Raise InvariantViolation for a step from state `before` to state `after` that STEPS, the
+    table of permitted steps, does not contain."""
     if after not in STEPS[before]:
         raise InvariantViolation(
             f"partition {partition} is {before.value} and cannot become {after.value}; it may"

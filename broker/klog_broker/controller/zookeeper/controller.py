@@ -128,14 +128,15 @@ class Controller:
     # --- ZooKeeper sessions and controller epochs ----------------------------------------------
 
     def connected(self, session: Session) -> None:
-        """Use a new connection: read everything from ZooKeeper if this broker is the controller."""
+        """Use a new connection to ZooKeeper: read everything from it if this broker is the
+        controller."""
         self._session = session
         self._reader = Reader(session, self._changed, self._loop.call_soon)
         self._start_reading()
 
     def expired(self) -> None:
-        """Drop the expired session. The election learns of the expiry, too, and calls
-        `resigned`."""
+        """Drop the expired ZooKeeper session. The Election object (controller_election.py) gets
+        notice of the expiry, too, and calls `resigned`."""
         self._session = None
 
     def elected(self, writes: FencedWrites) -> None:
@@ -237,7 +238,7 @@ class Controller:
         self._queue_steps(run, done, _identity)
 
     def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:
-        """Create a topic. `done` gets the result once ZooKeeper has the topic."""
+        """Create a topic. `done` gets the error code, NONE once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
         self._queue_steps(run, done, _identity)
 
@@ -247,12 +248,14 @@ class Controller:
         replicas: Mapping[int, tuple[BrokerId, ...]],
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Add partitions to a topic; `replicas` has their assignments by partition number."""
+        """Add partitions to a topic; `replicas` has their assignments by partition number. `done`
+        gets the error code, NONE once ZooKeeper has the partitions."""
         run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
         self._queue_steps(run, done, _identity)
 
     def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
-        """Delete the topic of this name and id."""
+        """Request the deletion of the topic of this name and id. `done` gets the error code, NONE
+        once the request is in ZooKeeper."""
         run = partial(controller_requests.delete_topic, name=name, topic_id=topic_id)
         self._queue_steps(run, done, _identity)
 
@@ -342,7 +345,8 @@ class Controller:
     # --- carrying out one event after the other ------------------------------------------------
 
     def _start_reading(self) -> None:
-        """Discard the state and read everything from ZooKeeper, if connected and elected."""
+        """Discard the cluster's state in memory, and read everything from ZooKeeper, if connected
+        and elected."""
         session, writes = self._session, self._writes
         self._events.requeue_current()
         self._conversation.drop()
@@ -365,7 +369,8 @@ class Controller:
         self._conversation.begin(self._steps(work))
 
     def _discard_state(self, work: EventContext) -> None:
-        """Discard the state, except for the brokers in shutdown: ZooKeeper does not store these."""
+        """Discard the cluster's state in memory, except for which brokers are shutting down:
+        ZooKeeper does not store this."""
         if self._work is work:
             context = work.controller_state.context
             self._leaving = {each: context.brokers[each] for each in context.shutting_down}
@@ -450,7 +455,7 @@ class Controller:
             controller_state.controller_epoch,
         )
 
-    # --- timers of retries ---------------------------------------------------------------------
+    # --- timers that repeat failed work ----------------------------------------------------------
 
     def _try_deletions_later(self) -> None:
         if self._deletion_retry is None:

@@ -1,16 +1,17 @@
-"""The errors of the controller."""
+"""The exceptions that stop or change the controller's present work."""
 
 from pyspark_klog.errors import KlogError
 
 
 class ControllerMoved(KlogError):
-    """This broker is no longer the controller, and nothing was written."""
+    """This broker is no longer the controller, so a write to ZooKeeper was not carried out."""
 
 
 class BrokersChanged(KlogError):
-    """A broker has registered since the registrations were read, so nothing was written.
+    """A broker has registered since the controller read the registrations, so new states of
+    partitions (leaders and ISRs) were not written.
 
-    The state to write may rely on the broker's earlier registration.
+    The new states may rely on the broker's earlier registration.
     """
 
 
@@ -22,7 +23,8 @@ class ControllerStateOutdated(KlogError):
 
 
 class WriteDenied(ControllerStateOutdated):
-    """An access list forbids a read or write, so nothing was written; the log names the znode.
+    """The access list (ACL) of a znode forbids a read or write, so nothing was written; the log
+    names the znode.
 
     A caller that can work without the znode catches this error and continues. A request from a
     broker fails with UNKNOWN_SERVER_ERROR.

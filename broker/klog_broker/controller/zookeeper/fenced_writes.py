@@ -42,7 +42,8 @@ WriteDone = Callable[[tuple[Result, ...] | ZooKeeperError | ControllerMoved], No
 
 
 class FencedWrites:
-    """The writes of one controller epoch, from the election until `end`."""
+    """Writes to ZooKeeper in one controller epoch, from this broker's election until the call of
+    `end`."""
 
     def __init__(
         self, session: Session, epoch: ControllerEpoch, on_moved: Callable[[], None]
