@@ -41,8 +41,8 @@ _NAMES = 100
 def handle(
     services: TopicsServices, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> ResponseSteps | None:
-    """Return one page. A request without topics selects all topics. BrokerError INVALID_REQUEST if
-    the cursor is invalid."""
+    """Return one page of topics and partitions. A request without topics selects all topics.
+    BrokerError INVALID_REQUEST if the cursor is invalid."""
     return once_complete(
         services.known_topics,
         lambda: _answer(services, request, context),

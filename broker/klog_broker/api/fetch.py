@@ -247,8 +247,8 @@ def cache_request(
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     """Return a response with ``code`` for the whole response and for every partition, since
-    versions before 7 have no top-level error. A response with a session error lists no
-    partitions."""
+    versions before 7 have no top-level error. A response whose error concerns the fetch session
+    lists no partitions."""
 
     def refused(index: int) -> PartitionData:
         return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")

@@ -68,7 +68,7 @@ def _pattern(text: str | None) -> LinearPattern | None:
 
 
 class _Wanted:
-    """The filters of one request."""
+    """The filters of one ListTransactions request: states, producer ids and a duration."""
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         names = dict.fromkeys(request.state_filters)

@@ -92,8 +92,8 @@ class IsrRequests:
         self._live: frozenset[BrokerId] = frozenset()
 
     def start(self) -> None:
-        """Start to send ISR changes, and to check periodically for lagging followers of all
-        partitions that this broker leads."""
+        """Start to send ISR changes to the controller, and to check periodically for lagging
+        followers of all partitions that this broker leads."""
         self._services.replicas.on_in_sync_changed.append(self._changed)
         for leader in self._services.replicas.led.values():
             self._changed(leader)

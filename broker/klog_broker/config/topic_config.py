@@ -94,7 +94,7 @@ class TopicConfig(Mapping[str, Any]):
 
     def default_of(self, name: str) -> Value:
         """Return the default of the topic setting `name`: the value of the broker's setting that
-        the row names in `broker_name`, or else the row's `default`."""
+        the declaration of `name` in TOPIC_SETTINGS has as `broker_name`, or else its `default`."""
         return _default(self._broker, TOPIC_SETTINGS[name])
 
     def check_together(self) -> None:

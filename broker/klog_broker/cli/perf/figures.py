@@ -46,7 +46,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Flow:
-    """The number of records, and of their bytes, since ``start_s``."""
+    """The number of records read or written since ``start_s``, and of their bytes."""
 
     start_s: float
     records: int = 0
@@ -71,7 +71,7 @@ class Flow:
 
 
 def latency_figures(latencies: Latencies) -> dict[str, float]:
-    """Return average, maximum and percentiles in milliseconds."""
+    """Return the average, maximum and percentiles of the latencies in milliseconds."""
     found = {"avg_ms": latencies.average_ms, "max_ms": latencies.max_ms}
     for name, share in PERCENTILES.items():
         found[f"{name}_ms"] = latencies.percentile_ms(share)
@@ -79,7 +79,8 @@ def latency_figures(latencies: Latencies) -> dict[str, float]:
 
 
 def line(figures: dict[str, float]) -> str:
-    """Return the figures of an interval as a line of text."""
+    """Return the figures of an interval (counts and rates, and for writes latencies) as a line of
+    text."""
     text = (
         f"{figures['records']:.0f} records, {figures['records_per_second']:.1f} records/s "
         f"({figures['mb_per_second']:.2f} MB/s)"

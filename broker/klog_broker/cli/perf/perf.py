@@ -177,8 +177,8 @@ def consume(
 
 
 def _say(asking: ClientOptions) -> PrintFigures:
-    """Return a function that prints an interval's figures, unless a progress bar or --json is
-    used."""
+    """Return a function that prints an interval's figures (counts and rates, and for writes
+    latencies), unless a progress bar or --json is used."""
 
     def say(figures: dict[str, float]) -> None:
         if not asking.as_json and not sys.stderr.isatty():

@@ -15,7 +15,8 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 PrintFigures = Callable[[dict[str, float]], None]
-"""Called every PRINT_EVERY_S seconds with the figures of that interval."""
+"""Called every PRINT_EVERY_S seconds with the figures of that interval: counts and rates, and for
+writes latencies."""
 PRINT_EVERY_S = 5.0
 
 
@@ -70,7 +71,7 @@ class _Meter:
             self._while, self._while_latencies = Flow(now_s), Latencies()
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of all records."""
+        """Return the count, rate and latencies of all acknowledged records."""
         return self._all.figures(monotonic_s()) | latency_figures(self._all_latencies)
 
 
@@ -83,7 +84,7 @@ def measure_writing(
     say: PrintFigures,
 ) -> dict[str, float]:
     """Write records to all partitions in turn until all are acknowledged, or until Ctrl-C. Return
-    the figures.
+    the figures: count, rate and latencies.
 
     :raises KlogError: if records could not be written; the message has the number of acknowledged
         records

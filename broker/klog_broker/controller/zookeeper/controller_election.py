@@ -85,7 +85,8 @@ class Election:
         controller, or that this broker does not know the controller."""
         self.state = ElectionState.AWAY
         self.writes: FencedWrites | None = None
-        """Writes to ZooKeeper as the controller; None while this broker is not the controller."""
+        """The object that writes to ZooKeeper as the controller; None while this broker is not the
+        controller."""
         self._loop = loop
         self._broker_id = broker_id
         self._now_ms = now_ms
@@ -97,7 +98,8 @@ class Election:
         self._watches = 0
 
     def connected(self, session: Session) -> None:
-        """Use a new connection: read the znode /controller, which names the controller.
+        """Use a new connection to ZooKeeper: read the znode /controller, which names the
+        controller.
 
         Even the controller reads the znode, because it may have been deleted while there was no
         connection.
@@ -106,7 +108,8 @@ class Election:
         self._read_controller()
 
     def expired(self) -> None:
-        """Resign, because the session expired, and with it the znode /controller."""
+        """Resign if this broker is the controller, because the ZooKeeper session expired, and with
+        it the broker's znode /controller."""
         self._session = None
         self._conversation.drop()
         self._resign()
@@ -232,7 +235,8 @@ class Election:
         self._set_controller(self._broker_id)
 
     def _moved(self) -> None:
-        """Resign, because a write found that another broker was elected."""
+        """Resign as the controller, because a write to ZooKeeper found that another broker was
+        elected."""
         self._resign()
         self._read_controller()
 

@@ -48,7 +48,8 @@ class FencedWrites:
     def __init__(
         self, session: Session, epoch: ControllerEpoch, on_moved: Callable[[], None]
     ) -> None:
-        """`on_moved` is called when a write finds that another controller was elected."""
+        """`on_moved` is called when a write to ZooKeeper finds that another controller was
+        elected."""
         self.epoch = epoch
         self._session = session
         self._check = Check(CONTROLLER_EPOCH, epoch.version)
@@ -71,7 +72,8 @@ class FencedWrites:
     def write(self, operations: Sequence[Operation], done: WriteDone) -> None:
         """Carry out all of these operations, or none.
 
-        `done` is called once: before this method returns if the epoch is over, otherwise later.
+        `done` is called once: before this method returns if this broker is no longer the controller
+        of the epoch (`is_over`), otherwise later.
         """
         if self._is_over:
             done(self._moved())

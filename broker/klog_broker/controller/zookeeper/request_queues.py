@@ -42,7 +42,7 @@ class RequestQueues:
         self._behind: dict[BrokerId, None] = {}
 
     def add_broker(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        """Add a queue for a broker; drop its queue of another epoch, if any."""
+        """Add a queue for a broker; drop its queue of another broker epoch, if any."""
         known = self._queues.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             self._queues[broker_id] = _Queue(broker_epoch)

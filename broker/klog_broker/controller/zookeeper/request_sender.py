@@ -55,7 +55,8 @@ class RequestSender:
         """The number of the event-loop turn (`Loop.turn`) that last sent a large request."""
 
     def add_broker(self, registration: BrokerRegistration, broker_epoch: int) -> None:
-        """Add or update a registered broker; a new epoch drops the requests queued before."""
+        """Add or update a registered broker; a new broker epoch drops the requests queued
+        before."""
         broker_id = registration.broker_id
         known = self._broker_epochs.get(broker_id)
         if known is not None and known.broker_epoch == broker_epoch:
@@ -75,7 +76,8 @@ class RequestSender:
             self.remove_broker(broker_id)
 
     def clear(self) -> None:
-        """Remove all brokers and drop their requests, because this broker has resigned."""
+        """Remove all brokers and drop their requests, because this broker is no longer the
+        controller."""
         self._broker_epochs.clear()
         self._queues.clear()
 
