@@ -181,8 +181,8 @@ class _CachedOffsetCommit:
         image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
-            # The topic may have been deleted and created again since this object was made: same
-            # name, other id.
+            # The topic may have been deleted and created again since this _CachedOffsetCommit was
+            # made: same name, other id.
             and image.topic_by_id(each.record.topic_id) is not None
             for each in self._places
         )

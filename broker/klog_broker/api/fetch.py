@@ -147,7 +147,8 @@ class _DelayedFetch(DelayedOperation):
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
-            # An I/O error in the helper thread occurs again when the partition is read again.
+            # Ignore an I/O error of the helper thread: the error occurs again when the partition is
+            # read again.
             nonlocal left
             left -= 1
             if left == 0:

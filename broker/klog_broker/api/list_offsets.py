@@ -44,7 +44,8 @@ _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 # (runtime/event_loop/slices.py): the look-up searches the index and reads records.
 _LOOK_UP = 20
 
-# The first version of ListOffsets that has each special timestamp.
+# The first version of ListOffsets that has each special timestamp (a negative number that stands
+# for an offset, such as the log's end).
 _SINCE = {
     LATEST_TIMESTAMP: 0,
     EARLIEST_TIMESTAMP: 0,

@@ -36,7 +36,7 @@ _PARTITIONS_A_STEP = 50
 def handle(
     services: BetweenBrokersServices, request: UpdateMetadataRequest, context: RequestContext
 ) -> None:
-    """Answer when the metadata image shows the update."""
+    """Answer when this broker's metadata image shows the topics in the request."""
     cluster = cluster_of(services, context)
 
     def begin(done: Callable[[], None]) -> None:

@@ -29,7 +29,8 @@ class QueuedRequest(NamedTuple):
     """Carries the request out, and calls the callback that it gets once the request is answered."""
     refuse: Callable[[ErrorCode], None]
     close: Callable[[str], None]
-    """Closes the connection, so that the controller sends the request again."""
+    """Closes the connection on which the request came, so that the controller sends the request
+    again."""
 
 
 class ControllerRequestQueue:

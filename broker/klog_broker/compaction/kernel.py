@@ -85,7 +85,7 @@ SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has no
 
 # --- the fields of ``state``, in which add_rows and filter_rows return results -------------------
 STATE_ROW = 0  # the row (batch) at which the kernel stopped; the next call continues there
-STATE_RECORD = 1  # the record of that row which the returned status is about
+STATE_RECORD = 1  # the record of that row to which a returned error status belongs
 STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has handled
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
 STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
@@ -802,7 +802,7 @@ def filter_rows(
     return status
 
 
-# --- correcting the headers of batches that were compressed again --------------------------------
+# --- correcting the headers of filtered batches that were compressed again -----------------------
 @kernel("out8", "in64")
 def seal_batches(out: Array, batches: Array) -> int:
     """Correct the headers of batches in ``out`` whose records were compressed after the filter:

@@ -64,7 +64,8 @@ def rich_table(columns: Sequence[str], rows: Sequence[Row]) -> "Table":
 
     table = Table(box=box.ROUNDED, header_style="bold cyan")
     for name, is_number in zip(columns, _are_numbers(columns, rows), strict=True):
-        # Folded, not truncated, so that a whole value can be copied.
+        # Fold a long value onto several lines and do not truncate it, so that a whole value can be
+        # copied.
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         # Each cell is a Text, because rich would interpret brackets in a str as markup.

@@ -91,7 +91,7 @@ def measure_writing(
     """
     producer = Producer(client)
     partitions = [TopicPartition(topic, each) for each in range(producer.partition_count(topic))]
-    # Make the first batch now, because work that is done only once must not be measured.
+    # Make the first batch now, because work that only the first batch causes must not be measured.
     batches.next_batch(min(pace.batch_records, pace.records), 0)
     meter = _Meter(advance, say)
     producer.on_written(meter.written)

@@ -151,7 +151,7 @@ def command(
         except KeyboardInterrupt:
             is_interrupted = True
         except (BrokenPipeError, KlogError):
-            # If this commit fails, too, report only the error that ended the reading.
+            # If this commit of offsets fails as well, report only the error that ended the reading.
             with suppress(KlogError):
                 printer.commit()
             raise

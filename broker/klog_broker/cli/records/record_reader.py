@@ -91,7 +91,7 @@ class RecordReader:
                 yield self._of_arrow(fetched.partition, rest)
         except MalformedTimestamp:
             # Arrow cannot hold timestamps of the year 294,247 or later; Python's integers can. Read
-            # the rest record by record.
+            # the rest of the record set record by record.
             yield from self._one_by_one(fetched._replace(start=next_offset))
 
     def _of_arrow(self, partition: TopicPartition, batch: "RecordBatch") -> Columns:

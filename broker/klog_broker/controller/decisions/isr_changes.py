@@ -150,7 +150,7 @@ def _result(
         return PartitionResult(partition_index=index, error_code=code)
     wanted = decision.changes.get(TopicPartition(context.topic_name(topic_id) or "", index))
     if wanted not in (None, known.state):
-        # The state was not written, because ZooKeeper's access list forbids it.
+        # The state was not written, because the access list (ACL) of a znode forbids it.
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         return PartitionResult(partition_index=index, error_code=code)
     return PartitionResult(

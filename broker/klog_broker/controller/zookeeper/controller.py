@@ -403,7 +403,7 @@ class Controller:
             self._discard_state(work)
             raise
         except ControllerMoved:
-            return  # The election calls `resigned` next.
+            return  # The Election object calls `resigned` next.
         except ControllerStateOutdated as error:
             self._events.count_failure(error)
             self._events.requeue_current()

@@ -43,7 +43,8 @@ def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
             yield from _delete(work, [delete_topic_path(name)])
         return
     if any(context.topic_id(name) is None for name in names):
-        # The topic may have been created just before the deletion request, and not be read yet.
+        # The topic may have been created just before the deletion request, and this controller may
+        # not have read it yet.
         yield from take_topics(work, new_id)
     collected = 0
     for name in names:
@@ -125,8 +126,8 @@ def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
     for topic in topics:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
-                # An access list forbids the deletion of a znode. The next `take_deletions` tries
-                # again.
+                # The access list of a znode forbids the deletion of a topic's znodes. The next
+                # `take_deletions` tries again.
                 continue
             yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)

@@ -18,7 +18,7 @@ class BrokersChanged(KlogError):
 class ControllerStateOutdated(KlogError):
     """ZooKeeper has other data than the controller expects, or failed a request.
 
-    The controller must read everything again.
+    The controller must read everything from ZooKeeper again.
     """
 
 

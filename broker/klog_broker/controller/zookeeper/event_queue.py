@@ -52,8 +52,8 @@ class EventQueue:
     def carry_out_next(self, work: EventContext) -> Steps[None]:
         """Carry out the first event of the queue.
 
-        A request that an access list forbids is refused, because reading everything again would
-        not help.
+        A request whose read or write the access list of a znode forbids is refused, because reading
+        everything from ZooKeeper again would not help.
         """
         event = self._current = self._waiting.popleft()
         try:

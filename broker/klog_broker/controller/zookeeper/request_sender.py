@@ -134,8 +134,8 @@ class RequestSender:
             return
 
         def answered(response: BrokerResponse | None) -> None:
-            # Ignore the response if the broker was removed after the request was sent, even if it
-            # was added again with the same epoch.
+            # Ignore the response if the broker was removed from `_broker_epochs` after the request
+            # was sent, even if it was added again with the same broker epoch.
             if self._broker_epochs.get(broker_id) is not current_epoch:
                 return
             if response is None:
