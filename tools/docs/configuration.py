@@ -80,7 +80,7 @@ def configuration_page() -> str:
         "`broker.id` and `node.id` of a standalone broker must be at least 0."
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
         " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
-        " its cleaner cannot work then.\n\n"
+        " its cleaner cannot work with them.\n\n"
         "Settings that Kafka 4.x changed or dropped (klog keeps those of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]

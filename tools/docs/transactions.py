@@ -32,10 +32,11 @@ klog transactions list --state Ongoing
   `__transaction_state` that survives the loss of the broker. The transaction then ends as decided:
   this coordinator or its successor writes the markers into every partition. A second marker in a
   partition does no harm.
-- **Once.** InitProducerId of a new producer with the same id fences the old one: every API refuses
-  its requests, every partition refuses its records, and its open transaction is aborted. Before a
-  broker appends a record of a transaction, it asks the coordinator whether the partition takes part
-  (KIP-890), so that a late record cannot begin a transaction that never ends.
+- **Once.** InitProducerId of a new producer with the same transactional id fences the old producer:
+  every API refuses its requests, every partition refuses its records, and its open transaction is
+  aborted. Before a broker appends a record of a transaction, it asks the coordinator whether
+  the partition takes part (KIP-890), so that a late record cannot begin a transaction that
+  never ends.
 - **Bounded time.** The broker aborts a transaction that exceeds its timeout, at the latest
   `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
 - **Offsets with records.** Offsets of a transaction (TxnOffsetCommit) become visible with its
@@ -123,8 +124,9 @@ _DIFFERENT = """
 - If a broker has two requests to verify partitions of one transaction, it sends them to the
   coordinator one after the other. Kafka fails the first with NETWORK_EXCEPTION, and its client
   retries.
-- A marker that a partition refuses permanently (a newer producer or coordinator epoch) counts as
-  written. Kafka's transaction waits for the next load of the coordinator.
+- A marker that a partition refuses permanently, because the partition has seen a newer producer or
+  coordinator epoch, counts as written. Kafka's transaction waits for the next load of the
+  coordinator.
 - `__consumer_offsets` and `__transaction_state` always have the partitions and the cleanup policy
   of the broker's settings, which the response of CreateTopics reports. Kafka lets clients create
   them with other values, and its coordinators then never work.
