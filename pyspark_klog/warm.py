@@ -1,4 +1,4 @@
-"""Compiles this package's kernels (numba functions) and caches the machine code.
+"""Compiles the kernels (numba functions) of pyspark_klog and caches the machine code.
 
 Run ``python -m pyspark_klog.warm`` when you build an image: otherwise the first use compiles the
 kernels, which takes seconds.
@@ -66,7 +66,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Compile and cache the kernels (numba functions) of this package; return the exit code."""
+    """Compile and cache the kernels (numba functions) of pyspark_klog; return the exit code."""
     warm(KERNEL_MODULES)
     return 0
 

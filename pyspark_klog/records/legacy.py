@@ -83,9 +83,8 @@ class LegacyView:
             )
 
     def _field(self, length_at: int, message_end: int) -> tuple[int, int, bool]:
-        """Return (start, end, whether the field is not null).
-
-        Like in Kafka, any negative length means null.
+        """Return (start, end, whether it is not null) of the key or value whose length field is at
+        ``length_at``. Like in Kafka, any negative length means null.
         """
         start = length_at + 4
         if start > message_end:

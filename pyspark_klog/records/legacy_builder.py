@@ -61,8 +61,9 @@ class LegacyBuilder:
     ) -> int:
         """Add a record and return its offset; offsets must rise, and gaps are allowed.
 
-        Raises BatchTooLarge when the record does not fit, and InvalidRecords for an offset or a
-        timestamp that the set cannot hold. After an error the set is unchanged.
+        Raises BatchTooLarge if the record does not fit into the set's ``max_bytes``, and
+        InvalidRecords for an offset or a timestamp that the set cannot hold. After an error the set
+        is unchanged.
         """
         own = self.next_offset if offset is None else offset
         if not self._last_offset < own <= INT64_MAX:

@@ -37,8 +37,8 @@ def compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
 def decompress_any(
     data: memoryview, max_bytes: int, max_parts: int | None = None
 ) -> tuple[bytes | bytearray, bool]:
-    """Inflate a raw block or xerial's framing; return (inflated bytes, whether every Kafka client
-    can read ``data``).
+    """Inflate snappy data, a raw block or xerial's framing of blocks; return (inflated bytes,
+    whether every Kafka client can read ``data``).
 
     The boolean is False for xerial data with an unusual or a repeated header, or with bytes after
     the last block. Raises DecompressedTooLarge before the result would exceed ``max_bytes``, or

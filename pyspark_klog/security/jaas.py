@@ -23,8 +23,8 @@ EXAMPLE = (
 
 _SHADED = "kafkashaded."
 _SHOWN = ("username", "password", "client", "scope", "extension_", "unsecuredLogin", "ssl.")
-"""An error message names an option only if the option begins with one of these texts: any other
-word could be a part of a password that has no quotes."""
+"""An error message shows the name of a login module's option only if the name begins with one of
+these texts: any other word could be a part of a password that has no quotes."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 _OCTAL = "01234567"
 
@@ -48,7 +48,8 @@ class LoginModule:
 
 class _Token(NamedTuple):
     kind: str
-    """``word``, ``quoted``, ``number``, or, for any other character, that character."""
+    """The kind of the token: ``word``, ``quoted``, ``number``, or the character itself if the token
+    is any other single character."""
     text: str
 
 
@@ -107,7 +108,8 @@ def _value(key: str, tokens: Iterator[_Token], name: str) -> Secret:
         )
     value = next(tokens, None)
     if value is None or value.kind not in ("word", "quoted"):
-        # The key may be part of a password without quotes, so only known options are named.
+        # The option's name may be part of a password without quotes, so the error shows only known
+        # names.
         shown = key if key.startswith(_SHOWN) else "password"
         raise SettingError(
             f"{name} has no value that could be read for an option: put it in double quotes, as in "
@@ -167,7 +169,8 @@ def _quoted(text: str, at: int, name: str) -> tuple[str, int]:
             continue
         at += 1
         digits = 0
-        # An octal escape has up to three digits, and two if it would pass 377.
+        # An octal escape has up to three digits, but only two if the first is above 3, because the
+        # largest escape is \377.
         most = 3 if text[at : at + 1] <= "3" else 2
         while digits < most and text[at + digits : at + digits + 1] in (*_OCTAL,):
             digits += 1

@@ -150,7 +150,7 @@ def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> To
         elif option.startswith(_NUMBER):
             claims[option.removeprefix(_NUMBER)] = _as_number(option, text, name)
         elif option.startswith(_LIST):
-            # The first character of the text separates the items of the list.
+            # The option's text begins with the separator of the list's items, as in |read|write.
             claims[option.removeprefix(_LIST)] = text[1:].split(text[0]) if text else []
     principal = plain.get("unsecuredLoginPrincipalClaimName", "sub")
     if not isinstance(claims.get(principal), str):

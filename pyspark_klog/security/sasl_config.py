@@ -1,8 +1,8 @@
 """Read the settings ``sasl.*`` into a checked value, `SaslConfig`. No I/O.
 
-In client/security, driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. The
-names of Kafka's Java classes select klog's own implementations; ``module:callable`` names a user's
-Python function.
+In client/security, driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. If
+a setting names one of Kafka's Java classes, such as a login module or a callback handler, klog's
+implementation of that class is used; ``module:callable`` names a user's Python function.
 """
 
 from collections.abc import Mapping
@@ -108,7 +108,8 @@ class TokenFunction:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Tokens from a file. Another program must replace the token before it expires."""
+    """Tokens from a file. Another program must write a new token into the file before the old one
+    expires."""
 
     setting: str
     path: str

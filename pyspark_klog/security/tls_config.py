@@ -28,8 +28,8 @@ class Store:
     """Certificates to trust, or a key with its certificates: a file, or PEM text."""
 
     name: str
-    """The start of the names of this store's settings, for error messages: the prefix and
-    ``ssl.truststore`` or ``ssl.keystore``."""
+    """The start of the names of this store's settings, for error messages: ``ssl.truststore`` or
+    ``ssl.keystore``, after the prefix of the settings (``kafka.`` for Spark's options)."""
     kind: str | None
     """The type that the user named, one of STORE_TYPES; None to detect it from the content."""
     location: str | None = None

@@ -11,7 +11,8 @@ class GroupMetadataKey(Message, versions=(2, 2)):
 
 
 class MemberMetadata(Struct):
-    """One member, with its subscription and assignment for the chosen protocol."""
+    """One member of a group, with its subscription and assignment for the protocol (assignor) that
+    the group has chosen."""
 
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)

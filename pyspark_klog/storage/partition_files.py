@@ -29,7 +29,7 @@ from pyspark_klog.storage.names import (
     segment_file_name,
 )
 
-_NEVER = 2**63  # the key of an unreadable row: a search treats it as above all targets
+_NEVER = 2**63  # the key of an unreadable row: above every offset or timestamp to search for
 
 
 @dataclass(slots=True)
@@ -202,7 +202,8 @@ class IndexSearch:
         return rows_at_or_below(self._count, key_at, offset)
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base, 0) if there is none."""
+        """Return the last row whose offset is <= ``offset``; if there is none, an entry with the
+        segment's base offset and byte position 0."""
         rows = self._rows_at_or_below(offset)
         found = self._row(rows - 1) if rows else None
         return found or OffsetIndexEntry(Offset(self._base), 0)
@@ -237,8 +238,8 @@ class TimeIndexSearch:
         return TimeIndexEntry(timestamp_ms, Offset(self._base + relative))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base) if there is
-        none."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; if there is none, an entry
+        with the timestamp -1 and the segment's base offset."""
 
         def key_at(row: int) -> int:
             entry = self._row(row)
@@ -249,7 +250,7 @@ class TimeIndexSearch:
         return found or TimeIndexEntry(-1, Offset(self._base))
 
     def largest_timestamp_ms(self) -> int | None:
-        """Return the segment's largest timestamp in ms; -1 if the index has no rows.
+        """Return the segment's largest timestamp in ms; -1 if the time index has no rows.
 
         The result is None while the index ends with zeros. When the broker rolls the segment, it
         writes the last row, which has the largest timestamp, and then cuts off the zeros.

@@ -103,7 +103,8 @@ def decode_config_change(name: str, data: bytes | None) -> Entity:
 
 
 def parse_entity_path(path: str, text: str) -> Entity:
-    """Parse an entity's path below /config; ``path`` is the znode that contains ``text``.
+    """Parse ``text``, an entity's path below /config; ``path`` is the path of the znode that
+    contains ``text``.
 
     :raises ZnodeError: if ``text`` is not the path of an entity
     """

@@ -12,8 +12,8 @@ from pyspark_klog.records.errors import (
 )
 
 OK = 0
-FULL = 1  # no error: an output array is full, or the call's limit of bytes is reached; call again
-INCOMPLETE = 2  # the bytes end inside a batch, which is no error in a Fetch response
+FULL = 1  # no error: an output array is full, or max_bytes is reached; call the kernel again
+INCOMPLETE = 2  # the kernel's input ends inside a batch, which is no error in a Fetch response
 NOT_PLAIN = 3  # no error: the next batch or wrapper is compressed, and the caller must inflate it
 
 BAD_LENGTH = 10

@@ -83,7 +83,7 @@ class SegmentDiscovery:
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions to read; none if the option subscribePattern matches no topic.
 
-        :raises OffsetError: if the directory lacks one of the partitions
+        :raises OffsetError: if the data directory lacks one of the partitions
         """
         options = self._options
         if options.assigned is not None:
@@ -156,9 +156,10 @@ class SegmentDiscovery:
         """The offset after the last readable record: the high watermark in the checkpoint, or under
         read_committed the first offset of the oldest transaction that is open below it.
 
-        With option stopped, a partition that the checkpoint lacks is readable to its log end
-        offset. If the end is ``enough`` or more, the result may be ``enough`` instead of the end:
-        the search for open transactions stops at that offset."""
+        With option stopped, by which the user says that no broker runs on the data directory, a
+        partition that the checkpoint lacks is readable to its log end offset. If the end is
+        ``enough`` or more, the result may be ``enough`` instead of the end: the search for open
+        transactions stops at that offset."""
         if not self._options.read_committed:
             return self._settled(partition, lambda _, found: self._committed_end(partition, found))
         known = self._stable.get(partition)
@@ -183,8 +184,9 @@ class SegmentDiscovery:
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence about the open transaction in each partition whose end is before its start
-        only because of that transaction: the high watermark is at the start or after it."""
+        """A sentence about the open transaction in each partition whose end (in ``ends``) is before
+        its ``start``, at which the read begins, only because of that transaction: the high
+        watermark is at ``start`` or after it."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         highs = self.high_watermarks(behind)
         texts = {p: self.open_transaction_at(p, ends[p]) for p in behind if highs[p] >= start[p]}
@@ -312,8 +314,8 @@ def check_directory(path: Path) -> None:
 
 
 class PartitionGone(OffsetError):
-    """The partition's directory is missing or has no segment, at the last of ATTEMPTS tries to list
-    it."""
+    """The partition's directory is missing or has no segment, even in the last of ATTEMPTS
+    listings of the directory."""
 
 
 def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -> T:

@@ -154,7 +154,8 @@ class SegmentRange:
         return _Open(file, base, listing.after(base))
 
     def _read(self, segment: _Open, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Read up to the end of the range or of the segment, and advance the position."""
+        """Read up to the end of the range or of the segment; ``_position`` becomes the next offset
+        to read."""
         try:
             at_byte, likely_end = place_of(
                 self._files, segment.file, segment.base, self._position, self._end
@@ -191,7 +192,8 @@ class SegmentRange:
                     f"{segment.file.path}, from byte {at_byte - held} on: a batch is cut off by "
                     f"the file's end, though the segment of offset {segment.next_base} follows"
                 )
-            # The cleaner may have removed the records before the next segment's base offset.
+            # The log cleaner may have removed all records before the next segment's base offset, so
+            # go on at that offset.
             self._position = min(max(self._position, segment.next_base), self._end)
 
     def _make_room(self, file: ReadOnlyFile, position: int) -> bool:

@@ -39,8 +39,9 @@ class ExactlyOnce(NamedTuple):
     prefix: str = read_option({}, "exactlyOncePrefix", str)
     name: str = read_option({}, "exactlyOnceName", str)
     topic: str | None = None
-    """The sink records what it has committed in progress rows: offsets that consumer groups commit
-    for partition 0 of this topic. The check of a sink's options (`check_sink`) refuses None."""
+    """The sink records what it has committed in progress rows: offsets that the consumer groups of
+    its tasks commit for partition 0 of this topic. The check of a sink's options (`check_sink`)
+    refuses None."""
     keep_on_mismatch: bool = False
     """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
     although the rows of the new attempt differ."""

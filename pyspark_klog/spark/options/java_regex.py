@@ -235,7 +235,8 @@ class _Translation:
         self._at = len(self._text) if end < 0 else end + 2
         if not quoted:
             return ""
-        # A quantifier after \Q...\E applies to the last quoted character, as in this translation.
+        # In Java a quantifier after \Q...\E applies to the last quoted character. So it does in the
+        # result, whose characters form no group.
         return "".join(self._literal(character) for character in quoted)
 
     def _numbered_reference(self) -> str:

@@ -230,7 +230,7 @@ def _of_a_table(options: Mapping[str, str]) -> str:
     """Advice to a user of SQL, which follows a message about a missing option.
 
     Empty if ``options`` has any option of klog's. If it has none, the query may read a table that
-    was created in SQL: Spark does not pass the options of CREATE TABLE on.
+    was created in SQL: Spark does not pass the options of CREATE TABLE to a Python data source.
     """
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""

@@ -206,8 +206,8 @@ class Discovery:
     ) -> T:
         """Call ``attempt`` until it succeeds, up to fetchOffset.numRetries times.
 
-        Only retriable errors and those of the types ``passing`` lead to another attempt. Each
-        attempt has the whole of default.api.timeout.ms, as in Spark's connector.
+        Only retriable errors, and errors of a type in ``passing``, lead to another attempt. Each
+        attempt may take the whole of default.api.timeout.ms, as in Spark's connector.
         """
         client, attempts = self._client, self._options.offset_attempts
         interval_ms = self._options.offset_retry_interval_ms
@@ -265,8 +265,9 @@ class Discovery:
     def open_transactions(
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, str]:
-        """A sentence about the open transaction in each partition whose end is before its start
-        only because of that transaction: the high watermark is at the start or after it."""
+        """A sentence about the open transaction in each partition whose end (in ``ends``) is before
+        its ``start``, at which the read begins, only because of that transaction: the high
+        watermark is at ``start`` or after it."""
         behind = [p for p, end in ends.items() if end < start.get(p, 0)]
         if not behind or not self._options.read_committed:
             return {}

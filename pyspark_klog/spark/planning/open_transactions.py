@@ -37,7 +37,8 @@ class EndLookup(Protocol):
         self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, str]:
         """A sentence about the open transaction (from `open_transaction`) in each partition whose
-        end is before its start only because of that transaction."""
+        end (in ``ends``) is before its ``start``, at which the read begins, only because of that
+        transaction."""
 
 
 def ends_before_start(lookup: EndLookup, start: Offsets, end: Offsets) -> dict[TopicPartition, str]:

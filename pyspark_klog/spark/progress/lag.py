@@ -1,4 +1,4 @@
-"""Computes how far a query is behind, from its progress. Pure: no Spark, no broker.
+"""Computes from a query's progress how far it is behind the ends of its topics. Pure.
 
 A source's `latestOffset` in the progress has the form of Spark's connector. With option lagDetails
 it has additional keys that cannot be names of topics: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``.
@@ -72,10 +72,11 @@ def progress_offsets(
 
 
 def lag(progress: Any) -> list[SourceLag]:
-    """How far each Kafka source (of klog or of Spark) is behind, in the order in which the progress
-    lists them.
+    """How far each Kafka source (of klog or of Spark) is behind the ends of its topics, in the
+    order in which ``progress`` lists the sources.
 
-    ``progress`` is that of `query.lastProgress` or of a listener, or its JSON as text or dict.
+    ``progress`` is `query.lastProgress` or the progress in a listener's event, as an object, or its
+    JSON as text or dict.
     Sources of another kind, and sources that have not read anything yet, are left out.
     """
     found = []

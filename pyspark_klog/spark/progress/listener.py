@@ -1,4 +1,4 @@
-"""A listener that reports how far streaming queries are behind."""
+"""A listener that reports how far streaming queries are behind the ends of their topics."""
 
 import logging
 from collections.abc import Callable
@@ -32,7 +32,8 @@ def log_lag(query: str, source: SourceLag) -> None:
 
 
 class LagListener(StreamingQueryListener):
-    """Calls ``on_lag(query name or id, lag)`` for each Kafka source of each progress::
+    """Calls a function ``on_lag(query name or id, lag)``, here ``gauge``, for each Kafka source in
+    each progress event of a streaming query::
 
         spark.streams.addListener(pyspark_klog.LagListener(gauge))
 

@@ -33,7 +33,8 @@ def column(rows: "RecordBatch", name: str) -> "Array | None":
 
 
 def headers(rows: "RecordBatch") -> "Array | None":
-    """The headers with the field names that the encoder expects; Spark's may differ in case."""
+    """The column ``headers``, with its struct fields named ``key`` and ``value``, as the encoder
+    expects; in the rows from Spark these names may differ in case."""
     found = column(rows, "headers")
     if found is None:
         return None

@@ -58,7 +58,7 @@ class Reason(Enum):
     BAD_HEADERS = "BAD_HEADERS"
     BAD_TIMESTAMP = "BAD_TIMESTAMP"
     TOO_LARGE = "TOO_LARGE"
-    """Larger than kafka.max.request.size, or than the topic's max.message.bytes."""
+    """The record is larger than kafka.max.request.size, or than the topic's max.message.bytes."""
     REFUSED = "REFUSED"
     """The topic refuses the record, for example a compacted topic a record without a key."""
 
@@ -74,7 +74,7 @@ class DeadLettersFailed(KlogError):
 
 
 class TaskIds(NamedTuple):
-    """Identifies the task that writes. The first two are None in a batch."""
+    """Identifies the task that writes. In a batch ``query_id`` and ``batch_id`` are None."""
 
     query_id: str | None = None
     batch_id: int | None = None

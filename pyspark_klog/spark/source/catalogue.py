@@ -87,13 +87,14 @@ _SCHEMAS: Mapping[str, StructType] = {
         writtenMs=_LONG,
     ),
 }
-"""Null stands for an unknown value, such as the leader and the offsets of a partition without a
-leader, or an epoch or topic id that brokers do not have. ``latestOffset`` is the high watermark, or
-under read_committed the last stable offset. ``lag`` is ``latestOffset`` minus ``committedOffset``,
-at least 0. A group's ``kind`` is consumer or sink. The offsets of exactly-once sinks are not in
-table ``offsets`` but in ``sinks``: a row for each task, with what the task wrote last, and a row
-for the query's last run, in which task, rows, bytes and hash are null. If exactlyOnceTopic was
-changed, there are such rows for each ``topic`` for which offsets are committed."""
+"""The columns of each catalogue table. Null stands for an unknown value, such as the leader and the
+offsets of a partition without a leader, or an epoch or topic id that brokers do not have.
+``latestOffset`` is the high watermark, or under read_committed the last stable offset. ``lag`` is
+``latestOffset`` minus ``committedOffset``, at least 0. A group's ``kind`` is consumer or sink. The
+offsets of exactly-once sinks are not in table ``offsets`` but in ``sinks``: a row for each task,
+with what the task wrote last, and a row for the query's last run, in which task, rows, bytes and
+hash are null. If exactlyOnceTopic was changed, there are such rows for each ``topic`` for which
+offsets are committed."""
 
 
 def table_schema(table: str) -> StructType:
@@ -216,7 +217,7 @@ def _offsets_at(
     wanted: set[TopicPartition] | None = None,
 ) -> dict[TopicPartition, int]:
     """The offsets for ``time_ms``, a timestamp, EARLIEST or LATEST, of those partitions that have a
-    leader, still exist and may be described."""
+    leader, still exist and may be described by this user."""
     from pyspark_klog.client.consumer.offsets import list_offsets
     from pyspark_klog.client.errors import TopicMissing
 

@@ -48,7 +48,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     yet, because they could change, as with "latest". Then the first latestOffset resolves the start
     and returns it as the end of an empty batch, so that the start is in the checkpoint before
     anything is read. But if `{}` is the end of a batch in the checkpoint, because no topic matched
-    the pattern, it means that every partition is new.
+    option subscribePattern, it means that every partition is new.
 
     The reader remembers the ids of topics as long as the query runs, since the checkpoint has only
     names (docs/decisions/0020): ids distinguish a topic from a later one of the same name.

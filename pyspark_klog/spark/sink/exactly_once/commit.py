@@ -130,7 +130,7 @@ def end_batch_write(
 
 
 def parse_index(task: TaskProgress) -> int:
-    """The index of a task: the last part of its transactional id."""
+    """The index of a task, Spark's partition number: the last part of its transactional id."""
     return _parsed(task)[1]
 
 

@@ -77,7 +77,7 @@ def decide_task(
     this batch, this run   another attempt of the task was quicker                verify
     this batch, other run  the batch is repeated after a restart                  verify
     this batch, other run  a copy of the query: see `explain_foreign_row`         fail
-    earlier batch, ours    this run is past its first batch: nothing is repeated  write, end itself
+    earlier, this run      this run is past its first batch: nothing is repeated  write, end itself
     earlier, other run     the first batch of a run; it may be a repeated one     write, leave open
     no row                 a first batch, or the first one with so many tasks     write, leave open
     no row, batch write    no run can repeat a batch write                        write, end itself

@@ -75,8 +75,9 @@ class SinkGroups:
         )
 
     def is_open(self, index: int) -> bool:
-        """Whether a task's transaction is open, according to its coordinator. While the coordinator
-        is changing, no broker may list the transaction; this call waits for the coordinator."""
+        """Whether a task's transaction is open, according to its coordinator. While the transaction
+        moves to another coordinator, it is possible that no broker lists it; this call waits for
+        the new coordinator instead."""
         try:
             return describe_transaction(self._client, self._sink.task(index)).state == ONGOING
         except BrokerError as error:

@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
-"""Error codes of leaders for a transaction that its coordinator has aborted."""
+"""The error codes with which partition leaders refuse batches of a transaction that its coordinator
+has aborted."""
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
 _PATIENCE_AT_END_MS = 15_000
@@ -110,7 +111,7 @@ def write_once(
 
 
 class _Attempt:
-    """One attempt of a task."""
+    """One attempt of a task to write its rows exactly once."""
 
     def __init__(self, options: Options, task: Task, ids: TaskIds) -> None:
         self._options = options
@@ -204,8 +205,8 @@ class _Attempt:
         If a speculative copy of a task took the transactional id at once, it could fence an attempt
         that has just left its transaction to the driver. So this attempt waits up to `_PATIENCE_MS`
         while the other one writes rows, and up to `_PATIENCE_AT_END_MS` more once it has written
-        all; Spark ends the copies of a finished task well within the second time. A dead attempt
-        delays the next one by the sum of both times at most.
+        all; Spark ends the copies of a finished task well within `_PATIENCE_AT_END_MS`. An attempt
+        that has died delays the next one by the sum of both times at most.
         """
         if not self._task.attempt_number:
             return False
@@ -431,7 +432,8 @@ class _Attempt:
             client.sleep_ms(min(client.wait_ms(looks), left_ms))
 
     def _described(self) -> TransactionDescription | None:
-        """The state of the transactional id; None if brokers do not return it."""
+        """The state of the transactional id's producer and transaction, as the coordinator
+        describes it; None if the request fails."""
         try:
             return describe_transaction(self._client, self._task.transactional_id)
         except BrokerError as error:
