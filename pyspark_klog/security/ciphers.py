@@ -21,7 +21,8 @@ _TLS_1_3 = frozenset(
 def openssl_names(
     suites: Sequence[str], versions: Sequence[str], prefix: str
 ) -> tuple[list[str], list[str]]:
-    """Return OpenSSL's names of the TLS 1.2 suites, and the TLS versions that ``suites`` allow.
+    """Return OpenSSL's names of the TLS 1.2 suites in ``suites`` (IANA's names of cipher suites),
+    and those of the TLS ``versions`` for which ``suites`` has a suite.
 
     Python's ssl cannot select single suites of TLS 1.3: if ``suites`` names one, all may be used.
 

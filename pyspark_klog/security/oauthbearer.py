@@ -103,7 +103,8 @@ def check_token(text: str) -> Secret:
 def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> dict[str, str]:
     """Return the SASL extensions: the login module's options that begin with ``prefix``.
 
-    The keys of the result have no prefix. Error messages call the setting ``name``.
+    The keys of the result have no prefix. ``name`` is the name of the setting with the login
+    module (sasl.jaas.config, perhaps with a prefix), for error messages.
 
     :raises SettingError: if RFC 7628 does not allow an extension's name or value
     """
@@ -138,9 +139,10 @@ def expiry_of(token: Secret) -> int | None:
 def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> Token:
     """Return a token without a signature, whose claims come from the login module's options.
 
-    Java's OAuthBearerUnsecuredLoginCallbackHandler takes the same options.
+    Java's OAuthBearerUnsecuredLoginCallbackHandler takes the same options. ``name`` is the name of
+    the setting with the login module (sasl.jaas.config, perhaps with a prefix), for error messages.
 
-    :raises SettingError: if the claims lack the principal, or a number is invalid
+    :raises SettingError: if no claim names the principal (the user), or a number is invalid
     """
     plain = {option: value.reveal() for option, value in options.items()}
     claims: dict[str, object] = {}

@@ -19,7 +19,7 @@ from pyspark_klog.spark.workers.clients import check_arrow
 from pyspark_klog.spark.workers.error_display import one_line
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
-# Spark starts new planning processes for each query, and two for each micro-batch of a sink. Each
+# Spark starts new Python processes to plan each query, and two for each micro-batch of a sink. Each
 # method imports the modules that only its reader or writer needs, so that a process starts quickly.
 
 

@@ -23,12 +23,13 @@ VALUE_VERSION_WITH_EXPIRY = 1
 VALUE_VERSION_WITH_TOPIC_ID = 4
 NO_TOPIC_ID = UUID(int=0)
 
-_KEY_HEAD = struct.Struct(">hh")  # version, length of the group's name
+_KEY_HEAD = struct.Struct(">hh")  # key of an offset: version, length of the group's name
 _STRING = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of the metadata
 _TIMESTAMP = struct.Struct(">q")
-# Version 4 has a varint as the length of the metadata, and a tagged field at the end.
+# Version 4 of an offset's value has a varint as the length of the metadata, and a tagged field at
+# the end.
 _FLEXIBLE_HEAD = struct.Struct(">hqi")
 _FLEXIBLE_TAIL = struct.Struct(">q3s16s")
 TOPIC_ID_TAG = b"\x01\x00\x10"

@@ -115,7 +115,8 @@ class OffsetIndexView:
         return low
 
     def lookup(self, offset: int) -> OffsetIndexEntry:
-        """Return the last row whose offset is <= ``offset``; (base offset, 0) if there is none."""
+        """Return the last row whose offset is <= ``offset``; if there is none, an entry with the
+        segment's base offset and byte position 0."""
         rows = self.rows_at_or_below(offset)
         return self[rows - 1] if rows else OffsetIndexEntry(Offset(self.base_offset), 0)
 
@@ -174,8 +175,8 @@ class TimeIndexView:
         return (self[row] for row in range(self.entries))
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if there
-        is none."""
+        """Return the last row whose timestamp is <= ``timestamp_ms``; if there is none, an entry
+        with the timestamp -1 and the segment's base offset."""
         rows = rows_at_or_below(
             self.entries,
             lambda row: int(

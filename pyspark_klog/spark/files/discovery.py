@@ -286,8 +286,8 @@ class SegmentDiscovery:
     def _settled(
         self, partition: TopicPartition, search: Callable[[PartitionFiles, Listing], T]
     ) -> T:
-        """Run ``search`` on a listing of the partition's files; list the files again and repeat the
-        search while a broker deletes or replaces files."""
+        """Run ``search``, a look-up of an offset or a time, on a listing of the partition's files;
+        list the files again and repeat the search while a broker deletes or replaces files."""
         files = PartitionFiles(self._directory(partition), self._counter)
         return with_stable_listing(files, lambda listing: search(files, listing))
 

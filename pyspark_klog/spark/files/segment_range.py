@@ -75,7 +75,7 @@ class SegmentRange:
         self._aborted: list[AbortedEntry] = []
 
     def batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Pass the bytes of the range to ``decoder``, and yield each RecordBatch that gets full.
+        """Pass the bytes of the range to ``decoder``, and yield each Arrow batch that is full.
 
         The caller gets the remaining rows from the decoder's ``flush``.
         """

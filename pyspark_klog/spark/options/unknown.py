@@ -13,7 +13,8 @@ _OPTIONS_BY_JOB = {
     "poll.ms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
     "polltimeoutms": "option kafkaConsumer.pollTimeoutMs bounds the wait for records",
 }
-"""Names that users may expect from other connectors, with advice on klog's option."""
+"""Names, in lower case, that users of other connectors may write after ``kafka.``, with advice on
+the option of klog that does what the user expects."""
 _NEAR = 0.9
 
 

@@ -58,8 +58,9 @@ class MinimumWait:
     _fired_ms: int | None = None
 
     def fires(self, waiting: int, now_ms: int) -> bool:
-        """Whether a micro-batch is due, with ``waiting`` offsets to read. If it is, the next delay
-        counts from now."""
+        """Whether a micro-batch may begin, because at least ``min_offsets`` offsets are ``waiting``
+        to be read, or because ``max_delay_ms`` have passed since the last one. If it may, the next
+        delay counts from now."""
         late = self._fired_ms is None or now_ms - self._fired_ms >= self.max_delay_ms
         if late or waiting >= self.min_offsets:
             self._fired_ms = now_ms

@@ -116,7 +116,8 @@ def sentence(
     max_request_bytes: int,
     timestamp_column: str | None,
 ) -> tuple[Reason, str]:
-    """The reason why a row of ``rows``, all for one topic, is refused, and a sentence about it."""
+    """The reason, for a dead letter, why row number ``row`` of ``rows``, which are all for
+    ``topic``, cannot be written, and a sentence about it."""
     from pyspark_klog.records.arrow import RowProblem
 
     if problem is RowProblem.BAD_PARTITION:

@@ -229,9 +229,10 @@ class DeadLetters:
 
 
 def check_count(count: int, most: int | None, why: str) -> None:
-    """Check the number of dead letters against ``most``, which is deadLetterMax.
+    """Check ``count``, the number of dead letters, against ``most``, which is deadLetterMax.
 
-    :raises DeadLettersFailed: if ``count`` is more than ``most``
+    :raises DeadLettersFailed: if ``count`` is more than ``most``; the text ends with ``why``,
+        which says why rows were refused
     """
     if most is not None and count > most:
         raise DeadLettersFailed(

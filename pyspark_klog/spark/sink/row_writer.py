@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SinkRows:
-    """Writes the rows of one task."""
+    """Writes the rows of one task to their topics."""
 
     def __init__(self, options: Options, ids: TaskIds) -> None:
         self._options = options
@@ -148,7 +148,8 @@ class SinkRows:
         except (TopicMissing, BrokerError) as error:
             reason = _topics_fault(error)
             if reason is None or self._letters is None or self._options.topic is not None:
-                # Fail if the topic comes from an option: the job is wrong then, not a row.
+                # Even with dead letters fail if option topic names the topic, because then the
+                # option is wrong, not a row, and if the topic is neither missing nor invalid.
                 raise
             self._unwritable[topic] = Refusal(reason, str(error), topic)
         self._refuse(producer, rows, self._unwritable[topic])

@@ -94,7 +94,7 @@ class BatchReader(Prompt, DataSourceReader):
         return planned
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
-        """The start and the end of each partition."""
+        """The offsets at which the read of each partition begins and ends."""
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
         from pyspark_klog.spark.planning.bound_resolution import resolve_end, resolve_start
         from pyspark_klog.spark.planning.discovery import Discovery

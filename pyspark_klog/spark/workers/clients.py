@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.client.transactions.producer import TransactionalProducer
 
-# Spark imports the data source in planning processes that never connect, twice for each
+# Spark imports the data source in planning processes that send brokers no request, twice for each
 # micro-batch of a sink: modules that talk to brokers are imported where they are used.
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}

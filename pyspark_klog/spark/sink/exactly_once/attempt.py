@@ -13,7 +13,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Task(NamedTuple):
-    """The task that runs in this process."""
+    """The task of an exactly-once sink that runs in this process."""
 
     sink: SinkId
     topic: str

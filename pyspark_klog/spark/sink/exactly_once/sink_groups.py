@@ -33,7 +33,8 @@ _RETENTION = "offsets.retention.minutes"
 
 
 class Listed(NamedTuple):
-    """The indices of the sink's tasks of which brokers list a transactional id or a group."""
+    """The indices of those of the sink's tasks whose transactional id or consumer group brokers
+    list."""
 
     ids: frozenset[int]
     """The tasks of which brokers list a transactional id."""
