@@ -161,7 +161,7 @@ class Broker:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # --- private helpers -------------------------------------------------------------------------
+    # --- the temporary folder, and the broker's process ------------------------------------------
     def _home(self) -> Path:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="klog-broker-"))

@@ -160,7 +160,7 @@ class ZooKeeper:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # --- private helpers -------------------------------------------------------------------------
+    # --- the server's process --------------------------------------------------------------------
     def _start(self, port: int) -> None:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="klog-zookeeper-"))

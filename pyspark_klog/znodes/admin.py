@@ -56,7 +56,8 @@ def decode_preferred_replica_election(data: bytes | None) -> tuple[TopicPartitio
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
     """Encode /isr_change_notification/isr_change_N in version 1: partitions with a changed ISR.
 
-    Leaders before Kafka 2.7 change the ISR in ZooKeeper themselves, and then create this znode.
+    Leaders on brokers before Kafka 2.7 change the ISR in ZooKeeper themselves, and then create this
+    znode.
     """
     return _encode_partitions(partitions)
 

@@ -8,8 +8,8 @@ from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.rows import REFUSED_BY_SINK
 
 LATER_MICRO_BATCH = "klog.microbatch.later"
-"""An option that `batch_writer`, and no user, gives its writes after the first one: the driver has
-already logged the notices that it logs once for a query."""
+"""An option that no user gives, but `batch_writer`, the sink for foreachBatch, for its write of
+each micro-batch after the first: notices that are logged once for a query are logged by then."""
 
 
 def check_sink(
@@ -17,8 +17,8 @@ def check_sink(
 ) -> None:
     """Refuse options that a sink cannot have; ``given`` has the options as the user wrote them.
 
-    ``is_batch_writer`` is true for the options given to `batch_writer`; the batch writes that it
-    makes are checked as batch writes.
+    ``is_batch_writer`` is true for the options that the user gave to `batch_writer`, the sink for
+    foreachBatch, and false for each batch write by which `batch_writer` writes a micro-batch.
 
     :raises OptionError: saying what to do
     """

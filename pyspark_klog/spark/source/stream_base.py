@@ -55,7 +55,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     """
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
-        """``refusal`` is raised at the first use, since Spark would hide a constructor's error."""
+        """``refusal``, an error about the options or the schema, is raised when the reader is first
+        used: Spark would hide an error that a constructor raises."""
         self._options = options
         self._refusal = refusal
         self._client: BlockingClient | None = None
@@ -127,7 +128,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         """Does nothing: Spark's checkpoint has the progress."""
 
     def stop(self) -> None:
-        """Commit the last position to the consumer group, then close the connections."""
+        """Commit the last position to the group of option commitGroupId, if it is given, then close
+        the connections."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -187,8 +189,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, refresh: bool = False
     ) -> frozenset[TopicPartition]:
-        """The existing partitions, as of a look-up that is at most `_DISCOVERY_AGE_MS` old; with
-        ``refresh`` there is a new look-up.
+        """The partitions to read that exist, as of a look-up that is at most `_DISCOVERY_AGE_MS`
+        old; with ``refresh`` there is a new look-up.
 
         If a partition of the last look-up (in the first look-up: of ``known``) is missing, brokers
         are asked several times before it counts as deleted."""

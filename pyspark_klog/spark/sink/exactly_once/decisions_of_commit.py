@@ -1,10 +1,11 @@
 """Decides what the driver does once all tasks of a micro-batch have returned. Pure.
 
 A task ends its own transaction only if no earlier run can have written the batch (`decisions.py`).
-Other tasks hand their transactions over, and none of their rows is visible before the driver has
-compared all progress rows of the sink. The driver refuses a batch in these cases, checked in this
-order. Here a row is a progress row, a committed offset that says what a task wrote last; a mark is
-a `RunMark`, which names the last run (start of the query) that began to commit and its first batch.
+Other tasks hand their transactions over to the driver, and none of their rows is visible before the
+driver has compared all progress rows of the sink. The driver refuses a batch in these cases,
+checked in this order. Here a row is a progress row, a committed offset that says what a task wrote
+last; a mark is a `RunMark`, which names the last run (start of the query) that began to commit and
+its first batch.
 
 | found | why the batch is refused |
 |---|---|

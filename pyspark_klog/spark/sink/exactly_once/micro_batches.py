@@ -41,7 +41,8 @@ def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> M
     """The micro-batch of ``frame``, from the properties of the thread that runs the user's function
     of foreachBatch.
 
-    :raises OptionError: if there is no query, or Spark does not identify it
+    :raises OptionError: if the thread belongs to no streaming query, or Spark does not identify the
+        query
     """
     query_id, group = _query_and_group(options, frame)
     return MicroBatch(query_id, batch_id, _run_id(options, query_id, group, batch_id))

@@ -49,7 +49,7 @@ class RowHash:
         return self._value
 
     def add_repeated(self, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Add the rows of a repeated task. Returns the sum that releases without option
+        """Add the rows of a repeated task. Returns the sum that releases of klog without option
         timestampColumn computed for these rows, since such a release may have committed them; None
         if those releases computed the same sum as this one, or if some rows were added before."""
         may_differ = self._timestamp_column is None and self.row_count == 0

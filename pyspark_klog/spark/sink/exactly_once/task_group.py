@@ -31,8 +31,9 @@ class TaskGroup:
     def row(
         self, *, stable: bool, while_unstable: Callable[[], None] | None = None
     ) -> ProgressRow | None:
-        """The task's progress row: the offset that its consumer group has committed for the topic.
-        With ``stable`` the call waits while a transaction with a newer progress row is not ended.
+        """The task's progress row: the offset that its consumer group has committed for the sink's
+        topic. With ``stable`` the call waits until a transaction with a newer progress row, if any,
+        has ended.
 
         Only an attempt that has the transactional id may wait. Another attempt could wait too long:
         until a dead attempt's transaction times out, or until the driver commits a transaction that
