@@ -32,13 +32,13 @@ def log_lag(query: str, source: SourceLag) -> None:
 
 
 class LagListener(StreamingQueryListener):
-    """Calls a function ``on_lag(query name or id, lag)``, here ``gauge``, for each Kafka source in
-    each progress event of a streaming query::
+    """Calls ``on_lag(query name or id, lag)`` for each Kafka source in each progress event of a
+    streaming query::
 
         spark.streams.addListener(pyspark_klog.LagListener(gauge))
 
-    Without ``on_lag`` the listener logs a line for each source. Spark calls listeners in one thread
-    of the driver.
+    Here ``gauge`` is a user's function; without ``on_lag`` the listener logs a line for each
+    source. Spark calls listeners in one thread of the driver.
     """
 
     def __init__(self, on_lag: OnLag = log_lag) -> None:
