@@ -47,12 +47,13 @@ def register(spark: "SparkSession") -> None:
 
 
 def batch_writer(**options: Any) -> "BatchWriter":
-    """A function of (df, batch_id) that appends a micro-batch to topics, for output mode update::
+    """A function of (df, batch_id) for foreachBatch, which appends a micro-batch to topics, also in
+    output mode update, in which Spark refuses klog's sink::
 
         writer = pyspark_klog.batch_writer(**{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         counts.writeStream.outputMode("update").foreachBatch(writer).start()
 
-    Options are those of the sink. This call checks them.
+    Options are those of klog's Spark sink. This call checks them.
 
     :raises KlogError: for invalid options
     """

@@ -1,5 +1,5 @@
 """The command line: `python -m pyspark_klog` prints the usage, `python -m pyspark_klog check`
-checks what a Spark job needs."""
+checks the Pythons with their packages, the Java and the brokers that a Spark job would use."""
 
 import argparse
 import os

@@ -9,7 +9,8 @@ from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.errors import KlogError
 
 _WITHIN_MS = 10_000
-"""The time limit of each step of the check in ms, unless the user's settings give another limit."""
+"""The time limit in ms of each request to a broker, and of each connection attempt and metadata
+request with its retries, unless the user's settings give other limits."""
 _SETTINGS = {"default.api.timeout.ms": str(_WITHIN_MS), "request.timeout.ms": str(_WITHIN_MS)}
 
 

@@ -1,4 +1,4 @@
-"""The result of one check, as a line."""
+"""The result of one check of `python -m pyspark_klog check`, as the line that is printed."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -34,5 +34,5 @@ def note(text: str) -> Item:
 
 
 def fail(text: str) -> Item:
-    """A line for a check that failed: a job would fail, too."""
+    """A line for a check that failed: a Spark job would fail for the same reason."""
     return Item(ItemVerdict.FAIL, text)

@@ -35,7 +35,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 class MorePartitions(NamedTuple):
-    """Partitions that may be added to a topic whose last partition is `first_partition` - 1."""
+    """The partitions that a plan adds to a topic, numbered from `first_partition` on; `assignment`
+    has the brokers of their replicas."""
 
     first_partition: int
     assignment: Assignment
@@ -136,7 +137,8 @@ def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> T
 
 
 def check_effects(broker: TopicServices, names: Iterable[str]) -> None:
-    """Raise BrokerError INVALID_CONFIG if strict.configs=true and a topic setting has no effect."""
+    """Raise BrokerError INVALID_CONFIG if strict.configs=true and klog accepts one of the topic
+    settings ``names`` without effect."""
     if not broker.config["strict.configs"]:
         return
     for name in names:

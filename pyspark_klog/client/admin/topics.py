@@ -74,7 +74,7 @@ class Admin:
         self._client = BlockingClient(given) if client is None else client
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, unless they are those of the constructor's argument ``client``."""
         if self._owns_client:
             self._client.close()
 

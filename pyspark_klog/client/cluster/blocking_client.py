@@ -78,9 +78,10 @@ class BlockingClient:
         self._refreshed_ms: dict[str, int] = {}
         self._forgotten: dict[str, TopicInfo | None] = {}
         """By topic the metadata that `forget_topic` discarded as old, to be compared with the next
-        metadata: a broker that sends the same again is marked as doubtful."""
+        metadata: if a broker sends the same again, `mark_doubtful` is called for this broker, so
+        that other brokers are asked first."""
         self._last_address: Address | None = None
-        """The broker that `link_to_any` returned last."""
+        """The address of the broker to which `link_to_any` returned a connection last."""
         self._doubted: Address | None = None
         self._sleep = sleep
         self._random = random
@@ -175,8 +176,9 @@ class BlockingClient:
             ) from error
 
     def link_to_any(self, deadline_ms: int) -> Link:
-        """A ready connection to any broker: an open one, a known broker, a bootstrap server. A
-        broker in doubt (`mark_doubtful`) comes last.
+        """A ready connection to any broker: an open connection, else a new one to a broker of the
+        metadata, else to a bootstrap server. A broker whose metadata seems old (`mark_doubtful`)
+        comes last.
 
         :raises NoBrokerAvailable: naming each address, and why connecting to it failed
         """
@@ -215,7 +217,8 @@ class BlockingClient:
         return call
 
     def wait(self, call: Call[R], deadline_ms: int | None = None) -> R:
-        """Wait for one call; raises its error, or TimedOut at the deadline."""
+        """Wait for the response to one request, the ``call``, and return the response; raises the
+        error with which the request failed, or TimedOut at the deadline."""
         while not call.is_done:
             now_ms = self.now_ms()
             if deadline_ms is not None and now_ms >= deadline_ms:
@@ -233,7 +236,8 @@ class BlockingClient:
         high: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send a request in the newest version that both sides speak, and wait for its response."""
+        """Send a request in the newest version from ``low`` to ``high`` that klog and the broker
+        support, and wait for its response."""
         version = link.connection.version(response_class.api_key, low, high)
         return self.wait(
             self.send(link, build(version), response_class, version, timeout_ms=timeout_ms)

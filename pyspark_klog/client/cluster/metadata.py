@@ -45,7 +45,8 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """An immutable snapshot of a cluster's metadata; `merged` makes the next one."""
+    """An immutable snapshot of a cluster's metadata; `merged` makes the next snapshot from this one
+    and a newer response."""
 
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)

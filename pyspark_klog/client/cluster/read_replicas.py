@@ -30,5 +30,6 @@ class ReadReplicas:
         self._known[partition] = (broker, until_ms)
 
     def use_leader(self, partition: TopicPartition, until_ms: int) -> None:
-        """Note that reading from the replica failed: read from the leader until ``until_ms``."""
+        """Note that a read from the preferred read replica failed: read from the leader until
+        ``until_ms``."""
         self._known[partition] = (None, until_ms)

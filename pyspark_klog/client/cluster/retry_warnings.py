@@ -81,11 +81,13 @@ class OperationFailures:
 
 
 class Retries:
-    """Logs the warnings of one client. If one operation is part of another, the warnings name only
-    the outermost operation: the user knows it, and its deadline ends the inner ones, too."""
+    """Logs warnings about operations of one client that fail and are retried. If one operation is
+    part of another, the warnings name only the outermost operation: the user knows it, and its
+    deadline ends the inner ones, too."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
-        """``prefix`` is put before the names of settings in the warnings about failures."""
+        """``prefix`` is put before the names of settings in the warnings about failures: ``kafka.``
+        for Spark's options, else nothing."""
         self._now_ms = now_ms
         self._prefix = prefix
         self._outermost: tuple[OperationFailures, Callable[[], int]] | None = None
@@ -125,7 +127,7 @@ class Retries:
         self._say(trouble.add_failure(error, self._now_ms(), until_ms))
 
     def on_success(self, trouble: OperationFailures) -> None:
-        """Note that the operation made progress or is done."""
+        """Note that the operation whose failures ``trouble`` records made progress or is done."""
         if trouble.is_open:
             self._say(trouble.reset(self._now_ms()))
 

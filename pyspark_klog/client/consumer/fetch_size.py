@@ -24,9 +24,10 @@ class FetchSize:
         return min(self._most_bytes, _LEAST_BYTES + int(offsets * self._bytes_an_offset))
 
     def learn(self, data_bytes: int, offsets: int) -> None:
-        """Learn from a response whose ``data_bytes`` bytes of records had ``offsets`` offsets."""
+        """Estimate the bytes for each offset again, from a response with ``data_bytes`` bytes of
+        records for ``offsets`` offsets."""
         self._bytes_an_offset = data_bytes / max(offsets, 1) * _MARGIN
 
     def ask_most(self) -> None:
-        """Make `of` return the largest size until the next `learn`."""
+        """Make `of` return ``most_bytes``, the largest size, until the next call of `learn`."""
         self._bytes_an_offset = self._most_bytes

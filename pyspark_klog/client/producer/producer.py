@@ -202,7 +202,7 @@ class Producer:
 
     def handle_responses_until(self, until_ms: int) -> None:
         """Handle responses and send queued batches until ``until_ms`` of the client's clock, for
-        callers that have nothing to add for a while.
+        callers that have no batches to add for a while.
 
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """

@@ -126,8 +126,8 @@ class RowEncoder:
         return pc.replace_with_mask(given, missing, chosen)
 
     def _next_sticky(self, topic: str, partition_count: int) -> int:
-        """The partition for all rows of one call that have no key: a random one for a topic's first
-        call, and in each further call the partition after the last one (KIP-480)."""
+        """The partition for all rows without a key in one call of `encode`: a random one for a
+        topic's first call, and in each further call the next partition (KIP-480)."""
         last = self._sticky.get(topic)
         chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
         self._sticky[topic] = chosen

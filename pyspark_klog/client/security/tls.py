@@ -16,7 +16,7 @@ from pyspark_klog.security.tls_config import Store, TlsConfig
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG")
-"""OpenSSL's reasons for received bytes that are not TLS."""
+"""The reasons in OpenSSL's errors that mean that the received bytes are not TLS."""
 _NO_COMMON = (
     "ALERT_HANDSHAKE_FAILURE",
     "ALERT_PROTOCOL_VERSION",
@@ -26,7 +26,8 @@ _NO_COMMON = (
     "NO_CIPHERS_AVAILABLE",
 )
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
-"""OpenSSL's X509_V_ERR numbers."""
+"""OpenSSL's numbers (X509_V_ERR) for certificates that are expired, not yet valid, for another host
+name, or for another IP address."""
 
 
 class Tls:
@@ -205,7 +206,8 @@ def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -
 
 
 def is_about_certificates(error: ssl.SSLError) -> bool:
-    """Whether the broker requires a certificate of this client, or refuses the one it has sent."""
+    """Whether the error says that the broker requires a certificate of this client, or refuses the
+    certificate that this client has sent."""
     reason = _alert(error)
     return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason
 

@@ -24,7 +24,7 @@ from pyspark_klog.security.sasl_config import ClientCredentials
 
 _MAX_ANSWER_BYTES = 1 << 20
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""HTTP status codes after which another attempt may help."""
+"""HTTP status codes after which another request for a token may succeed."""
 _LONGEST_TEXT = 200
 _LONGEST_LIFE_S = 10 * 365 * 86_400
 
@@ -37,7 +37,8 @@ class IssuedToken(NamedTuple):
 
 
 class EndpointFailed(KlogError):
-    """The endpoint gave no token. ``may_pass`` says whether another attempt may help."""
+    """The OAuth 2 token endpoint gave no token. ``may_pass`` says whether another request may
+    succeed."""
 
     def __init__(self, text: str, may_pass: bool) -> None:
         super().__init__(text)

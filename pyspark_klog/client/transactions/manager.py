@@ -1,8 +1,8 @@
 """A transactional producer as a state machine: no socket, no clock.
 
 A step is one request of a transaction. The user's calls put steps into a queue; `next_step` returns
-the step to send now, and `on_reply` or `on_lost` handles its response or the response's loss. One
-step is under way at a time. A step is sent again, unchanged, until it has a final response:
+the step to send now, and `on_response` or `on_lost` handles its response or the response's loss.
+One step is under way at a time. A step is sent again, unchanged, until it has a final response:
 coordinators recognize a repeated request. The tables of `outcomes` and `states` define what a
 response means.
 """

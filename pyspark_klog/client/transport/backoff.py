@@ -31,7 +31,8 @@ class Backoff:
         [0, 1)."""
         if self.initial_ms <= 0:
             return 0
-        # The bound on the exponent keeps the number small; 40 doublings exceed every maximum.
+        # The bound on the exponent keeps the number small: even 1 ms, doubled 40 times, is a wait
+        # of more than 30 years.
         grown = self.initial_ms << min(max(failures - 1, 0), 40)
         ceiling = max(self.max_ms, self.initial_ms)
         base = min(grown, ceiling)
