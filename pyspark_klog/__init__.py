@@ -1,4 +1,4 @@
-"""The parts for Kafka clients and Spark executors: records, protocol, client and the Spark source.
+"""The parts of klog for Kafka clients and Spark: records, protocol, client, Spark source and sink.
 
 May import: only the standard library; never klog_broker. Names are loaded when first used.
 Start reading at records/FORMAT.md, then docs/architecture.md.

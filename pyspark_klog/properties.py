@@ -90,7 +90,8 @@ def escape(text: str, *, is_name: bool = False) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of the first line, joined text) of every entry; skip comments and blanks."""
+    """Yield (number of the first line, joined text) of every entry, without comments and blank
+    lines."""
     joined = ""
     first = 0
     for number, line in enumerate(_LINE_END.split(text), start=1):
@@ -111,7 +112,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _ends_with_joint(line: str) -> bool:
-    """Whether `line` ends with an odd number of backslashes."""
+    """Whether `line` ends with an odd number of backslashes, so that the next line continues it."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

@@ -18,7 +18,8 @@ class ConnectionFailed(ClientError):
 
 
 class RequestTimedOut(ClientError):
-    """The response did not come within the request's timeout; the broker may have executed it."""
+    """The response did not come within the request's timeout; the broker may have executed the
+    request."""
 
     retriable = True
 

@@ -58,8 +58,8 @@ def lookup_interpreter(environ: Mapping[str, str]) -> Interpreter:
 
 @dataclass(frozen=True)
 class Contents:
-    """The versions of a Python and its packages. The version of a package is None if the package is
-    missing or was not asked for."""
+    """The versions of a Python and its packages, as probe.py printed them. The version of a package
+    is None if the package is missing, or if probe.py was not asked to look for it."""
 
     version: tuple[int, int, int]
     klog: str | None = None
@@ -95,7 +95,8 @@ class Probe:
     """
 
     def __init__(self, path: str, environ: Mapping[str, str], *asked: str) -> None:
-        """``asked`` are the arguments of probe.py: "klog", "packages" or both."""
+        """``asked`` are the arguments of probe.py: "klog" to print klog's version, "packages" to
+        print those of pyspark, pyarrow and numba, or both."""
         source = resources.files(__package__).joinpath("probe.py").read_text("utf-8")
         self._error: OSError | None = None
         try:

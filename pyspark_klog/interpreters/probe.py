@@ -1,7 +1,8 @@
 """A script for a Python that Spark would run: prints its versions and packages as JSON in one line.
 
 The JSON is the last line of the output. The script runs in any Python 3, and does not need klog,
-which may be missing in that Python. The arguments are "klog", "packages" or both.
+which may be missing in that Python. The argument "klog" asks for klog's version, the argument
+"packages" for the versions of pyspark, pyarrow and numba, and whether klog's kernels are cached.
 """
 
 import importlib

@@ -58,7 +58,7 @@ def struct_min_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
-    """Return a function (buffer, position) -> (message, position after it)."""
+    """Return a decoder: a function (buffer, position) -> (message, position after the message)."""
     source, names = _DecoderSource(version, flexible).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} decoder>", "exec"), names)
     decoder: Decoder = names["decode"]
@@ -66,7 +66,7 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
 
 
 def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
-    """Return a function (buffer, position, most elements) -> (message, position after it).
+    """Return a decoder (buffer, position, most elements) -> (message, position after the message).
 
     The elements of all arrays and the tagged fields count together, before they are created. A
     message with more than "most elements" raises MalformedRequest.

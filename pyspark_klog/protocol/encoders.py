@@ -21,7 +21,7 @@ StepEncoder = Callable[[Any, bytearray], Iterator[None]]
 
 
 def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Encoder:
-    """Return a function (message, bytearray) that appends the encoded message."""
+    """Return a function (message, bytearray) that appends the encoded message to the bytearray."""
     source, names = _EncoderSource(version, flexible).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} encoder>", "exec"), names)
     encoder: Encoder = names["encode"]

@@ -265,7 +265,8 @@ def array(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> list[T] | None:
-    """Declare an array; ``of`` is the class of a struct or a function of this module (int32)."""
+    """Declare an array. ``of`` declares the elements: the class of a struct, or a function of this
+    module, such as int32."""
     options = locals()
     options.pop("of")
     element = Field("struct", struct=cast(Any, of)) if isinstance(of, type) else cast(Field, of())

@@ -25,7 +25,7 @@ _IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
 
 
 class Unset:
-    """The type of UNSET."""
+    """The type of UNSET, which marks a field without a default."""
 
     def __repr__(self) -> str:
         return "UNSET"

@@ -41,7 +41,7 @@ MAX_COLUMN_BYTES = 2**31 - 1
 
 
 def schema_for(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of decoded batches.
+    """Return the Arrow schema of records that are decoded to ``columns``.
 
     Raises ValueError if ``columns`` is empty, or contains an unknown or a repeated name.
     """

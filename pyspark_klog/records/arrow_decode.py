@@ -51,7 +51,7 @@ _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class DecodedRecords(NamedTuple):
-    """The result of :func:`decode_to_arrow`."""
+    """The result of :func:`decode_to_arrow`: the decoded records, and the offset to fetch next."""
 
     batches: list[pa.RecordBatch]
     next_offset: int  # offset for the next Fetch of the partition

@@ -53,22 +53,23 @@ class EncodedBatch(NamedTuple):
     """One v2 batch, ready to be sent.
 
     ``payload`` is writable, so ``BatchView(payload).set_producer_state(...)`` can set the producer
-    fields later. An uncompressed payload is a view of a larger buffer that all batches of the call
-    share.
+    id, epoch and sequence later. An uncompressed payload is a view of a larger buffer, which all
+    batches of one call of `encode_from_arrow` share.
     """
 
     partition: int
     payload: memoryview
     record_count: int
     rows: npt.NDArray[np.int32]
-    """The row number of each record, in the order of the records."""
+    """For each record, in order, the number of its row in the columns that were encoded."""
     base_timestamp_ms: int
     max_timestamp_ms: int
     base_sequence: int
 
 
 class EncodedRows(NamedTuple):
-    """The result of an encoding: rejected rows, and batches sorted by partition, then by row."""
+    """The result of `encode_from_arrow`: batches, sorted by partition, then by row, and the rows
+    that are in no batch."""
 
     batches: list[EncodedBatch]
     rejected: list[RejectedRow]

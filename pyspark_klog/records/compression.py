@@ -44,7 +44,7 @@ class Inflated(NamedTuple):
     is_plain: bool
     """Whether one gzip member, lz4 frame or xerial stream fills the compressed bytes.
 
-    True for zstd. Where the value is False, some clients read only the beginning or nothing.
+    Always True for zstd. If False, some clients read only the first part of the data, or nothing.
     """
     has_further_frames: bool = False
     """Whether further lz4 frames follow the inflated ones. Java's clients ignore such frames."""

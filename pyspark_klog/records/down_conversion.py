@@ -26,8 +26,8 @@ from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import Entry, entry_at
 
 # Converting a compressed batch or wrapper message takes some time whatever its size. In this time
-# the kernel could write about this many bytes, so they are charged to the work budget
-# (`ConversionBudget`) in addition to the bytes that are inflated and written.
+# the compiled kernel that writes messages could write about this many bytes, so they are charged to
+# the work budget (`ConversionBudget`) in addition to the bytes that are inflated and written.
 _ENTRY_WORK_BYTES = 8 * 1024
 # The messages converted from one compressed batch may take this many times max_bytes, the bound on
 # its inflated size.
@@ -38,7 +38,7 @@ _OVERFLOW_HEAD = Struct(">qi")
 
 
 class DownConverted(NamedTuple):
-    """The result of a conversion: a message set, and how many of its records were converted.
+    """The result of a down-conversion: a message set, and how many of its records were converted.
 
     Messages that already had an old enough format were copied, and do not count as converted.
     """
@@ -141,10 +141,11 @@ def overflow_message(fetch_bytes: int) -> bytes:
 
 
 class _ConversionEnd(NamedTuple):
-    """Why a conversion stopped: an error, or a partial entry at the end of the buffer.
+    """Why a down-conversion stopped: at an error, or at a partial batch or message at the end of
+    the buffer.
 
-    With neither an error nor a partial entry, the conversion reached the end of the buffer, the
-    size limit or the limit of the budget.
+    With neither, the down-conversion reached the end of the buffer, the size limit of its result
+    or the limit of its work budget.
     """
 
     error: RecordsError | None
@@ -152,8 +153,8 @@ class _ConversionEnd(NamedTuple):
 
 
 class _Conversion:
-    """The conversion of one buffer. ``position`` is the start of the next entry (batch or message)
-    to convert."""
+    """The down-conversion of one buffer. ``position`` is the start of the next entry (batch or
+    message) to convert."""
 
     def __init__(
         self,

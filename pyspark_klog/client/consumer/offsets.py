@@ -31,7 +31,8 @@ LATEST = -1
 EARLIEST = -2
 """The timestamp that stands for the first readable offset."""
 NOT_FOUND = -1
-"""The offset in a result if all records are older than the timestamp."""
+"""The offset that `list_offsets` returns for a partition whose records are all older than the
+requested timestamp."""
 _EARLIEST_LOCAL = -4
 """The timestamp that stands for the first offset on the leader's own disks (KIP-405)."""
 _FIRST_WITH_LOCAL = 8

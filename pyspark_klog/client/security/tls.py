@@ -86,7 +86,7 @@ class Tls:
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """An OpenSSL context for clients that follows the settings.
+    """Make an OpenSSL context for a client from its TLS settings.
 
     :raises SettingError: naming the setting that is wrong
     """
@@ -164,8 +164,8 @@ def _load_own_certificate(context: ssl.SSLContext, store: Store, prefix: str) ->
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Yield the path of a file with the key, because OpenSSL reads keys only from files. The file
-    is in memory on systems with memfd_create (Linux)."""
+    """Yield the path of a file with ``pem``, a private key and its certificates, because OpenSSL
+    reads keys only from files. The file is in memory on systems with memfd_create (Linux)."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("key")
         try:

@@ -126,7 +126,7 @@ class ClientSettings:
         return SETTINGS[name].default
 
     def warn_of_ignored(self, *, once_in_process: bool = True) -> None:
-        """Warn of each setting without effect, once in a process or each time."""
+        """Warn of each setting without effect: once in a process, or at each call."""
         for name, reason in self._ignored:
             if name not in _warned or not once_in_process:
                 _warned.add(name)

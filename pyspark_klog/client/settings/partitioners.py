@@ -24,8 +24,9 @@ _BUILT_IN = {
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 Choose = Callable[[str, "RecordBatch", int], Any]
-"""``choose(topic, rows, partition_count)`` returns a whole number for each row, as an Arrow or
-numpy array or a sequence; null leaves the row to the default partitioner (the key's hash)."""
+"""A user's partitioner: ``choose(topic, rows, partition_count)`` returns the partition number of
+each row, as an Arrow or numpy array or a sequence; null leaves the row to the default partitioner
+(the key's hash)."""
 
 
 class RowsWithoutPartition(NamedTuple):

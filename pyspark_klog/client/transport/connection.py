@@ -154,7 +154,7 @@ class Connection:
             self.lost(error)
 
     def lost(self, error: KlogError) -> None:
-        """End the connection; every unfinished call fails with ``error``."""
+        """End the connection; every request without a response fails with ``error``."""
         if self.state is ClientConnectionState.CLOSED:
             return
         self.state = ClientConnectionState.CLOSED
@@ -166,7 +166,8 @@ class Connection:
         self._unanswered.clear()
 
     def on_deadline(self, now_ms: int) -> None:
-        """End the connection if a response is late: later responses can only come after it."""
+        """End the connection if the response to the oldest request is late: a broker answers in
+        order, so the other responses can only come after it."""
         due = self.next_deadline_ms()
         if due is not None and now_ms >= due:
             name = self._calls[0].api_key.name
@@ -377,8 +378,8 @@ class Connection:
             return
         self._exchange = self._exchange_call = None
         if exchange.session_lifetime_ms > 0:
-            # The broker counts the session's lifetime from the end of the exchange. This client
-            # counts from the start, which is earlier, so that it never authenticates too late.
+            # The broker counts the session's lifetime from the end of the SASL exchange. This
+            # client counts from the exchange's start, so that it never authenticates too late.
             usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
             self._authentication_due_ms = self._exchange_began_ms + usable_ms
         self._become_ready()

@@ -29,8 +29,8 @@ from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import KlogError
 
 IDLE_PROBE_MS = 1_000
-"""Before the next request over a connection that was unused for longer, the client checks whether
-the broker has closed the connection."""
+"""Before the next request over a connection that was unused for at least this time, the client
+checks whether the broker has closed the connection."""
 _NOT_READY = (ClientConnectionState.NEGOTIATING, ClientConnectionState.AUTHENTICATING)
 
 
@@ -183,7 +183,8 @@ class Links:
                 link.send_pending()
             if not link.is_open:
                 self._drop(link)
-                # The connection's calls have failed; the caller may wait for one, so return soon.
+                # The connection's requests have failed; the caller of `poll` may wait for one of
+                # their responses, so return soon.
                 deadline_ms = self._now_ms()
         due = [deadline_ms]
         due += [d for k in self._links.values() if (d := k.connection.next_deadline_ms())]

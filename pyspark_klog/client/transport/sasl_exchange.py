@@ -15,8 +15,8 @@ from pyspark_klog.protocol.apis.sasl_authenticate import (
 from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HANDSHAKE_VERSION = 1
-"""The version of SaslHandshake. After version 0 bare SASL tokens would follow; after version 1
-(Kafka 1.0) SaslAuthenticate requests follow."""
+"""The version of SaslHandshake that this client sends. After version 0 SASL tokens would follow
+without Kafka's headers; after version 1 (Kafka 1.0) SaslAuthenticate requests follow."""
 REAUTHENTICATE_AT = 0.85
 """The part of a SASL session's lifetime, from its start, after which this client authenticates
 again. Java's client takes a random part from 0.85 to 0.95."""
@@ -34,7 +34,7 @@ class Mechanism(Protocol):
         """The user's name, for the messages of errors; empty if the mechanism has none."""
 
     def initial(self) -> bytes:
-        """The client's first message of the exchange."""
+        """The client's first message of the SASL exchange."""
 
     def respond(self, challenge: bytes) -> bytes | None:
         """The client's response to the broker's message; None if the exchange is over.
@@ -44,8 +44,8 @@ class Mechanism(Protocol):
         """
 
     def explain(self, text: str) -> str:
-        """The reason for a refusal: ``text``, the broker's error message, without secrets and with
-        the reason that an earlier message of the broker gave, if any."""
+        """Why the broker refused the authentication: ``text``, the broker's error message, without
+        secrets and with the reason that an earlier message of the broker gave, if any."""
 
 
 class SaslExchange:

@@ -21,7 +21,7 @@ from pyspark_klog.records.kernels.status import (
 from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V2, MIN_RECORD_BYTES, RECORDS_AT
 
 # Indexes of the array ``result``, into which check_batch_contents writes the place of an error.
-RESULT_ROW = 0  # row in ``table`` of the batch with the error; ``end`` if there is no error
+RESULT_ROW = 0  # row in ``table`` of the batch with the error; argument ``end`` if no error
 RESULT_RECORD = 1  # number of the record with the error in its batch
 RESULT_FIELDS = 2
 

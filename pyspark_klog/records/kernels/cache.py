@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 CACHE_NAME = "klog-kernels"
-# Fields of /proc/cpuinfo that distinguish processors, on x86 and on ARM.
+# Fields of /proc/cpuinfo that distinguish processors, on x86 and on ARM: compiled kernels serve
+# only the kind of processor that they were compiled for.
 _PROCESSOR_FIELDS = {"vendor_id", "cpu family", "model", "flags"}
 _PROCESSOR_FIELDS |= {"CPU implementer", "CPU part", "Features"}
 
 
 class CacheCandidate(NamedTuple):
-    """A possible cache directory.
+    """A directory that may become the cache of compiled kernels.
 
     A ``private`` directory is used only if it belongs to the user and nobody else can write to it.
     """
@@ -41,8 +42,8 @@ def cache_candidates(
     temp_dir: Path,
     uid: int | None,
 ) -> list[CacheCandidate]:
-    """Return the directories to try, in this order: NUMBA_CACHE_DIR, the package's ``__pycache__``,
-    the user's cache folder, the temporary folder.
+    """Return the directories to try as cache of compiled kernels, in this order: NUMBA_CACHE_DIR,
+    the package's ``__pycache__``, the user's cache folder, the temporary folder.
 
     ``uid`` is None on a system without user ids (Windows), where the temporary folder is private.
     """

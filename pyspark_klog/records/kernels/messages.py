@@ -230,7 +230,7 @@ def measure_messages(
     result[MEASURED_POSITION] = at
     result[MEASURED_RECORD] = index
     result[MEASURED_SIZE_BYTES] = size
-    result[MEASURED_IN_ORDER] = 0  # messages always become records with new offset deltas
+    result[MEASURED_IN_ORDER] = 0  # messages have no offset deltas yet: write_messages sets them
     result[MEASURED_FIRST_TIMESTAMP_MS] = first_ms
     result[MEASURED_LEAST_TIMESTAMP_MS] = least_ms
     result[MEASURED_MAX_TIMESTAMP_MS] = max_ms
