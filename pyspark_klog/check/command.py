@@ -12,7 +12,8 @@ from pyspark_klog.properties import PropertiesError, read_properties
 
 
 def check(environ: Mapping[str, str], servers: str | None, config: Path | None) -> int:
-    """Run all checks and print a line for each. Return 1 if a check failed, else 0."""
+    """Run all checks of `python -m pyspark_klog check`, and print a line for each. Return 1 if a
+    check failed, else 0."""
     failed = 0
     for item in _items(environ, servers, config):
         sys.stdout.write(f"{item}\n")

@@ -24,12 +24,13 @@ class Item(NamedTuple):
 
 
 def ok(text: str) -> Item:
-    """A line for a check that passed."""
+    """The line that `python -m pyspark_klog check` prints for a check that passed."""
     return Item(ItemVerdict.OK, text)
 
 
 def note(text: str) -> Item:
-    """A line for a check that passed, with a text that the user should know."""
+    """The line that `python -m pyspark_klog check` prints for a check that passed, with a text that
+    the user should know."""
     return Item(ItemVerdict.NOTE, text)
 
 

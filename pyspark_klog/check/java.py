@@ -1,4 +1,4 @@
-"""Checks the Java that Spark would start."""
+"""Checks whether Spark would find Java, and whether this Java is new enough for Spark."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _WHAT_TO_DO = "install it and set JAVA_HOME to its folder"
 
 
 def check_java(environ: Mapping[str, str]) -> Item:
-    """Check the Java that Spark's scripts would find: JAVA_HOME, else java of PATH."""
+    """Check the version of the Java that Spark's scripts would find: of JAVA_HOME, else of PATH."""
     home = environ.get("JAVA_HOME")
     path = str(Path(home) / "bin" / "java") if home else "java"
     found = shutil.which(path, path=environ.get("PATH"))

@@ -1,4 +1,4 @@
-"""Checks the Pythons of the driver and of Spark's workers, and their packages."""
+"""Checks the versions of the Pythons of the driver and of Spark's workers, and their packages."""
 
 import sys
 from collections.abc import Iterator, Mapping

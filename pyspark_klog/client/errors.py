@@ -44,7 +44,7 @@ class NoBrokerAvailable(ClientError):
 
 
 class LeaderUnknown(ClientError):
-    """A partition has no leader now, or the metadata does not know it yet."""
+    """A partition has no leader now, or is not in the client's metadata yet."""
 
     retriable = True
 
@@ -66,7 +66,8 @@ class DeliveryFailed(ClientError):
 
 
 class TransactionMisuse(ClientError):
-    """The state of the producer's transaction does not allow the call; nothing was done."""
+    """The state of the producer's transaction does not allow the method that was called, which has
+    done nothing."""
 
 
 class _TransactionFailed(ClientError):

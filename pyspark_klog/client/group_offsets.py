@@ -1,10 +1,10 @@
-"""The position that a group commits for a partition. Pure."""
+"""The position that a consumer group commits for a partition. Pure."""
 
 from typing import NamedTuple
 
 
 class CommittedOffset(NamedTuple):
-    """A group's position in a partition: the next offset to read."""
+    """A consumer group's position in a partition: the next offset to read."""
 
     offset: int
     leader_epoch: int = -1

@@ -62,7 +62,7 @@ _LZ4_INDEPENDENT_BLOCKS = 0x20
 _SLICE_BYTES = 64 * 1024
 _FIRST_SLICE_BYTES = 1024
 _OUTPUT_STEP_BYTES = 256 * 1024
-# The largest window that zstd's decoders accept by default.
+# The largest window that zstd's decoders accept by default; klog accepts no larger one either.
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_STEP_BYTES = 256 * 1024  # a multiple of the size of an lz4 block, 64 KiB

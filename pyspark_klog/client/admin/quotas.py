@@ -1,4 +1,4 @@
-"""Reads and changes the quotas of users, client ids and addresses; Kafka 2.6 or newer."""
+"""Reads and changes the quotas of users, client ids and addresses, on brokers from Kafka 2.6 on."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,7 +25,7 @@ None stands for the default of its type."""
 
 
 class Quotas(NamedTuple):
-    """The quotas of one entity, by their names."""
+    """The quotas of one entity, by the quotas' names, such as ``producer_byte_rate``."""
 
     entity: dict[str, str | None]
     values: dict[str, float]

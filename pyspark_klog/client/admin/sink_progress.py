@@ -26,7 +26,7 @@ _PAST_RUNS = 20
 
 
 class SinkId(NamedTuple):
-    """Identifies a sink of a streaming query."""
+    """Identifies an exactly-once sink of a streaming query."""
 
     prefix: str
     """The user's prefix for transactional ids; may contain dots."""
@@ -149,10 +149,10 @@ class RunMark(NamedTuple):
     """
 
     batch_id: int
-    """The first micro-batch that the run commits."""
+    """The number of the first micro-batch that this run of the query commits."""
     run_id: str
     time_ms: int
-    """When the driver made this mark, by the clock of the driver's host."""
+    """When the driver made this run mark, by the clock of the driver's host."""
     earlier_run_ids: tuple[str, ...] = ()
     """The ids of earlier runs, newest first. A run that finds its own id here must not write any
     more: a newer run, or a copy of the query, has begun."""

@@ -41,7 +41,7 @@ class TransactionFilter(NamedTuple):
     longer_than_ms: int | None = None
     """List only transactions that have lasted longer than this; needs Kafka 3.8 or newer."""
     pattern: str | None = None
-    """A regular expression that the whole id has to match; Kafka 4.1 or newer."""
+    """A regular expression that the whole transactional id has to match; since Kafka 4.1."""
 
 
 def list_transactions(

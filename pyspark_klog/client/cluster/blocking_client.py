@@ -41,7 +41,7 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Build = Callable[[int], Request]
-"""Makes a request in the version that the client has chosen."""
+"""A function that makes a request in the API version that the client has chosen."""
 
 
 class BlockingClient:

@@ -64,7 +64,8 @@ class OperationFailures:
         )
 
     def reset(self, now_ms: int) -> str | None:
-        """Reset after a success; return the text to log if a warning was logged before."""
+        """Forget the operation's failures after a success; return the text to log if a warning
+        about these failures was logged."""
         since_ms, was_said = self._since_ms, self._due_ms is not None
         self._since_ms = self._due_ms = None
         self._failures = 0
@@ -94,7 +95,7 @@ class Retries:
         self._is_muted = False
 
     def mute(self) -> None:
-        """Log nothing from now on; the client's user reports failures itself."""
+        """Log no warnings from now on: the code that uses the client reports failures itself."""
         self._is_muted = True
 
     def failures_of(self, what: str, bound: str | None = None) -> OperationFailures:

@@ -156,7 +156,7 @@ class BatchOrder:
         return add_to_sequence(queue.next_sequence, waiting)
 
     def ready(self, now_ms: int) -> list[TopicPartition]:
-        """Partitions from which a batch may be sent now."""
+        """Partitions to which a queued batch may be sent now."""
         return [p for p, queue in self._queues.items() if self._sendable(queue, now_ms)]
 
     def _sendable(self, queue: PartitionQueue, now_ms: int) -> bool:
@@ -252,7 +252,7 @@ class BatchOrder:
         return Verdict.RETRY if may_pass else Verdict.FAIL
 
     def written(self, batch: Batch, base_offset: int) -> None:
-        """Remove a batch that the broker has written."""
+        """Remove a batch, which the broker has written, from its queue."""
         queue = self._take_from_flight(batch)
         queue.batches.remove(batch)
         queue.is_known = True

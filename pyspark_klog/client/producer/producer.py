@@ -121,7 +121,7 @@ class Producer:
 
     @property
     def written_records(self) -> int:
-        """Records that were acknowledged."""
+        """The number of records that brokers have acknowledged; with acks=0 that were sent."""
         return self._core.written_records
 
     @property

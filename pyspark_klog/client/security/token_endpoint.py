@@ -30,7 +30,7 @@ _LONGEST_LIFE_S = 10 * 365 * 86_400
 
 
 class IssuedToken(NamedTuple):
-    """A token, and its lifetime in seconds if the response gives one."""
+    """An OAuth 2 access token, and its lifetime in seconds if the endpoint's response gives one."""
 
     access_token: str
     expires_in_s: int | None

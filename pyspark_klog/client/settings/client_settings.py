@@ -134,7 +134,8 @@ class ClientSettings:
 
     @property
     def ignored_names(self) -> frozenset[str]:
-        """The names, with the prefix, of the settings that were given and have no effect."""
+        """The names of the settings that were given and have no effect, with the prefix (``kafka.``
+        for Spark's options)."""
         return frozenset(name for name, _ in self._ignored)
 
     def is_given(self, name: str) -> bool:

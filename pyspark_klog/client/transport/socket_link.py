@@ -10,7 +10,7 @@ from pyspark_klog.client.transport.connection import ClientConnectionState, Conn
 
 
 class Link:
-    """A connection with its socket, used by one thread."""
+    """A connection to a broker with its socket, used by one thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Link:
         self._set_interest(connection.to_send() is not None)
 
     def receive_available(self) -> None:
-        """Receive until the socket has no more bytes."""
+        """Receive bytes and pass them to the connection, until the socket has no more bytes."""
         connection = self.connection
         try:
             while connection.state is not ClientConnectionState.CLOSED:

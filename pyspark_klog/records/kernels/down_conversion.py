@@ -66,7 +66,7 @@ MOST_GROWTH = 6
 value, a v2 record has at least 7 bytes, and the message that replaces it has at most 34."""
 
 # Indexes of the array ``state`` of the kernels; the caller sets it to 0 before the first call.
-POSITION = 0  # byte position in ``buf`` of the next batch or message; error statuses are about it
+POSITION = 0  # byte position in ``buf`` of the next batch or message, or of the one in error
 OUT_END = 1  # byte position in ``out`` after the messages written so far
 MESSAGES = 2  # number of converted records; messages copied in their old format do not count
 LAST_OFFSET = 3  # offset of the last record of the batch or wrapper message converted last
