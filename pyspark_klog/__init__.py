@@ -40,8 +40,8 @@ def register(spark: "SparkSession") -> None:
     try:
         spark.dataSource.register(DefaultSource)
     except AnalysisException as error:
-        # Spark 4.0 refuses to register a source that it has already found by itself. Later releases
-        # accept the second registration.
+        # Spark 4.0 refuses to register a data source that it has already found by itself. Later
+        # releases accept the second registration.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 

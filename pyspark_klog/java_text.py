@@ -49,7 +49,8 @@ def parse_double(text: str) -> float:
     if _DECIMAL.fullmatch(text):
         return float(text.rstrip("fFdD"))
     if _HEXADECIMAL.fullmatch(text):
-        # Before the exponent d and f are hexadecimal digits, so strip the suffix only after it.
+        # Strip Java's type suffix (f or d) only after the exponent: before the exponent these
+        # letters are hexadecimal digits.
         digits, exponent = re.split("[pP]", text)
         try:
             return float.fromhex(f"{digits}p{exponent.rstrip('fFdD')}")

@@ -113,7 +113,7 @@ class Probe:
             self._error = error
 
     def result(self, timeout_s: float = PROBE_TIMEOUT_S) -> Contents:
-        """Wait until probe.py ends, and return what it has found.
+        """Wait until probe.py ends, and return the versions that it has printed.
 
         :raises NoPython: if the command did not start, or did not print the result of probe.py
         """

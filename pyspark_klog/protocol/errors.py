@@ -16,7 +16,8 @@ class MalformedRequest(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """klog does not know the version, or the version lacks a field whose value would be lost."""
+    """klog does not know the message's version, or the version lacks a field whose value would be
+    lost in encoding."""
 
 
 class UnencodableMessage(ProtocolError):

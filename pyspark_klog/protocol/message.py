@@ -200,7 +200,7 @@ def _restore(
 class Message(Struct):
     """A struct that has versions and is encoded on its own, not as a part of another struct.
 
-    Later versions may be flexible.
+    Later versions may be flexible: with compact lengths and tagged fields (KIP-482).
     """
 
     __slots__ = ()

@@ -190,8 +190,8 @@ class _Conversion:
         self._pieces: list[Any] = []
 
     def convert_until(self, stop_bytes: int) -> _ConversionEnd:
-        """Convert batches and messages until the result has ``stop_bytes``, or until the budget is
-        used up or the buffer ends."""
+        """Convert batches and messages until the result has ``stop_bytes``, or until the work
+        budget is used up or the buffer ends."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
@@ -219,7 +219,7 @@ class _Conversion:
         """Convert batches and messages with the compiled kernel up to the next compressed one, and
         return the kernel's status.
 
-        The kernel also stops when the result has ``stop_bytes`` or the budget is used up.
+        The kernel also stops when the result has ``stop_bytes`` or the work budget is used up.
         """
         stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
         if self.position >= self._end:
@@ -239,7 +239,7 @@ class _Conversion:
 
     def _convert_compressed(self, entry: Entry) -> bool:
         """Convert a compressed batch or wrapper message to one wrapper message; return False if the
-        budget does not suffice."""
+        rest of the work budget does not suffice."""
         if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
             raise UnsupportedCodec(
                 "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
@@ -256,7 +256,8 @@ class _Conversion:
         except DecompressedTooLarge:
             if max_bytes == self._max_bytes:
                 raise
-            # Inflating the batch or message used the rest of the budget, so the budget is used up.
+            # Inflating the batch or message took the rest of the work budget, so that no further
+            # one is converted.
             work.done_bytes = work.limit_bytes
             return False
         work.done_bytes += inflated_bytes + len(messages) + _ENTRY_WORK_BYTES

@@ -48,7 +48,7 @@ _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
 """The types of groups in a response to ListGroups, from version 5 on."""
 
 _ONE_GROUP_FETCH = 7
-"""The last version of OffsetFetch for a single group; version 8 and later ask for several."""
+"""The last version of OffsetFetch for a single group; version 8 and later name several groups."""
 _STABLE_FETCH = 7
 """The first version of OffsetFetch with ``require_stable``: the coordinator then answers
 UNSTABLE_OFFSET_COMMIT for an offset that an open transaction may still change (KIP-447)."""

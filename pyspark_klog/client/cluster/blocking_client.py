@@ -169,7 +169,8 @@ class BlockingClient:
         except ConnectionFailed as error:
             if type(error) is not ConnectionFailed or address in self.bootstrap:
                 raise
-            # The usual cause: the broker advertises an address that works only in its own network.
+            # The usual cause of this failure: the broker advertises an address that works only in
+            # the broker's own network.
             raise ConnectionFailed(
                 f"{error} (the address that the cluster gives for broker {broker_id}, its "
                 f"advertised.listeners, must be reachable from {this_host()})"

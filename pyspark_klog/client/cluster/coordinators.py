@@ -1,4 +1,4 @@
-"""Finds the coordinator of a group or transactional id (FindCoordinator), and asks that broker."""
+"""Finds the broker that coordinates a group or transactional id (FindCoordinator), and calls it."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -19,7 +19,7 @@ GROUP, TRANSACTION = 0, 1
 """The key types of FindCoordinator."""
 _NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
 _ONE_KEY = 3
-"""The last version of FindCoordinator for a single key; version 4 and later ask for several."""
+"""The last version of FindCoordinator for a single key; version 4 and later have several keys."""
 
 
 class Coordinator(NamedTuple):

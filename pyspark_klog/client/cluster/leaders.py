@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions, and repeats the request until each partition has an answer."""
+"""Sends requests to the leaders of partitions, repeated until each partition has a result."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping

@@ -43,8 +43,8 @@ class OperationFailures:
         return self._since_ms is not None
 
     def add_failure(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
-        """Count a failed attempt, which is repeated until ``until_ms``; return the warning if one
-        is due."""
+        """Count a failed attempt of the operation, which is retried until ``until_ms``; return the
+        text of a warning if it is time to log one."""
         if self._since_ms is None:
             self._since_ms = now_ms
         self._failures += 1

@@ -166,7 +166,8 @@ def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
 
 
 def _chain(leaf: "Certificate", others: list["Certificate"]) -> list["Certificate"]:
-    """The certificate, its issuer, the issuer's issuer and so on: the order that TLS requires."""
+    """The chain of certificate ``leaf`` in the order that TLS requires: the certificate itself,
+    then that of its issuer, that of the issuer's issuer and so on."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject and len(chain) <= len(others):
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

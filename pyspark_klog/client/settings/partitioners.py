@@ -108,7 +108,7 @@ class UserPartitioner:
         self._function = function
 
     def __call__(self, given: RowsWithoutPartition) -> "Array":
-        """The partitions that the function returns.
+        """The partitions that the user's function returns for the rows.
 
         :raises SettingError: if the function does not return a whole number for each row
         """

@@ -195,7 +195,8 @@ class Connection:
         return self._frames.buffer()
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `on_deadline`, unless a response comes before; None if none is expected."""
+        """When to call `on_deadline`, unless a response comes before; None if no request waits for
+        a response."""
         return self._calls[0].deadline_ms if self._calls else None
 
     # --- authentication --------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def _copy_headers(
     values: Array,
     values_valid: Array,
 ) -> None:
-    """Append headers to the columns; the caller has checked the headers and the free space."""
+    """Append headers to the columns; the caller has checked the headers, and that they fit."""
     at = position
     header = int(state[HEADERS])
     keys_end = int(state[HEADER_KEY_BYTES])
