@@ -27,7 +27,7 @@ def register(spark: "SparkSession") -> None:
     registration, and in each Python thread that writes, except the main thread: a thread cannot
     write until it has an active session.
 
-    :raises KlogError: if the session's workers run a Python in which this source cannot run
+    :raises KlogError: if the session's workers run a Python in which klog cannot run
     """
     from pyspark.errors import AnalysisException
 

@@ -10,8 +10,8 @@ class ProtocolError(KlogError):
 class MalformedRequest(ProtocolError):
     """The bytes are no valid message of the expected class and version, request or response.
 
-    The reader may have lost the frame boundaries. The sender of a malformed response is broken, or
-    is no Kafka broker.
+    The receiver may have lost the boundaries of frames in the connection's bytes. The sender of a
+    malformed response is broken, or is no Kafka broker.
     """
 
 

@@ -3,9 +3,9 @@
 A frame on the wire is a 4-byte size, a header and a message. Functions that decode take the frame
 without its size; functions that encode return the whole frame with its size.
 
-KIP-511 makes two exceptions. The client id is never compact, so that any broker can read the header
-of any request. An ApiVersions response always has header 0, so that a client can read the response
-of a broker that does not know the version of the request.
+Flexible versions have two exceptions (KIP-511). The client id is never compact, so that any broker
+can read the header of any request. An ApiVersions response always has header 0, so that a client
+can read the response of a broker that does not know the version of the request.
 """
 
 from __future__ import annotations
