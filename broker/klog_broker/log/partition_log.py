@@ -613,7 +613,8 @@ class PartitionLog:
         return self._record_removal.delete_records_before(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that time, size or the log start offset allow; returns how many."""
+        """Delete the segments that retention.ms, retention.bytes or the log start offset allow to
+        delete; returns how many."""
         return self._record_removal.apply_retention(now_ms)
 
     def truncate_async(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
@@ -647,7 +648,7 @@ class PartitionLog:
 
     @property
     def is_being_cut(self) -> bool:
-        """Whether a truncation is running, or the log is starting over."""
+        """Whether the log is being truncated, or emptied to start over at another offset."""
         return self._state.is_being_cut
 
     def after_cut(self, callback: Callable[[], None]) -> None:
@@ -693,10 +694,11 @@ class PartitionLog:
         self.begin_close()()
 
     def begin_close(self) -> Callable[[], None]:
-        """Do the first part of :meth:`close`, which blocks, while no other thread uses the log.
+        """Do the part of :meth:`close` that blocks: write the last producer snapshot, and sync.
 
-        Any thread may call this. Returns a function that does the second part, for the loop's
-        thread. Both parts can raise OSError and LogStorageError.
+        Any thread may call this, while no other thread uses the log. Returns a function for the
+        loop's thread, which handles the outcome of the sync and closes the files. Both can raise
+        OSError and LogStorageError.
         """
         state = self._state
         state.check_online()

@@ -209,9 +209,9 @@ class InCluster:
         """Make the ClusterLifecycle. `open_session` defaults to sessions of kazoo, the ZooKeeper
         client that klog uses.
 
-        `in_force` returns the settings in force now. `is_wanted` returns False once the broker is
-        asked to stop. `on_lost` is called with a sentence when a started broker must stop because
-        another broker has registered with its id.
+        `in_force` returns the broker's settings in force now. `is_wanted` returns False once the
+        broker is asked to stop. `on_lost` is called with a sentence when a started broker must stop
+        because another broker has registered with its id.
         """
 
         def make_peers(broker_id: BrokerId, from_address: str | None) -> Peers:

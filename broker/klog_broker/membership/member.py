@@ -1,5 +1,6 @@
 """ZooKeeperMember: starts, in the right order, all parts of a broker that use ZooKeeper: the
-registration, the controller election, the controller, and the readers of brokers and settings."""
+registration, the controller election, the controller, and the objects that read the registered
+brokers and the settings."""
 
 from collections.abc import Callable, Mapping
 

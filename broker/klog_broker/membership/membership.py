@@ -67,9 +67,9 @@ class Membership:
         """Prepare the membership.
 
         `make_peers` makes the object that connects to other brokers, from the broker id and the
-        local address to connect from (None for any). `in_force` returns the settings in force now.
-        `on_lost` is called with a sentence when a started broker must stop because another broker
-        has registered with its id.
+        local address to connect from (None for any). `in_force` returns the broker's
+        settings in force now. `on_lost` is called with a sentence when a started broker must stop
+        because another broker has registered with its id.
         """
         self._config = config
         self._loop = loop
@@ -149,8 +149,8 @@ class Membership:
         member.election.on_controller.append(lambda _: to_controller.reconnect_if_moved())
         blocks = ProducerIdBlocks(to_controller, broker_id, self.broker_epoch)
         store.allocate = blocks.allocate
-        # Wait for the settings, because the logs are loaded next, and a log is loaded with the
-        # settings of its topic.
+        # Wait until the topics' settings are read, because the logs are loaded next, and a log is
+        # loaded with the settings of its topic.
         patience_ms = config["zookeeper.connection.timeout.ms"]
         if not self._wait(lambda: store.settings.is_read, patience_ms):
             raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)

@@ -93,8 +93,8 @@ class MetadataChange(Protocol):
     `on_applied`."""
 
     def plan(self, draft: Draft) -> PlanSteps:
-        """Make the change in the draft. If `plan` raises, the change is refused, and the draft is
-        unchanged."""
+        """Make the change in `draft`, the next contents of klog-metadata. If `plan` raises, the
+        change is refused, and the draft is unchanged."""
 
     def failed(self, error: Exception) -> None:
         """Report that the change was refused, or could not be written: nothing has changed."""

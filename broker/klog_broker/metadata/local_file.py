@@ -59,8 +59,8 @@ class StoredState:
 
 
 class _Line(NamedTuple):
-    """A line of the file and the objects that it encodes: a topic and the directories of its logs,
-    or the quotas of an entity."""
+    """A line of klog-metadata and the objects that the line encodes: a topic and the directories of
+    its logs, or the quotas of an entity."""
 
     sources: tuple[object, ...]
     data: bytes
@@ -80,7 +80,7 @@ class MetadataFile:
         self._lines: dict[Hashable, _Line] = {}
 
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
-        """Return the state in the file, or None if there is no file. Blocks.
+        """Return the state in klog-metadata, or None if there is no such file. Blocks.
 
         Raises StoreRefused if the file cannot be read, is damaged, or is of another version,
         broker or (if `cluster_id` is given) cluster.
@@ -93,7 +93,7 @@ class MetadataFile:
         return state
 
     def write(self, state: StoredState) -> None:
-        """Replace the file durably by a file with `state`. Blocks.
+        """Replace klog-metadata durably by a file with `state`. Blocks.
 
         Raises StoreFailed if the write fails; then nothing has changed. Later writes fail, too,
         unless the disk was full or no file descriptor was left.
@@ -201,8 +201,8 @@ def _quota_fields(entity: QuotaEntity, quotas: Mapping[str, float]) -> dict[str,
 
 
 def decode_state(data: bytes, path: Path) -> StoredState:
-    """Return the state in the file's bytes `data`. Raises StoreRefused if the bytes are damaged or
-    have another version. `path` only names the file in the error."""
+    """Return the state in `data`, the bytes of klog-metadata. Raises StoreRefused if the bytes are
+    damaged or have another version. `path` only names the file in the error."""
     lines = data.splitlines(keepends=True)
     version = _version_of(lines, path)
     if version not in (VERSION, VERSION_WITH_SETTINGS):

@@ -47,7 +47,7 @@ class RecordLogs:
         self._done(error)
 
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
-        """Report that the directories are recorded durably."""
+        """Report that the directories of the new logs are in klog-metadata, durably."""
         yield 1
         self._done(None)
 

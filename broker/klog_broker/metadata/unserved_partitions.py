@@ -37,7 +37,7 @@ class UnservedPartitions:
         self._is_retrying = False
 
     def add_failed(self, role_changes: Sequence[RoleChange], results: RoleChangeErrors) -> None:
-        """Add the partitions of the role assignments that have an error in `results`."""
+        """Retry the role assignments that have an error in `results`: `add` their partitions."""
         self.add(
             {
                 role_change.topic_partition: role_change.topic_id

@@ -10,7 +10,7 @@ BOUNDS_NS = tuple(round(each * 1_000_000) for each in BOUNDS_MS)
 BUCKETS = len(BOUNDS_NS) + 1
 """The number of buckets. The last bucket counts the durations above all bounds."""
 SUM = BUCKETS
-"""Index in a row, after the buckets, of the sum of all durations (ns)."""
+"""Index, in a row of `new_row`, of the sum of all durations (ns): it stands after the buckets."""
 
 
 def new_row() -> list[int]:

@@ -2,7 +2,7 @@
 
 
 class InSyncCounts:
-    """ISR expansions, ISR shrinks and refused changes since the broker started."""
+    """ISR expansions, ISR shrinks, and ISR changes that were refused, since the broker started."""
 
     def __init__(self) -> None:
         self.expanded = 0

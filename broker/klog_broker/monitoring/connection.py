@@ -18,14 +18,14 @@ from klog_broker.runtime.net.poller import READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
 
 HEAD_MS = 10_000
-"""Timeout from a request's first byte to the end of its head, in milliseconds."""
+"""Timeout from the first byte of an HTTP request to the end of its head, in milliseconds."""
 
 ANSWER_MS = 30_000
-"""Timeout from a request's head to the end of sending its response, in milliseconds."""
+"""Timeout from the head of an HTTP request to the end of sending the response, in milliseconds."""
 
 IDLE_MS = 90_000
-"""Timeout between two requests, in milliseconds. Prometheus sends a request every 15 or 60 seconds
-on the same connection."""
+"""Timeout between two HTTP requests on a connection, in milliseconds. Prometheus sends a request
+every 15 or 60 seconds on the same connection."""
 
 RECEIVE_BYTES = 4096
 """The most bytes received from an HTTP connection in one event-loop turn."""

@@ -34,8 +34,8 @@ class Scrapes:
         self.is_closed = False
 
     def get_text(self, done: Callable[[Parts | None], None]) -> None:
-        """Call ``done`` with the text, at once or when it is rendered; with None if the rendering
-        has raised an exception."""
+        """Call ``done`` with the text of the metrics, at once or when it is rendered; with None if
+        the rendering has raised an exception."""
         if self._parts is not None and self._loop.now_ms() - self._made_ms < CACHED_MS:
             done(self._parts)
             return

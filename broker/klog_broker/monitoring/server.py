@@ -43,7 +43,7 @@ class MetricsServer:
         self._refusals = RateLimit()
 
     def listen(self, host: str, port: int) -> int:
-        """Open the listener and return its port. OSError if that fails."""
+        """Open the HTTP listener and return its port. Raises OSError if that fails."""
         listening = self._listening = self._network.listen(host, port, _BACKLOG)
         self._loop.register(listening.fileno(), READABLE, lambda _: self._accept(listening))
         taken = listening.address()[1]

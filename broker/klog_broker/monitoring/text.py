@@ -58,7 +58,7 @@ class MetricsText:
             self._cut()
 
     def finish(self) -> list[bytes]:
-        """Return the whole text in parts. The text must not grow afterwards."""
+        """Return the encoded text of all metrics, in parts. The text must not grow afterwards."""
         self._cut()
         return self._parts
 

@@ -88,7 +88,8 @@ class RecordRemoval:
             self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that time, size or the log start offset allow; returns how many."""
+        """Delete the segments that retention.ms, retention.bytes or the log start offset allow to
+        delete; returns how many."""
         state = self._state
         state.check_online()
         if state.is_being_cleaned:
@@ -232,8 +233,8 @@ class RecordRemoval:
     def _end_cut(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
     ) -> None:
-        """End a truncation or emptying of the log after the files were changed in a helper thread,
-        or after ``error`` prevented this."""
+        """Call ``done``, and then the callbacks that wait for the end of this truncation or
+        emptying of the log. A helper thread has changed the files, or ``error`` prevented this."""
         state = self._state
         if isinstance(error, OSError) and not is_exhausted(error):
             error = state.log_directory.go_offline(error)
@@ -318,8 +319,8 @@ class RecordRemoval:
             is_synced()
             self._remove_files()
             # The directory must not hold the new segment together with an old one, because start-up
-            # could take both for one log. An epoch of the old log must not be left either: its
-            # start offset could lie in the new segment.
+            # could take both for one log. The epoch file must not keep an epoch of the old log
+            # either: its start offset could lie in the new segment.
             epochs.write()
             return self._first_segment(start, now_ms)
 

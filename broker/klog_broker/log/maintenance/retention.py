@@ -32,9 +32,9 @@ RetentionPolicy = Callable[[RetentionLogFacts], int]
 
 
 def by_log_start(log: RetentionLogFacts) -> int:
-    """Count the segments that end at or before the log start offset (DeleteRecords).
+    """Count the oldest segments that end at or before the log start offset (DeleteRecords).
 
-    The last segment never counts.
+    The last segment of the log never counts.
     """
     return _leading(
         log, lambda segment: segment.end_offset <= log.log_start_offset, spare_last=True
@@ -42,7 +42,7 @@ def by_log_start(log: RetentionLogFacts) -> int:
 
 
 def by_time(log: RetentionLogFacts) -> int:
-    """Count the segments whose largest timestamp is older than retention.ms."""
+    """Count the oldest segments whose largest timestamps are older than retention.ms."""
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
@@ -50,7 +50,7 @@ def by_time(log: RetentionLogFacts) -> int:
 
 
 def by_size(log: RetentionLogFacts) -> int:
-    """Count the segments without which the log still has at least retention.bytes."""
+    """Count the oldest segments without which the log still has at least retention.bytes."""
     if log.config.retention_bytes < 0:
         return 0
     surplus = sum(segment.size_bytes for segment in log.segments) - log.config.retention_bytes
@@ -77,7 +77,8 @@ def deletable_segments(log: RetentionLogFacts) -> int:
 
 
 def why_deletable(log: RetentionLogFacts, count: int) -> str:
-    """Return the names of the settings by which ``count`` segments may be deleted."""
+    """Return the settings, or log_start_offset, because of which ``count`` segments may be deleted,
+    as a text for the log line."""
     return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
 
 

@@ -30,9 +30,10 @@ _FIRST_ROUND_MS = 30_000
 # "never".
 _FLUSH_CHECK_MS = 1_000
 # How often to close the indexes of inactive segments, and the descriptors of files that were not
-# used since the last time.
+# used in the meantime.
 _UNUSED_FILES_MS = 60_000
-# How many logs one event-loop turn works on: this takes some 0.2 ms.
+# For how many logs one event-loop turn does a periodic task, such as collecting the offsets for a
+# checkpoint: this takes some 0.2 ms.
 LOGS_A_TURN = 100
 
 

@@ -405,6 +405,7 @@ class LogManager:
         self.release_locks()
 
     def release_locks(self) -> None:
-        """Unlock the directories without closing the logs, as if the process had been killed."""
+        """Unlock the directories without closing the logs, as if the process had been killed: for
+        a failed start, or a stop without a clean shutdown."""
         for directory in self._directories:
             directory.release_lock()

@@ -367,7 +367,8 @@ def _check_sequence(head: ProducerHead, entry: ProducerEntry) -> None:
             f" {head.first_sequence} to {head.last_sequence} after {last}, expected"
             f" {next_sequence(last)} or one of the last {WINDOW_BATCHES} batches again"
         )
-    # A producer state without batches exists because of a transaction marker, which set the epoch.
+    # A producer state without batches (``last`` is -1) exists because of a transaction marker,
+    # which set the epoch. The first batch of this epoch must have sequence 0.
     if last < 0 and head.first_sequence != 0:
         raise OutOfOrderSequence(
             f"producer {head.producer_id} epoch {head.producer_epoch}: sequence"

@@ -128,7 +128,8 @@ class _Loader:
         self.touched: list[Segment] = []
         self.must_sync = False
         self.cut_bytes = 0
-        # Base offset of a segment: the offset from which on its transaction index lacks rows.
+        # Maps the base offset of a segment to the offset from which on its transaction index
+        # lacks rows.
         self.unindexed: dict[int, int] = {}
 
     def load(self, is_clean: bool, recovery_point: int, high_watermark: int) -> LoadedLog:

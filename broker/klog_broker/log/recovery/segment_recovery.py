@@ -39,8 +39,8 @@ _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 NOTHING_UNINDEXED: Mapping[int, int] = {}
 
 OnChunk = Callable[[int], object]
-"""Called with the number of bytes that were just scanned: at most 4 MB, or one larger batch. An
-exception from the callback ends the scan."""
+"""A callback that a scan of a segment calls after each chunk, with the number of the chunk's bytes:
+at most 4 MB, or one larger batch. An exception from the callback ends the scan."""
 
 
 class Recovered(NamedTuple):
@@ -279,8 +279,8 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
     segment.offset_index.cut_to_position(position)
     entries = segment.offset_index.view()
     last_indexed = entries[len(entries) - 1] if len(entries) else None
-    # The two indexes get their entries together. Time index entries past the last entry of the
-    # offset index are not trusted.
+    # The offset index and the time index get their entries together. Time index entries past the
+    # last entry of the offset index are not trusted.
     time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
     segment.time_index.cut_to_offset(time_end if position else 0)
     if _is_only_preallocated(segment):

@@ -30,7 +30,8 @@ class UnsavedEpochs:
     entries: tuple[EpochStart, ...]
 
     def write(self) -> None:
-        """Replace the file atomically, and sync it. Blocks. Raises OSError."""
+        """Replace the leader-epoch-checkpoint file atomically, and sync it. Blocks. Raises
+        OSError."""
         self.files.write_atomically(self.path, encode_leader_epochs(self.entries))
 
 
@@ -68,8 +69,8 @@ class LeaderEpochs:
         return self._entries != self._saved
 
     def unsaved(self) -> UnsavedEpochs:
-        """Return the current epochs, to be written to the file. The caller must call
-        :meth:`mark_saved` after the write."""
+        """Return the current epochs, to be written to the leader-epoch-checkpoint file. The caller
+        must call :meth:`mark_saved` after the write."""
         return UnsavedEpochs(self._files, self._path, self._entries)
 
     def mark_saved(self, written: UnsavedEpochs) -> None:

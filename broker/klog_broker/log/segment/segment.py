@@ -62,7 +62,8 @@ class Segment:
         self.index_interval_bytes = 0
         self.bytes_since_index_entry = 0
         self.roll_limits: RollLimits | None = None
-        """Limits within which appends need no roll; None after each new index entry."""
+        """Limits within which appends need no new segment; None after each new index entry, when
+        the limits must be computed again (rolling.py)."""
         # Whether disk space for the next entry of each index is already allocated.
         self._is_reserved = False
         # The largest timestamp, and the last offset of the first batch that has it; None until read

@@ -66,8 +66,8 @@ class Durability:
             return FlushPlan((), (), end_offset, end_offset, self._cuts, epochs)
         files, self._files = self._files, []
         directories, self._directories = self._directories, []
-        # The files of rolled segments and their indexes were added to ``_files``, so they are
-        # synced by this plan or an earlier one.
+        # The recovery point can rise to the active segment: the files of rolled segments and their
+        # indexes were added to ``_files``, so this flush or an earlier one syncs them.
         recovery_point = max(active.base_offset, self.recovery_point)
         if with_indexes:
             files += active.sync_files()

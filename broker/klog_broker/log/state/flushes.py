@@ -60,8 +60,8 @@ class _Run:
         self._is_over = False
         self._error: BaseException | None = None
         self.epochs_error: OSError | None = None
-        """Why the plan's leader epochs could not be written; None if they were, or before the
-        attempt."""
+        """Why the leader epochs of the flush plan could not be written; None if they were written,
+        or before the attempt."""
 
     def perform(self) -> None:
         """Sync all files, or wait until another thread has synced them. Blocks.
@@ -267,15 +267,16 @@ class Flusher:
             waiters.popleft()[1](None)
 
     def fail_waiters_after(self, offset: int, error: LogStorageError) -> None:
-        """Call the callbacks for offsets after ``offset`` with the error: those records are
-        gone."""
+        """Call the callbacks that wait for the sync of records after ``offset``, with the error:
+        the log was truncated, and these records are gone."""
         gone = [callback for reached, callback in self._waiters if reached > offset]
         self._waiters = deque(each for each in self._waiters if each[0] <= offset)
         for callback in gone:
             callback(error)
 
     def fail_waiters(self, error: LogStorageError) -> None:
-        """Call all callbacks with the error: their records may be lost."""
+        """Call all callbacks that wait for a sync, with the error: the records that they wait for
+        may be lost."""
         waiters, self._waiters = self._waiters, deque()
         for _, callback in waiters:
             callback(error)

@@ -29,8 +29,8 @@ class AppendOrigin(Enum):
 
 
 class Rules(NamedTuple):
-    """The rules of one append: the time, the log's current settings, and the share of the work that
-    the event loop may do (None: no limit, in a helper thread)."""
+    """The rules of one append: the time, the log's current settings, and the share of the
+    validation work that the event loop may do (None: no limit, in a helper thread)."""
 
     now_ms: int
     config: LogConfig
@@ -72,12 +72,13 @@ class Rules(NamedTuple):
             self.share.count_work(work_bytes)
 
     def inflate(self, codec: Codec, data: memoryview, magic: int) -> Inflated:
-        """Decompress all of ``data``. Raises LoopShareExceeded if that takes more than the event
-        loop's share of the work."""
+        """Decompress all of ``data``. Raises LoopShareExceeded if that takes more validation work
+        than the event loop may do (``share``)."""
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
             return inflate_produced(codec, data, magic=magic, max_bytes=max_bytes)
-        # The decompressed size is unknown beforehand. Decompress until the share is used up.
+        # The decompressed size is unknown beforehand. Decompress until the validation work that
+        # the event loop may do is used up.
         left_bytes = min(self.share.left_bytes, max_bytes)
         if len(data) > left_bytes:
             raise LoopShareExceeded

@@ -108,8 +108,9 @@ class Digest:
 
     # --- adding batches one by one ---------------------------------------------------------------
     def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
-        """Add batches of ``buffer`` in order. The position in a row counts from the start of the
-        buffer; ``shift`` is the position of the buffer in the file."""
+        """Add the batches whose headers are ``rows``, in order. A row's position counts from the
+        start of ``buffer``, which has the bytes of the batches; ``shift`` is the position of the
+        buffer in the file."""
         for row in rows:
             if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
                 self.is_cut = True

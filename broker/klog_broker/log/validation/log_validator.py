@@ -98,9 +98,9 @@ def validate_and_convert(
 
     Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
     malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
-    DecompressedTooLarge or RecordTooLarge. ``share`` is the work that the event loop may do (None:
-    no limit, in a helper thread). Raises LoopShareExceeded if validation would take more work;
-    ``records`` are then unchanged.
+    DecompressedTooLarge or RecordTooLarge. ``share`` is the validation work that the event
+    loop may do (None: no limit, in a helper thread). Raises LoopShareExceeded if validation would
+    take more work; ``records`` are then unchanged.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_unchanged(records, config):
         check_size(len(records), config)
@@ -317,7 +317,8 @@ def _check_timestamps(found: RecordSummary) -> None:
 
 
 def _check_plain_size(found: RecordSummary, target: Codec, config: LogConfig) -> None:
-    """Check the size of an uncompressed batch before its memory is allocated."""
+    """Raise RecordTooLarge if a batch that will be stored uncompressed exceeds max.message.bytes.
+    Called before the memory of the batch is allocated."""
     if target is Codec.NONE:
         check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
 

@@ -128,7 +128,8 @@ def multi(session: Session, *operations: Operation) -> Steps[tuple[Result, ...] 
 
 
 def together(asks: list[Ask]) -> Steps[list[Any]]:
-    """Send several requests at once, and return their responses in the order of `asks`."""
+    """Call `asks`, functions that each send a request, at once. Return the responses in the order
+    of `asks`."""
     if not asks:
         return []
     answers: list[Any] = [None] * len(asks)

@@ -118,8 +118,8 @@ class Registration:
             if stat.ephemeral_owner == session.session_id:
                 self._registered(session, stat.czxid)
                 return
-            # The watch of `exists` calls `_start_registration` when the other session's znode is
-            # deleted.
+            # Another session owns the registration: the watch of `exists` calls
+            # `_start_registration` when that session's registration is deleted.
             yield from self._wait(session, says, stat.ephemeral_owner)
             return
 

@@ -42,7 +42,7 @@ class Sessions:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Open the first session."""
+        """Open the broker's first session with ZooKeeper."""
         self._open()
 
     def use(self, users: Sequence[SessionUser]) -> None:

@@ -59,8 +59,9 @@ class SettingsChanges:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """Set quotas, and remove each quota whose value is None. Entities are changed independently
-        of each other: if one fails, the others may have changed. `done` gets the first error."""
+        """Set quotas, and remove each quota whose value is None. The quotas of each entity (users,
+        client ids, addresses) are changed independently of each other: if one change fails, the
+        others may be made. `done` gets the first error."""
         known = self._image().client_quotas
         count = len(known.keys() | {who for who, update in updates.items() if any(update.values())})
         try:

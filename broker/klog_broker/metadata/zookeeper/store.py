@@ -262,8 +262,8 @@ class ClusterStore:
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """Set quotas, and remove each quota whose value is None. The entities are changed
-        independently of each other."""
+        """Set quotas, and remove each quota whose value is None. The quotas of each entity (users,
+        client ids, addresses) are changed independently of each other."""
         self._settings_changes.update_client_quotas(updates, done)
 
     def delete_topic(
