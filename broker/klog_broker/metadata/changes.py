@@ -97,11 +97,13 @@ class MetadataChange(Protocol):
         change is refused, and the draft is unchanged."""
 
     def failed(self, error: Exception) -> None:
-        """Report that the change was refused, or could not be written: nothing has changed."""
+        """Report to the requester that the change was refused, or could not be written: nothing has
+        changed."""
 
     def on_applied(self, results: RoleChangeErrors) -> Steps:
-        """Report the outcome of the metadata change: it is durable, and its role changes (to lead
-        or delete replicas) have been applied, except those with an error in `results`."""
+        """Report to the requester the outcome of the metadata change: it is durable, and its role
+        changes (to lead or delete replicas) have been applied, except those with an error in
+        `results`."""
 
 
 class CreatePartitions:

@@ -50,8 +50,8 @@ class DirectoryAssignments:
         return replace(self, directories=MappingProxyType(dict(directories)))
 
     def with_logs(self, logs: LogsByTopic) -> "DirectoryAssignments":
-        """Return a copy with the directories that `logs` has for logs; they replace earlier
-        directories of the same logs."""
+        """Return a copy with the directory of each log in `logs`, which replaces an earlier
+        directory of the same log."""
         merged = {topic_id: {**self.of_topic(topic_id), **logs[topic_id]} for topic_id in logs}
         return replace(self, logs=MappingProxyType({**self.logs, **merged}))
 

@@ -193,7 +193,7 @@ class ImageDraft:
 
     @property
     def is_changed(self) -> bool:
-        """Whether any change has been made."""
+        """Whether any change of the image has been made."""
         parts = (self._topics, self._deleting, self._broker_configs, self._quotas)
         return any(part is not None for part in parts)
 
@@ -204,32 +204,32 @@ class ImageDraft:
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics by name, with the changes made to this draft so far."""
+        """The topics of the next image by name, with the changes made so far."""
         return self._base.topics if self._topics is None else self._topics
 
     @property
     def topics_by_id(self) -> Mapping[TopicId, Topic]:
-        """The topics by id, with the changes made to this draft so far."""
+        """The topics of the next image by id, with the changes made so far."""
         return self._base.topics_by_id if self._topics is None else self._by_id
 
     @property
     def deleting(self) -> Mapping[TopicId, Topic]:
-        """Topics whose deletion has begun, with the changes made to this draft so far."""
+        """The topics whose deletion has begun in the next image, with the changes made so far."""
         return self._base.deleting if self._deleting is None else self._deleting
 
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """The dynamic settings of brokers, with the changes made to this draft so far."""
+        """The dynamic settings of brokers in the next image, with the changes made so far."""
         return self._base.broker_configs if self._broker_configs is None else self._broker_configs
 
     @property
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas by entity, with the changes made to this draft so far."""
+        """The quotas of the next image by entity, with the changes made so far."""
         return self._base.client_quotas if self._quotas is None else self._quotas
 
     def names_by_plain_name(self) -> Mapping[str, str]:
-        """Return the names of all topics with ``.`` or ``_`` in their names, with the changes made
-        to this draft so far. The key of each is the name with ``_`` in place of ``.``."""
+        """Return the names of all topics of the next image with ``.`` or ``_`` in their names, with
+        the changes made so far. The key of each is the name with ``_`` in place of ``.``."""
         if self._topics is None:
             return self._base.names_by_plain_name()
         if self._plain is None:

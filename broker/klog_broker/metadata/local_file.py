@@ -44,8 +44,8 @@ FILE_NAME = "klog-metadata"
 FORMAT = "klog-metadata"
 VERSION = 1
 VERSION_WITH_SETTINGS = 2
-"""The version of a file with lines of brokers or quotas. Releases that cannot read these lines
-refuse the file by its version."""
+"""The version of a klog-metadata file with lines of brokers or quotas. Releases that cannot read
+these lines refuse the file by its version."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,8 @@ def decode_state(data: bytes, path: Path) -> StoredState:
 
 
 def _version_of(lines: list[bytes], path: Path) -> int:
-    """Return the version of the file from its first line, a JSON header with `format` and `version`
-    in every version."""
+    """Return the version of klog-metadata from its first line, a JSON header with `format` and
+    `version` in every version."""
     try:
         header = json.loads(lines[0])
         if header["format"] == FORMAT and isinstance(header["version"], int):

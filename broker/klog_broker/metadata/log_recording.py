@@ -156,8 +156,8 @@ def _without_leader(role_change: RoleChange) -> RoleChange:
 def unrecorded_logs(
     image: MetadataImage, assignments: DirectoryAssignments, directory_of: DirectoryOf
 ) -> LogsByTopic:
-    """Return the directories of those logs of the image's topics that exist and that `assignments`
-    does not list."""
+    """Return the directories of all existing logs of the image's topics that `assignments` does not
+    list."""
     logs: dict[TopicId, dict[int, DirectoryId]] = {}
     for topic in image.topics.values():
         recorded = assignments.of_topic(topic.topic_id)

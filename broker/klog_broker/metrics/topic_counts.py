@@ -16,7 +16,7 @@ class TopicCounts:
         self.bytes_out = 0
         """Bytes of records in Fetch responses."""
         self.logs = 0
-        """The number of logs that share this object."""
+        """The number of logs of the topic that share these counts."""
 
     def add_counts(self, other: "TopicCounts") -> None:
         """Add the messages and bytes of `other` to this object."""

@@ -50,7 +50,7 @@ class HttpReader:
         """Whether any bytes have come since the last request, even an empty line."""
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Add received bytes."""
+        """Add bytes received on the connection, which `next` parses."""
         if not self._is_over:
             self._bytes += data
             self.has_begun = True

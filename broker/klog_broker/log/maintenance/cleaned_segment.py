@@ -74,5 +74,6 @@ class CleanedSegment:
         return segment
 
     def remove(self) -> None:
-        """Remove the files of a segment that will not be used. Raises OSError."""
+        """Remove the files of this cleaned segment, because the log will not use it. Raises
+        OSError."""
         remove_files(self._segment)

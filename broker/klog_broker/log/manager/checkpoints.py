@@ -27,7 +27,7 @@ class Checkpoint:
     def __init__(self, name: str, logs: Iterable[PartitionLog] = ()) -> None:
         self.name = name
         self.offsets: dict[TopicPartition, int] = {}
-        """The rows to be written to the file: an offset for each partition."""
+        """The rows to be written to the checkpoint file: an offset for each partition."""
         self.bounds: Mapping[TopicPartition, int] = self.offsets
         """The present offset of each log of the directory, of the kind that the file stores (such
         as the recovery point).
@@ -44,7 +44,8 @@ class Checkpoint:
             self.add_log(log)
 
     def add_log(self, log: PartitionLog) -> None:
-        """Add the present offset of a log of the directory."""
+        """Add the present offset of ``log``, of the kind that the checkpoint file stores. Adds no row
+        if start-up needs none for this log."""
         offset = self._offset_of(log)
         if offset is None:
             return
@@ -62,12 +63,13 @@ class Checkpoints:
         self._helpers = helpers
         self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
         self._writing: set[tuple[Path, str]] = set()
-        # By file: the calls that wait for the end of the running write of this file.
+        # By checkpoint file: the calls of `replace_file` that wait for the end of the running write
+        # of this file.
         self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
 
     def write(self, directory: LogDirectory, found: Checkpoint) -> None:
-        """Write the checkpoint if it has changed. Does nothing while the same file is being
-        written."""
+        """Write the checkpoint if it has changed since its last write. Does nothing while the same
+        file is being written."""
         key = (directory.path, found.name)
         if key in self._writing or self._written.get(key) == found.offsets:
             return

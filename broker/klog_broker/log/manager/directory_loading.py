@@ -115,7 +115,8 @@ class DirectoryLoading:
             return error
 
     def set_loaded(self, number: int, loaded: LoadedLog | OSError | None) -> None:
-        """Store the result of :meth:`load`. An OSError takes the data directory offline."""
+        """Store the result of :meth:`load` for the log with the index ``number``. An OSError takes
+        the data directory offline."""
         if isinstance(loaded, OSError):
             self.directory.go_offline(loaded)
         else:

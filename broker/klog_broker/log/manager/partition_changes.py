@@ -87,8 +87,8 @@ class NewLog:
             try:
                 files.remove_tree(path)
             except OSError:
-                # Without a file descriptor the files cannot be listed. The next start removes a
-                # renamed directory.
+                # Without a free file descriptor the files cannot be listed, and so not be removed.
+                # Rename the directory: the next start removes a renamed one.
                 with suppress(OSError):
                     files.rename(path, self.path_when_deleted)
             raise

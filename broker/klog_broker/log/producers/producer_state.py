@@ -246,7 +246,7 @@ class ProducerStates:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Update the state with a batch that has been checked and appended."""
+        """Update the producer's state with a batch that has been checked and appended."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, producer_epoch)
@@ -263,7 +263,7 @@ class ProducerStates:
         self.verifications.remove_verification(producer_id)
 
     def apply_marker(self, marker: ProducerMarker, now_ms: int) -> None:
-        """Update the state with a marker that has been checked and appended."""
+        """Update the producer's state with a marker that has been checked and appended."""
         producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
         entry = self._entries.get(producer_id)
         if entry is None:

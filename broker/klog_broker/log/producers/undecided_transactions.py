@@ -66,8 +66,8 @@ class UndecidedTransactions:
             self._update_first_offset()
 
     def copy_ended_from(self, other: "UndecidedTransactions") -> None:
-        """Replace the ended transactions whose marker is not replicated by those of ``other``; the
-        open transactions stay."""
+        """Replace the ended transactions whose marker is not replicated by those of ``other``,
+        which recovery has found from an older snapshot; the open transactions stay."""
         self._unreplicated = deque(other._unreplicated)
         self._update_first_offset()
 

@@ -45,8 +45,8 @@ class VerificationStateEntry:
         self.supports_epoch_bump = supports_epoch_bump
 
     def add_batch(self, producer_epoch: int, sequence: int) -> None:
-        """Record a further batch that waits for the transaction coordinator's answer. Keeps the
-        newest epoch, and the lowest sequence of that epoch."""
+        """Record a further batch of the same producer that waits for the transaction coordinator's
+        answer. Keeps the newest epoch, and the lowest sequence of that epoch."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:

@@ -24,9 +24,10 @@ class BareBatches(NamedTuple):
     range of a .log file)."""
 
     next_offset: int | None
-    """The offset after the last of these batches; None if there are none."""
+    """The offset after the last of the control batches and batches without records with which the
+    region begins; None if it does not begin with such a batch."""
     headers: int
-    """The number of batch headers that were read."""
+    """The number of batch headers that were read in the search."""
 
 
 def bare_batches(

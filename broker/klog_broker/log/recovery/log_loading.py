@@ -157,7 +157,7 @@ class _Loader:
         visible = Offset(min(max(high_watermark, log_start), end_offset))
         states, snapshots = self._load_producers(log_start, end_offset, visible)
         if self.must_sync:
-            # Sync the directory even if no segment was touched: the names of files that a killed
+            # Sync the directory even if no segment needs a sync: the names of files that a killed
             # process had made or removed may not be durable yet.
             with self.notes.note_sync(self.directory.name):
                 for segment in self.touched:

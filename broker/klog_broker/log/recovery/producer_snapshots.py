@@ -38,19 +38,19 @@ class ProducerSnapshots:
         return self._directory / segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def offsets(self) -> list[Offset]:
-        """The offsets of the snapshots in the directory, in ascending order."""
+        """The offsets of the producer snapshots in the directory, in ascending order."""
         suffix = Suffix.PRODUCER_SNAPSHOT
         found = [each for each in self._files.list_dir(self._directory) if each.endswith(suffix)]
         names = map(parse_segment_file_name, found)
         return sorted(name[0] for name in names if name and name[1] is suffix)
 
     def remove_all(self) -> None:
-        """Remove all snapshots, because the log starts over empty at another offset."""
+        """Remove all producer snapshots, because the log starts over empty at another offset."""
         for offset in self.offsets():
             self._files.remove(self.path(offset))
 
     def has_snapshot(self, offset: int) -> bool:
-        """Whether there is a snapshot at this offset."""
+        """Whether there is a producer snapshot at this offset."""
         return self._files.exists(self.path(offset))
 
     def write(self, states: ProducerStates, offset: int) -> tuple[File, ...]:
@@ -157,7 +157,7 @@ class ProducerSnapshots:
         states.clear(log_start_offset)
 
     def _restore(self, states: ProducerStates, offset: int) -> bool:
-        """Restore the snapshot at this offset; returns False if it is damaged."""
+        """Restore the producer snapshot at this offset; returns False if it is damaged."""
         path = self.path(offset)
         try:
             entries = decode_producer_snapshot(self._files.read_bytes(path))
@@ -169,7 +169,7 @@ class ProducerSnapshots:
         return True
 
     def remove_superfluous(self, base_offsets: set[Offset]) -> None:
-        """Remove all snapshots but the newest and those at a segment's base offset."""
+        """Remove all producer snapshots but the newest and those at a segment's base offset."""
         for offset in self.offsets()[:-1]:
             if offset not in base_offsets:
                 self._files.remove(self.path(offset))

@@ -56,8 +56,8 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
     for place in segment.batch_positions(start, may_block=may_block):
         if place.last_offset >= offset:
             if rows and place.position == start and place.base_offset > max(ends_with, offset):
-                # The row's position is wrong. Earlier batches may hold the offset, and a reader
-                # would silently miss them.
+                # The position in the row of the offset index is wrong. Earlier batches may hold the
+                # offset, and a reader would silently miss them.
                 raise _bad_row(segment, ends_with, start)
             return place
     return None

@@ -27,8 +27,8 @@ _NO_BYTES = memoryview(b"")
 
 
 class _MappedRows:
-    """Rows of fixed size at the start of a mapped file. With ``max_bytes`` the file is extended to
-    this size, so that rows can be added."""
+    """Rows of fixed size at the start of a mapped index file. With ``max_bytes`` the file is
+    extended to this size, so that rows can be added."""
 
     def __init__(self, files: Files, path: Path, row: Struct, max_bytes: int | None) -> None:
         self._file: File = files.open(path, create=True)
@@ -58,7 +58,7 @@ class _MappedRows:
         return self._file
 
     def reserve(self, rows: int) -> None:
-        """Allocate disk space for ``rows`` more rows, but not beyond the maximum size of the
+        """Allocate disk space for ``rows`` more index rows, but not beyond the maximum size of the
         file."""
         needed = min(self.rows + rows, self.max_rows) * self._row_bytes
         if needed > self._allocated_bytes:
@@ -68,8 +68,8 @@ class _MappedRows:
             self._file.release_descriptor()
 
     def cut(self, rows: int) -> None:
-        """Keep only the first ``rows`` rows. The rest of the file then takes no disk space and
-        reads as zeros."""
+        """Keep only the first ``rows`` rows of the index. The rest of the file then takes no disk
+        space and reads as zeros."""
         if rows == self.rows:
             return
         with self._file.held():
@@ -82,7 +82,7 @@ class _MappedRows:
         self._file.release_descriptor()
 
     def trim(self) -> None:
-        """Cut the file after the last row. The caller must hold the file's descriptor."""
+        """Cut the index file after its last row. The caller must hold the file's descriptor."""
         if self.max_rows == self.rows and not self.misfit_bytes:
             return
         self._unmap()
@@ -118,7 +118,8 @@ class OffsetIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """Bytes after the last whole row when the file was opened."""
+        """The number of bytes after the last whole row of the index file, when the file was
+        opened."""
         return self._rows.misfit_bytes
 
     @property
@@ -143,7 +144,8 @@ class OffsetIndexFile:
         self._rows.reserve(rows)
 
     def append(self, offset: int, position: int) -> None:
-        """Add a row. ``offset`` and ``position`` must be larger than those of the last row."""
+        """Add a row to the offset index. ``offset`` and ``position`` must be larger than those of
+        the last row."""
         rows = self._rows
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
@@ -157,7 +159,8 @@ class OffsetIndexFile:
         rows.rows += 1
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Add many rows (offset, position), in ascending order of both numbers."""
+        """Add many rows (offset, position) to the offset index, in ascending order of both
+        numbers."""
         rows, base_offset = self._rows, self.base_offset
         if (
             not 0
@@ -176,8 +179,8 @@ class OffsetIndexFile:
         rows.rows += len(entries)
 
     def cut_to_position(self, position: int) -> None:
-        """Drop the rows of batches that start at or after ``position``, and the first row out of
-        order with all rows after it."""
+        """Drop the index rows of batches that start at or after ``position``, and the first row out
+        of order with all rows after it."""
         keep, last_offset, last_position = 0, self.base_offset, 0
         for offset, at in self.view():
             if offset <= last_offset or at <= last_position or at >= position:
@@ -223,7 +226,8 @@ class TimeIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """Bytes after the last whole row when the file was opened."""
+        """The number of bytes after the last whole row of the index file, when the file was
+        opened."""
         return self._rows.misfit_bytes
 
     @property
@@ -252,7 +256,8 @@ class TimeIndexFile:
         self._rows.reserve(rows + 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add a row, if the timestamp is later than that of the last row and a row is free."""
+        """Add a row to the time index, if the timestamp is later than that of the last row and a
+        row is free."""
         rows = self._rows
         if timestamp_ms <= self.last.timestamp_ms or rows.rows >= rows.max_rows:
             return
@@ -281,8 +286,8 @@ class TimeIndexFile:
             self._last = TimeIndexEntry(later[-1][0], Offset(later[-1][1]))
 
     def cut_to_offset(self, offset: int) -> None:
-        """Drop the rows with ``offset`` or a later offset, and the first row out of order with all
-        rows after it."""
+        """Drop the index rows with ``offset`` or a later offset, and the first row out of order
+        with all rows after it."""
         keep, last_timestamp_ms, last_offset = 0, -1, self.base_offset
         for timestamp_ms, at in self.view():
             if timestamp_ms <= last_timestamp_ms or at < last_offset or at >= offset:

@@ -69,7 +69,7 @@ class Segment:
         # The largest timestamp, and the last offset of the first batch that has it; None until read
         # from the time index.
         self._max_timestamp: TimeIndexEntry | None = None
-        # Whether bytes of a failed write are still in the file after the last committed byte.
+        # Whether bytes of a failed write are still in the .log file after the last committed byte.
         self._is_uncut = False
         self._positions: dict[int, int] = {}
         self.near_row = 0
@@ -235,8 +235,8 @@ class Segment:
             self._check_open()
 
     def open_offset_index(self) -> File:
-        """Open the offset index for reading and return a separate File. Any thread may call this
-        method."""
+        """Open the offset index for reading, apart from the index that the segment keeps open;
+        returns its File. Any thread may call this method."""
         self._check_open()
         return self.files.open(self.path(Suffix.OFFSET_INDEX), writable=False)
 
@@ -267,7 +267,8 @@ class Segment:
         return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
 
     def sync_files(self) -> list[File]:
-        """Return the files to sync, so that the current log and indexes become durable."""
+        """Return the segment's files that must be synced to make its records and index entries
+        durable."""
         files = [self.log_file, self.offset_index.file, self.time_index.file]
         if self.transaction_index.file is not None:
             files.append(self.transaction_index.file)
@@ -358,8 +359,8 @@ class Segment:
         if entries:
             self.offset_index.append_all([entry[:2] for entry in entries])
             time_index = self.time_index
-            # Timestamps of entries never decrease. So if the last entry is not later than the last
-            # row of the time index, no entry is.
+            # The timestamps of the planned entries never decrease. So if the last entry is not
+            # later than the last row of the time index, no entry is.
             if entries[-1][2] > time_index.last.timestamp_ms:
                 for _, _, max_timestamp_ms, max_timestamp_offset in entries:
                     time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)

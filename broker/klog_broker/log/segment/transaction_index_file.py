@@ -29,12 +29,13 @@ class TransactionIndexFile:
     def __init__(self, files: Files, path: Path, base_offset: int) -> None:
         self.rows = 0
         self.is_new = False
-        """Whether the file was created, and its name may not be durable yet."""
+        """Whether the transaction index file was created, and its name may not be durable yet."""
         self.file: File | None = None
-        """The open file; None if the file does not exist."""
+        """The open transaction index file; None if the segment has no such file."""
         self._files = files
         self.path = path
-        """The current path. A caller that renames the file must set this attribute."""
+        """The current path of the transaction index. A caller that renames the file must set this
+        attribute."""
         self._base_offset = base_offset
         self._uncounted_rows = 0
         if files.exists(path):
@@ -44,8 +45,8 @@ class TransactionIndexFile:
 
     # --- writing rows ----------------------------------------------------------------------------
     def write(self, entries: Sequence[AbortedEntry]) -> None:
-        """Write rows, which do not belong to the index until :meth:`commit`. After an OSError the
-        caller must call :meth:`cut_back`."""
+        """Write rows of aborted transactions, which do not belong to the index until
+        :meth:`commit`. After an OSError the caller must call :meth:`cut_back`."""
         if self.file is None:
             self.file = self._files.open(self.path, create=True)
             self.is_new = True
@@ -56,19 +57,21 @@ class TransactionIndexFile:
             raise ShortWrite(written, len(data))
 
     def commit(self) -> None:
-        """Commit the rows of the last :meth:`write`, whose markers are in the log."""
+        """Make the rows of the last :meth:`write` part of the index: their markers are in the
+        log."""
         self.rows += self._uncounted_rows
         self._uncounted_rows = 0
 
     def cut_back(self) -> None:
-        """Cut off uncommitted rows, including a partly written one. Raises OSError."""
+        """Cut off the rows that were written but not committed, including a partly written one.
+        Raises OSError."""
         if self.file is not None and self.file.size() != self.rows * ENTRY.size:
             self.file.truncate(self.rows * ENTRY.size)
         self._uncounted_rows = 0
 
     def cut_to_offset(self, offset: int) -> None:
-        """Drop the rows of markers at or after ``offset``, the first bad row with all rows after
-        it, and an incomplete row at the end. Raises OSError."""
+        """Drop the rows whose abort markers are at or after ``offset``, the first bad row with all
+        rows after it, and an incomplete row at the end. Raises OSError."""
         if self.file is None:
             return
         data = self.file.pread(self.rows * ENTRY.size, 0)
@@ -82,8 +85,8 @@ class TransactionIndexFile:
         self.cut_back()
 
     def replace(self, entries: Sequence[AbortedEntry]) -> None:
-        """Replace all rows, and sync the file. A crash leaves either the old or the new rows.
-        Blocks. Raises OSError."""
+        """Replace all rows of the transaction index, and sync the file. A crash leaves either the
+        old or the new rows. Blocks. Raises OSError."""
         if self.file is None and not entries:
             return
         self._files.write_atomically(self.path, encode_transaction_index(entries))
@@ -91,8 +94,8 @@ class TransactionIndexFile:
         self.rows, self._uncounted_rows = len(entries), 0
 
     def is_sane(self, end_offset: int) -> bool:
-        """Whether size, first row and last row are plausible for a closed segment that ends at
-        ``end_offset``."""
+        """Whether the transaction index is plausible for a closed segment that ends at
+        ``end_offset``: the size of its file, its first row and its last row."""
         if self.file is None or not self.file.size():
             return True
         if self.file.size() % ENTRY.size:
@@ -141,8 +144,8 @@ class TransactionIndexFile:
             self.file.release_descriptor()
 
     def close(self) -> None:
-        """Let later uses raise OSError. The file itself is closed once no read, write or sync of it
-        is running."""
+        """Let later uses of the transaction index raise OSError. The file itself is closed once no
+        read, write or sync of it is running."""
         if self.file is not None:
             self.file = ClosedFile(self.file.path)
 

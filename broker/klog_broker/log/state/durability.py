@@ -89,8 +89,8 @@ class Durability:
         return self.recovery_point >= end_offset and not (self._files or self._directories)
 
     def put_back(self, plan: FlushPlan) -> None:
-        """Include the plan's files and directories in the next plan, because no file descriptor was
-        free to sync them."""
+        """Include the files and directories of the flush plan in the next plan, because no file
+        descriptor was free to sync them."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
@@ -112,14 +112,15 @@ class Durability:
         return True
 
     def truncate(self, end_offset: Offset) -> None:
-        """Lower the offsets, because the log is truncated and ends at ``end_offset`` now."""
+        """Lower ``flushed_offset`` and ``recovery_point``, because the log is truncated and ends at
+        ``end_offset`` now."""
         self._cuts += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def start_over(self, offset: Offset) -> None:
-        """Set the offsets of a log that was emptied and synced, and starts and ends at ``offset``
-        now."""
+        """Set ``flushed_offset`` and ``recovery_point`` of a log that was emptied and synced, and
+        starts and ends at ``offset`` now."""
         self._cuts += 1
         self.flushed_offset = self.recovery_point = offset
 
@@ -249,7 +250,8 @@ class LogFlushing:
         self._durability.start_over(offset)
 
     def fail_waiters(self, error: LogStorageError) -> None:
-        """Call all flush callbacks with the error: their records may be lost."""
+        """Call all callbacks that wait for a flush, with the error: the records that they wait for
+        may be lost."""
         self._flusher.fail_waiters(error)
 
     def abandon(self, error: LogStorageError) -> None:

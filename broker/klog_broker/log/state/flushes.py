@@ -37,7 +37,7 @@ class FlushPlan(NamedTuple):
     """How often the log had been truncated or emptied when this plan was made."""
     epochs: UnsavedEpochs | None = None
     """Leader epochs to be written after the syncs. The recovery point must not pass an epoch's
-    start before the epoch is in the file."""
+    start before the epoch is in leader-epoch-checkpoint."""
 
     def without_epochs(self) -> FlushPlan:
         """Return the outcome of this plan if its epochs could not be written. Recovery point 0
@@ -260,7 +260,7 @@ class Flusher:
         return True
 
     def release_waiters(self, flushed_offset: int) -> None:
-        """Call the callbacks that wait for records before an offset of at most
+        """Call the callbacks that wait for the sync of records before an offset of at most
         ``flushed_offset``."""
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:

@@ -43,7 +43,7 @@ class Rules(NamedTuple):
         return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def allowed(self, *, is_control: bool = False) -> Allowed:
-        """Return the limits for each record of the batch."""
+        """Return the limits of timestamp, key and size that each record of the batch must keep."""
         config = self.config
         earliest_ms, latest_ms = INT64_MIN, INT64_MAX
         if not self.is_log_append_time:

@@ -224,8 +224,8 @@ class Digest:
             self.max_timestamp_offset = int(last_offsets[risers[-1]])
 
     def _due_rows(self, np: Any, positions: Any) -> list[int]:
-        """Return the rows of the batches that get an index entry: each begins more than
-        ``index_interval_bytes`` after the previous batch with an entry."""
+        """Return the numbers of the table's rows whose batches get an index entry: each begins more
+        than ``index_interval_bytes`` after the previous batch with an entry."""
         first = self.last_indexed_position + self.index_interval_bytes
         if first >= int(positions[-1]):
             return []

@@ -79,7 +79,7 @@ class ScanResult(NamedTuple):
 
     rows: list[BatchRow]
     end_position: int
-    # True if the scan stopped only because it had found the most rows that one call returns; the
+    # True if the scan stopped only because it had found the most batches that one call returns; the
     # caller then scans again from end_position.
     is_partial: bool
 

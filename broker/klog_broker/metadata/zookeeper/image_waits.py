@@ -49,21 +49,23 @@ class ImageWait:
         self._timer = loop.call_later(max(timeout_ms, 0), lambda: self._end(is_shown=False))
 
     def until(self, is_shown: IsShown) -> None:
-        """Set the condition, and check it against the present image at once."""
+        """Set the condition that the metadata image must fulfil, and check the present image at
+        once."""
         if not self._is_over:
             self._is_shown = is_shown
             self._waiting[self] = None
             self.check()
 
     def drop(self) -> bool:
-        """End the wait without a call of `over`. Return False if the wait was over before."""
+        """End the wait for the image without a call of `over`. Return False if the wait was over
+        before."""
         was_over, self._is_over = self._is_over, True
         self._timer.cancel()
         self._waiting.pop(self, None)
         return not was_over
 
     def check(self) -> None:
-        """Check the condition against the present image, and end the wait if it is fulfilled."""
+        """End the wait if the present image fulfils the condition."""
         if not self._is_over and self._is_shown(self._image()):
             self._end(is_shown=True)
 

@@ -68,7 +68,8 @@ Update = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Returns new settings, made from the present settings, or raises an error to refuse the change."""
 
 OnRead = Callable[[Settings, bool], None]
-"""Called with settings that were read. The second argument is True if these are all settings."""
+"""Called with settings that were read from ZooKeeper. The second argument is True if these are the
+settings of all entities."""
 
 
 class ClusterSettings:
@@ -97,7 +98,8 @@ class ClusterSettings:
         self._retry: Timer | None = None
 
     def connected(self, session: Session) -> None:
-        """Read all settings in `session`, and then continue with the waiting changes."""
+        """Read all settings in `session`, and then continue with the requested changes that
+        wait."""
         self._session = session
         self._begin_anew()
 
@@ -270,7 +272,7 @@ class _Change(_Job):
         self._is_over = False
 
     def finish(self, error: Exception | None) -> None:
-        """Call `done` with the outcome, unless it was called before."""
+        """Call the change's `done` with the outcome, unless it was called before."""
         if not self._is_over:
             self._is_over = True
             self.when_over()
@@ -288,7 +290,7 @@ class _Change(_Job):
         self.finish(error)
 
     def _write(self, session: Session) -> Steps[Mapping[str, str]]:
-        """Write the changed settings, and return them."""
+        """Write the changed settings of the entity to ZooKeeper, and return them."""
         is_newest = False
         for _ in range(_TRIES):
             node = yield from get(session, self._path)

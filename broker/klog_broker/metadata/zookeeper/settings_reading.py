@@ -129,7 +129,8 @@ class SettingsReader:
                     self._bad.name(path, node.data, str(error))
 
     def _list(self, session: Session, parents: list[str], paths: dict[str, Entity]) -> Steps[None]:
-        """Add the entities below `parents` to `paths`, by the paths of their znodes."""
+        """List the children of the znodes `parents`. Add the entity of each child to `paths`, by
+        the path of the child."""
         for some in _parts(parents):
             answers = yield from together([partial(session.children, path) for path in some])
             for parent, answer in zip(some, answers, strict=True):
