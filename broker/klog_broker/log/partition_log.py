@@ -671,7 +671,7 @@ class PartitionLog:
         """
         self._record_removal.retry_cut()
 
-    # --- housekeeping ----------------------------------------------------------------------------
+    # --- expiring producers, and closing files ---------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have no open transaction and wrote nothing for ``expiration_ms``.
 

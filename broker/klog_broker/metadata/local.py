@@ -425,7 +425,7 @@ class LocalStore:
             change = self._queue.popleft()
             try:
                 role_changes = yield from change.plan(draft)
-            except Exception as error:  # a caller's `update` may raise any class
+            except Exception as error:  # a caller's `update` may raise any exception
                 change.failed(error)
             else:
                 planned.append(_Planned(change, role_changes))

@@ -44,8 +44,8 @@ class Checkpoint:
             self.add_log(log)
 
     def add_log(self, log: PartitionLog) -> None:
-        """Add the present offset of ``log``, of the kind that the checkpoint file stores. Adds no row
-        if start-up needs none for this log."""
+        """Add the present offset of ``log``, of the kind that the checkpoint file stores. Adds no
+        row if start-up needs none for this log."""
         offset = self._offset_of(log)
         if offset is None:
             return

@@ -134,7 +134,7 @@ class LogManager:
         """Check records in compiled code from now on. Compiles the code now unless it is cached."""
         self.checks = kernel_checks()
 
-    # --- loading ---------------------------------------------------------------------------------
+    # --- loading the logs ------------------------------------------------------------------------
     def load(
         self,
         config_of: Callable[[str, TopicId], LogConfig] | None = None,

@@ -55,8 +55,9 @@ class WindowRefill:
             entry = self._wanted[ProducerId(producer_id)]
             known = entry.batches
             if older[-1].last_offset == known[0].last_offset:
-                # The snapshot's batch was found in the log, too. Keep only the batch that was read
-                # from the log, because the snapshot's copy lacks the log append time.
+                # The producer's batch in the snapshot was found in the log, too. Keep only the
+                # batch that was read from the log, because the snapshot's copy lacks the log append
+                # time.
                 known = known[1:]
             entry.batches = (older + known)[-WINDOW_BATCHES:]
         for entry in list(self._wanted.values()):

@@ -17,12 +17,13 @@ class UndecidedTransactions:
     __slots__ = ("_open", "_unreplicated", "first_unstable_offset")
 
     def __init__(self, begun: Iterable[tuple[int, int]] = ()) -> None:
-        # First offset to producer id, in ascending order: a new transaction starts at the log end.
+        # The open transactions: maps the first offset of each to its producer id, in ascending
+        # order, because a new transaction starts at the log end.
         self._open: OrderedDict[int, int] = OrderedDict(sorted(begun))
-        # (first offset, marker's offset) of ended transactions whose marker is not replicated, both
-        # in ascending order. A transaction is left out if a later marker ends another transaction,
-        # which began earlier: until that later marker is replicated, first_unstable_offset is at
-        # most the first offset of the other transaction.
+        # The ended transactions whose marker is not replicated: pairs of first offset and marker's
+        # offset, both in ascending order. A transaction is left out if a later marker ends another
+        # transaction, which began earlier: until that later marker is replicated,
+        # first_unstable_offset is at most the first offset of the other transaction.
         self._unreplicated: deque[tuple[int, int]] = deque()
         self.first_unstable_offset = INT64_MAX
         """The first offset of the earliest undecided transaction; INT64_MAX without one."""

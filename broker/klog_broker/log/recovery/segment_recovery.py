@@ -371,7 +371,8 @@ def are_indexes_sane(segment: Segment) -> bool:
         if last_time.timestamp_ms < first.timestamp_ms or last_time.offset < segment.base_offset:
             return False
         if time_index.entries > 1 and last_time.timestamp_ms == first.timestamp_ms:
-            # All rows are zeros: preallocated space that came back after a power cut.
+            # The timestamps of real rows increase, so all these rows are zeros: preallocated space
+            # that came back after a power cut.
             return False
     return segment.max_timestamp.timestamp_ms >= -1
 

@@ -272,12 +272,12 @@ def _needed_producer_rows(
         if skips_committed:
             last_marker = np.flatnonzero(is_control[transactional])[-1:]
             begin = last_marker[0] if last_marker.size else 0
-            # The producer's last marker and the transactional batch after it; without a marker, the
-            # producer's first two transactional batches.
+            # Needed are the producer's last marker and the transactional batch after it; without a
+            # marker, the producer's first two transactional batches.
             needed.append(transactional[begin : begin + 2])
         elif transactional.size:
-            # The batches that can begin a transaction: the producer's first transactional batch,
-            # and each transactional batch directly after a marker.
+            # Needed are the batches that can begin a transaction: the producer's first
+            # transactional batch, and each transactional batch directly after a marker.
             follows_marker = np.concatenate(([True], is_control[transactional[:-1]]))
             needed.append(transactional[follows_marker])
     return rows[np.unique(np.concatenate(needed))]

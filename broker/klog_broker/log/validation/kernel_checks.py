@@ -21,8 +21,8 @@ _TABLE_ROWS = 16_384
 # writes a row for each batch that it finds in a buffer, so its table needs at most as many rows as
 # such messages fit into the buffer.
 _LEAST_ENTRY_BYTES = 26
-# The first batches of a buffer are scanned one by one in Python, because numpy takes 25 us for a
-# table of one row. A follower that is not behind receives one batch at a time.
+# How many batches at the beginning of a buffer are scanned one by one in Python, because numpy
+# takes 25 us for a table of one row. A follower that is not behind receives one batch at a time.
 _FEW_ROWS = 4
 
 

@@ -306,7 +306,8 @@ def _patch(
     append_time_ms = -1
     if rules.is_log_append_time:
         append_time_ms = max_timestamp_ms = rules.now_ms
-    # Correct a wrong max timestamp. The CRC is computed again only if a field changes.
+    # Correct a wrong max timestamp in the batch's header. The CRC is computed again only if a field
+    # changes.
     batch.set_max_timestamp(max_timestamp_ms, rules.config.message_timestamp_type)
     return Validated(data, header_row(data, 0), append_time_ms)
 
@@ -410,7 +411,8 @@ def _messages_of(
     with first.value_view() as value:
         inflated = rules.inflate(codec, value, first.magic)
     if inflated.has_further_frames:
-        # Kafka decompresses only the first frame and silently drops the messages in the others.
+        # Kafka decompresses only the first frame and silently drops the messages in the further
+        # frames.
         raise InvalidRecords("the wrapper holds more than one lz4 frame; expected exactly one")
     return codec, wrapper, inflated.data
 

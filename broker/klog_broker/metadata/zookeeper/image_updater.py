@@ -115,7 +115,8 @@ class ImageUpdater:
         partitions = [*before, *[UNKNOWN_STATE] * (count - len(before))]
         for number, state in updates.partitions.items():
             if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
-                # The controller cannot read the partition's state: keep the last known state.
+                # A negative partition epoch: the controller cannot read the partition's state. Keep
+                # the last known state.
                 partitions[number] = known.partitions[number]
             # Ignore a state with an older partition epoch: it may have arrived late, over another
             # connection of the controller.

@@ -282,7 +282,7 @@ class _Change(_Job):
         error: Exception | None
         try:
             changed = yield from self._write(session)
-        except Exception as refused:  # a caller's `update` may raise any class
+        except Exception as refused:  # a caller's `update` may raise any exception
             error = refused
         else:
             error = None

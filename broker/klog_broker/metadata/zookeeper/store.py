@@ -166,8 +166,8 @@ class ClusterStore:
                 self.settings.forget_topic(name)
         if unknown:
             # This broker has no replica of these topics yet, because it reads a topic's settings
-            # before a replica of the topic gets a role here. So the settings may be read after the
-            # image shows the topics.
+            # before it begins to lead or follow a partition of the topic. So the settings may be
+            # read after the image shows the topics.
             self._unlearnt.update(unknown.values())
             self.settings.learn_topics(
                 list(unknown), lambda: self._unlearnt.difference_update(unknown.values())
