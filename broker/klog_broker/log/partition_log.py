@@ -568,9 +568,9 @@ class PartitionLog:
     ) -> TimestampOffset | None:
         """Return the first record with a timestamp not before ``timestamp_ms`` (ListOffsets).
 
-        The special timestamps -1 to -6 (constants in read_results.py) ask for other offsets; -5 and
-        -6 concern tiered storage, which klog lacks. Returns None if no visible record is that late.
-        Raises ColdRead as :meth:`read` does.
+        The special timestamps -1 to -6 (constants in read_results.py) ask for the latest, the
+        earliest and other offsets; -5 and -6 concern tiered storage, which klog lacks. Returns None
+        if no visible record is that late. Raises ColdRead as :meth:`read` does.
         """
         self._state.check_online()
         return find_offset_for_timestamp(self._state, timestamp_ms, may_block=may_block)

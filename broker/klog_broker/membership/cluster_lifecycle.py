@@ -96,8 +96,9 @@ class ClusterLifecycle(Protocol):
         """
 
     def parts(self) -> ClusterParts:
-        """Return the ClusterParts with which app.py builds the broker. Call this once the metadata
-        store is open."""
+        """Return the functions and objects that differ from those of a standalone broker
+        (ClusterParts), with which app.py builds the broker. Call this once the metadata store is
+        open."""
 
     def begin_following(self, services: ServicesInCluster) -> None:
         """Start to copy the partitions that this broker follows, once the broker is built."""
@@ -142,7 +143,8 @@ class ClusterLifecycle(Protocol):
 
 
 class NoCluster:
-    """The ClusterLifecycle of a standalone broker, which has no cluster."""
+    """The ClusterLifecycle (the steps to join, serve and leave a cluster) of a standalone broker,
+    which has no cluster."""
 
     def __init__(self, config: BrokerConfig, open_store: OpenStore) -> None:
         self._broker_id = BrokerId(config["broker.id"])
@@ -190,7 +192,8 @@ class NoCluster:
 
 
 class InCluster:
-    """The ClusterLifecycle of a broker with zookeeper.connect."""
+    """The ClusterLifecycle (the steps to join, serve and leave a cluster) of a broker with
+    zookeeper.connect."""
 
     def __init__(
         self,

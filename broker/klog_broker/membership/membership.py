@@ -92,8 +92,8 @@ class Membership:
 
     @property
     def joined(self) -> JoinedParts:
-        """The JoinedParts that ``open_store`` has made. Raises InvariantViolation before
-        ``open_store``."""
+        """The objects that ``open_store`` has made, by which this broker reaches other brokers and
+        ZooKeeper. Raises InvariantViolation before ``open_store``."""
         if self._joined is None:
             raise InvariantViolation("the broker has not joined its cluster yet")
         return self._joined

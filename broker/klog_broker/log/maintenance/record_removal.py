@@ -82,8 +82,8 @@ class RecordRemoval:
         state = self._state
         if offset > state.log_start_offset:
             state.log_start_offset = Offset(offset)
-            # Do not rewrite leader-epoch-checkpoint: start-up also drops the epochs before the log
-            # start offset.
+            # Do not rewrite leader-epoch-checkpoint here: if the file still has epochs that end
+            # before the log start offset, start-up drops them.
             state.epochs.truncate_from_start(offset)
             self._start_grew()
 

@@ -320,7 +320,8 @@ class PartitionChanges:
         self._helpers.submit(lambda: removal.run(self._files), renamed)
 
     def _removal(self, log: PartitionLog) -> Removal:
-        """Remove the log from ``logs`` and close its files; returns the Removal of its directory.
+        """Remove the log from ``logs`` and close its files; returns the Removal, which renames its
+        directory when run.
 
         Raises LogStorageError if the data directory is offline.
         """

@@ -6,7 +6,8 @@ LogT_contra = TypeVar("LogT_contra", contravariant=True)
 
 
 class LogListener(Protocol[LogT_contra]):
-    """The listener of a log (the Partition): sets the high watermark, and wakes waiting requests.
+    """The listener of a log, the broker's Partition object: sets the high watermark, and wakes
+    waiting requests.
 
     All methods are called in the loop's thread, after the change of the log that their names state.
     Every append calls some of the methods, so all must be cheap.

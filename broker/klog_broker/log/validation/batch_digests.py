@@ -1,8 +1,8 @@
 """Digest: a summary of scanned batches, for recovery and for appends of followers.
 
-PlainChecks (in Python) adds batches one by one, each as a BatchRow. KernelChecks (compiled by
-numba) adds a table of many batches, because numpy then does in bulk what takes microseconds for
-each batch in Python. Both ways give equal digests.
+PlainChecks (in Python) adds batches one by one, each as a BatchRow, the fields of its header.
+KernelChecks (compiled by numba) adds a table of many batches, because numpy then does in bulk what
+takes microseconds for each batch in Python. Both ways give equal digests.
 """
 
 from collections.abc import Iterable

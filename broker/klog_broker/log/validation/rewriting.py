@@ -147,7 +147,8 @@ def _written(records: Iterable[Record], base_timestamp_ms: int) -> bytearray:
 
 
 class _Tally:
-    """Collects the RecordSummary of one batch or message set: call ``add`` for each record."""
+    """Sums up the records of one batch or message set in a RecordSummary (their count, size,
+    timestamps and faults): call ``add`` for each record."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.count = 0

@@ -141,7 +141,7 @@ class JoinConversation:
 
 class _Refused(Exception):
     """The broker cannot join the cluster: send no further ZooKeeper requests. The text of this
-    exception becomes the text of NotJoined."""
+    exception becomes the text of NotJoined, the outcome that the broker's start-up gets."""
 
 
 def _refuse_migration(session: Session) -> Steps[None]:

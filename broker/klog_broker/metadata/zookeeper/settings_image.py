@@ -35,8 +35,8 @@ def with_settings(
     image: MetadataImage, settings: Settings, *, is_all: bool
 ) -> tuple[MetadataImage, Sequence[str]]:
     """Return the image with `settings`, and the names of topics whose settings changed. With
-    `is_all`, an entity that `settings` lacks loses its settings. Settings of topics that the image
-    lacks are ignored."""
+    `is_all`, an entity (such as a topic or a broker) that `settings` lacks loses its settings.
+    Settings of topics that the image lacks are ignored."""
     draft = ImageDraft(image)
     if is_all:
         settings = {**_nothing(image), **settings}
