@@ -209,8 +209,8 @@ class InCluster:
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Make the ClusterLifecycle. `open_session` defaults to sessions of kazoo, the ZooKeeper
-        client that klog uses.
+        """Make the ClusterLifecycle (the steps to join, serve and leave the cluster).
+        `open_session` defaults to sessions of kazoo, the ZooKeeper client that klog uses.
 
         `in_force` returns the broker's settings in force now. `is_wanted` returns False once the
         broker is asked to stop. `on_lost` is called with a sentence when a started broker must stop
@@ -285,7 +285,8 @@ class InCluster:
         self.membership.wait_until_registered()
 
     def when_ready(self, known_topics: KnownTopics, then: Callable[[], None]) -> None:
-        """Call `then` once the controller has sent all partitions, or after a time limit."""
+        """Call `then` once the controller has sent the list of the cluster's partitions, or after a
+        time limit."""
 
         def over() -> None:
             if not self._is_wanted():

@@ -44,26 +44,27 @@ class DirectoryAssignments:
         return self.logs.get(topic_id, _NO_LOGS)
 
     def with_directories(self, directories: Mapping[DirectoryId, str]) -> "DirectoryAssignments":
-        """Return a copy whose data directories are exactly `directories` (paths by id)."""
+        """Return a copy of the assignments whose data directories are exactly `directories` (paths
+        by id)."""
         if directories == self.directories:
             return self
         return replace(self, directories=MappingProxyType(dict(directories)))
 
     def with_logs(self, logs: LogsByTopic) -> "DirectoryAssignments":
-        """Return a copy with the directory of each log in `logs`, which replaces an earlier
-        directory of the same log."""
+        """Return a copy of the assignments with the directory of each log in `logs`, which replaces
+        an earlier directory of the same log."""
         merged = {topic_id: {**self.of_topic(topic_id), **logs[topic_id]} for topic_id in logs}
         return replace(self, logs=MappingProxyType({**self.logs, **merged}))
 
     def without_topic(self, topic_id: TopicId) -> "DirectoryAssignments":
-        """Return a copy without the topic's logs."""
+        """Return a copy of the assignments without the topic's logs."""
         if topic_id not in self.logs:
             return self
         logs = {key: value for key, value in self.logs.items() if key != topic_id}
         return replace(self, logs=MappingProxyType(logs))
 
     def without_logs(self, topic_id: TopicId, partitions: Iterable[int]) -> "DirectoryAssignments":
-        """Return a copy without the logs of the topic's `partitions`."""
+        """Return a copy of the assignments without the logs of the topic's `partitions`."""
         gone = set(partitions)
         kept = {key: value for key, value in self.of_topic(topic_id).items() if key not in gone}
         return replace(self, logs=MappingProxyType({**self.logs, topic_id: kept}))

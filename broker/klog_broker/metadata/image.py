@@ -199,7 +199,8 @@ class ImageDraft:
 
     @property
     def changed_names(self) -> tuple[str, ...]:
-        """The names of topics that were added or removed, or whose settings changed."""
+        """The names of topics that are added or removed in the next image, or whose settings
+        change."""
         return tuple(self._changed)
 
     @property

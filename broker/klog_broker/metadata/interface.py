@@ -155,4 +155,5 @@ class MetadataStore(Protocol):
         block, so that no id is allocated twice."""
 
     def close(self) -> None:
-        """Close files and connections. Changes that have not called `done` may be lost."""
+        """Close files and connections. Requested changes whose `done` was not called yet may be
+        lost."""

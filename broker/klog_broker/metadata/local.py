@@ -134,7 +134,7 @@ class LocalStore:
 
     @property
     def is_new(self) -> bool:
-        """Whether the store's file has not been written yet."""
+        """Whether the store's file, klog-metadata, has not been written yet."""
         return self._is_new
 
     @property

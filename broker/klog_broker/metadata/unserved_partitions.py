@@ -25,7 +25,8 @@ RETRIED_AT_ONCE = 100
 
 
 class UnservedPartitions:
-    """Repeats failed role assignments every RETRY_MS. Call all methods in the loop's thread."""
+    """Repeats failed role assignments, which make this broker a replica of a partition, every
+    RETRY_MS. Call all methods in the loop's thread."""
 
     def __init__(
         self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyRoleChanges

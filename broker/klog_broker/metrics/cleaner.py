@@ -10,4 +10,4 @@ class CleanerCounts:
         self.bytes_kept = 0
         self.total_ms = 0
         self.last_ended_ms: int | None = None
-        """Monotonic time when the last round finished; None before the first one."""
+        """Monotonic time when the last cleaning round finished; None before the first one."""

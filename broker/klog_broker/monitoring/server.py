@@ -51,7 +51,7 @@ class MetricsServer:
         return taken
 
     def close(self) -> None:
-        """Close the listener and all connections."""
+        """Close the HTTP listener and all connections."""
         self._scrapes.is_closed = True
         if self._listening is not None:
             self._loop.unregister(self._listening.fileno())

@@ -74,7 +74,8 @@ class LogCleaning:
         }
 
     def new_segment(self, base_offset: int, now_ms: int) -> CleanedSegment:
-        """Begin to write a cleaned segment. Blocks. Raises OSError."""
+        """Begin to write a cleaned segment, the result of the log cleaner. Blocks. Raises
+        OSError."""
         state = self._state
         return CleanedSegment(state.files, state.path, base_offset, state.config, now_ms)
 

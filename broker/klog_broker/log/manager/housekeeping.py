@@ -173,8 +173,9 @@ class Housekeeping:
 
     # --- walks over all logs ---------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:
-        """Walk over the logs, with one step for each log. If no other walk is running, take the
-        first LOGS_A_TURN steps now, and the rest in later event-loop turns."""
+        """Run ``steps``, a periodic task with one step for each log. If no other such walk over the
+        logs is running, take the first LOGS_A_TURN steps now, and the rest in later event-loop
+        turns."""
         self._walks.append(steps)
         if len(self._walks) == 1:
             self._walk_on()

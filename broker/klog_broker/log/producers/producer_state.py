@@ -89,8 +89,8 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.current_transaction_first_offset = Offset(-1)
         self.last_timestamp_ms = -1  # the timestamp of the last batch or marker
-        # Wall-clock time of the last append. Expiration uses this time, because the timestamps in
-        # batches can be old.
+        # Wall-clock time of the producer's last append. The expiry of producers uses this time,
+        # because the timestamps in batches can be old.
         self.seen_ms = seen_ms
 
     @property
@@ -309,9 +309,9 @@ class ProducerStates:
     def restore(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, *, seen_ms: int
     ) -> None:
-        """Replace the state by that of a snapshot at ``end_offset``. Each producer then has only
-        its last batch, because a snapshot holds no more; WindowRefill adds up to four batches
-        before this batch from the log.
+        """Replace all producers' states by those of a snapshot at ``end_offset``. Each producer
+        then has only its last batch, because a snapshot holds no more; WindowRefill adds up to four
+        batches before this batch from the log.
 
         ``seen_ms`` is the time at which the snapshot was written. A producer's idle time counts
         from then, or from the timestamp of its last batch if this is later.

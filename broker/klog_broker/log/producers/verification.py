@@ -10,7 +10,8 @@ a guard object, and the append must present the guard that is valid at that time
 from klog_broker.log.errors import InvalidTransactionState, OutOfOrderSequence
 
 _MOST = 1_000
-"""The maximum number of verifications of one log; a new one then removes the oldest."""
+"""The maximum number of verifications (questions to the transaction coordinator, KIP-890) of one
+log; a new one then removes the oldest."""
 
 
 class VerificationGuard:
@@ -83,13 +84,14 @@ class Verifications:
         return found.guard
 
     def has_guard(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether ``guard`` is the guard of the producer's current verification."""
+        """Whether ``guard`` belongs to the producer's current verification, the question to the
+        transaction coordinator (KIP-890)."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.guard is guard
 
     def check_guard(self, producer_id: int, guard: VerificationGuard | None) -> None:
         """Raise InvalidTransactionState unless ``guard`` belongs to the producer's current
-        verification."""
+        verification, the question to the transaction coordinator (KIP-890)."""
         if guard is None or not self.has_guard(producer_id, guard):
             raise InvalidTransactionState(
                 f"a batch of producer {producer_id} is not part of an ongoing transaction"
@@ -116,12 +118,13 @@ class Verifications:
             )
 
     def remove_verification(self, producer_id: int) -> None:
-        """Remove the producer's verification: its transaction has begun in this log, or a
-        transaction marker of the producer was appended."""
+        """Remove the producer's verification, the question to the transaction coordinator: its
+        transaction has begun in this log, or a transaction marker of the producer was appended."""
         self._by_producer.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Remove the verifications that began ``expiration_ms`` ago or earlier."""
+        """Remove the verifications (questions to the transaction coordinator) that began
+        ``expiration_ms`` ago or earlier."""
         for producer_id, each in list(self._by_producer.items()):
             if now_ms - each.since_ms >= expiration_ms:
                 del self._by_producer[producer_id]

@@ -39,8 +39,9 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
     ends_with, start = index[rows - 1] if rows else (-1, 0)
     if ends_with == offset:
         place = _place_at(segment, start, may_block=may_block)
-        # If a Kafka follower or Kafka's cleaner appended several batches at once, one row can cover
-        # them: it has the first batch's position and the last batch's last offset.
+        # If a Kafka follower or Kafka's cleaner appended several batches at once, one row of the
+        # offset index can cover them: it has the first batch's position and the last batch's last
+        # offset.
         if place.last_offset == offset:
             return place
     if rows < len(index):

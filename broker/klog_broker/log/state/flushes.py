@@ -40,8 +40,8 @@ class FlushPlan(NamedTuple):
     start before the epoch is in leader-epoch-checkpoint."""
 
     def without_epochs(self) -> FlushPlan:
-        """Return the outcome of this plan if its epochs could not be written. Recovery point 0
-        leaves the log's recovery point unchanged, because a plan can only raise it."""
+        """Return the outcome of this flush plan if its leader epochs could not be written. Recovery
+        point 0 leaves the log's recovery point unchanged, because a plan can only raise it."""
         return self._replace(recovery_point=Offset(0), epochs=None)
 
 

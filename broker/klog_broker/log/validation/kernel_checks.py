@@ -1,4 +1,5 @@
-"""KernelChecks: the implementation of RecordChecks in compiled code."""
+"""KernelChecks: the implementation of RecordChecks (which scans batches, and validates and rewrites
+records) in compiled code."""
 
 from functools import cache
 from typing import Any
@@ -27,9 +28,10 @@ _FEW_ROWS = 4
 
 
 class KernelChecks(KernelRewriting):
-    """RecordChecks in compiled code. The first instance imports numba, and compiles the kernels
-    that are not in the kernel cache on the disk. All threads of all brokers in the process can
-    share one instance, because instances have no state."""
+    """RecordChecks (scans batches, and validates and rewrites records) in compiled code. The first
+    instance imports numba, and compiles the kernels that are not in the kernel cache on the disk.
+    All threads of all brokers in the process can share one instance, because instances have no
+    state."""
 
     work_per_record = 2
 

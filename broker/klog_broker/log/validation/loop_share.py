@@ -39,8 +39,8 @@ class LoopShare:
 
     @property
     def left_bytes(self) -> int:
-        """The work that the event loop may still do for the current batch, as a number of bytes to
-        decompress."""
+        """The validation work that the event loop may still do for the current batch, as a number
+        of bytes to decompress."""
         return min(self._left_of_batch, self._left_of_turn)
 
     def count_work(self, work_bytes: int) -> None:

@@ -1,4 +1,5 @@
-"""PlainChecks: the implementation of RecordChecks in plain Python."""
+"""PlainChecks: the implementation of RecordChecks (which scans batches, and validates and rewrites
+records) in plain Python."""
 
 from klog_broker.log.batch_rows import UNKNOWN_COUNT, BatchRow, header_row
 from klog_broker.log.validation.batch_digests import Digest
@@ -22,7 +23,8 @@ _PLAIN_ROWS = 4_096
 
 
 class PlainChecks(PlainRewriting):
-    """RecordChecks in plain Python, batch by batch and record by record."""
+    """RecordChecks (scans batches, and validates and rewrites records) in plain Python, batch by
+    batch and record by record."""
 
     work_per_record = 128
 

@@ -164,7 +164,7 @@ class _Job:
         self._conversation = Conversation()
 
     def begin(self, session: Session) -> None:
-        """Read or write the partitions without a result so far, in `session`."""
+        """Read or write, in `session`, the offsets of the partitions that have no result so far."""
         self._conversation.begin(self._steps(session))
 
     def give_up(self) -> None:

@@ -38,17 +38,19 @@ class Conversation:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a sequence of requests is running."""
+        """Whether a sequence of ZooKeeper requests is running."""
         return self._steps is not None
 
     def begin(self, steps: Steps[None]) -> None:
-        """Drop the running sequence of requests, if any, and send the first request of `steps`."""
+        """Drop the running sequence of ZooKeeper requests, if any, and send the first request of
+        `steps`."""
         self.drop()
         self._steps = steps
         self._next_step(None)
 
     def drop(self) -> None:
-        """End the running sequence of requests, and ignore the response that it waits for."""
+        """End the running sequence of ZooKeeper requests, and ignore the response that it waits
+        for."""
         steps, self._steps = self._steps, None
         self._turn += 1
         if steps is not None:

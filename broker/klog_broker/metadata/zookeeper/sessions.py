@@ -23,16 +23,16 @@ class SessionUser(Protocol):
 
 
 class Sessions:
-    """Opens a session, and a new one after each that expires. The new session opens only after
-    `expired` of all users (the parts of the broker that use ZooKeeper) has returned, so no user
-    takes an ephemeral znode of the expired session for one of the new session.
+    """Opens a ZooKeeper session, and a new one after each that expires. The new session opens only
+    after `expired` of all users (the parts of the broker that use ZooKeeper) has returned, so no
+    user takes an ephemeral znode of the expired session for one of the new session.
 
     For the loop's thread.
     """
 
     def __init__(self, loop: Loop, open_session: OpenSession) -> None:
         self.connections = 0
-        """How many times a session has connected to a server."""
+        """How many times a session has connected to a ZooKeeper server."""
         self.is_connected = False
         self._loop = loop
         self._open_session = open_session

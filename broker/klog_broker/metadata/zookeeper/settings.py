@@ -65,7 +65,8 @@ such a time, because it reads all settings when it connects to ZooKeeper again."
 _TRIES = 100
 
 Update = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Returns new settings, made from the present settings, or raises an error to refuse the change."""
+"""Returns an entity's new settings, made from its present settings, or raises an error to refuse
+the change."""
 
 OnRead = Callable[[Settings, bool], None]
 """Called with settings that were read from ZooKeeper. The second argument is True if these are the
