@@ -201,7 +201,7 @@ class UpdateBrokerConfigs:
 
 
 class UpdateClientQuotas:
-    """Sets and removes quotas."""
+    """Sets and removes quotas of entities (users, client ids and addresses)."""
 
     def __init__(
         self, updates: Mapping[QuotaEntity, Mapping[str, float | None]], done: Done[None]

@@ -40,8 +40,9 @@ _LED_AT_ONCE = 20
 class CreateTopics:
     """Creates topics. All logs of a topic are created while its partitions have no leader; then the
     partitions get their leader. If a log cannot be created, no client can have written to the topic
-    yet, so the topic is deleted again (`take_back`). An internal topic stays, because coordinators
-    need it: the store tries again to create its missing logs (unserved_partitions.py)."""
+    yet, so the callback `take_back` deletes the topic again. An internal topic stays, because
+    coordinators need it: the store tries again to create its missing logs
+    (unserved_partitions.py)."""
 
     def __init__(
         self,

@@ -244,7 +244,7 @@ class ImageDraft:
         return name in self._deleting_names
 
     def put(self, topic: Topic) -> None:
-        """Add a topic, or replace the topic with the same id."""
+        """Add a topic to the next image, or replace the topic with the same id."""
         topics = self._own_topics()
         known = self._by_id.get(topic.topic_id)
         if known is None or known.configs != topic.configs:
@@ -254,7 +254,7 @@ class ImageDraft:
         topics[topic.name] = self._by_id[topic.topic_id] = topic
 
     def put_partitions(self, states: Mapping[TopicPartition, PartitionRegistration]) -> None:
-        """Replace the states of existing partitions."""
+        """Replace the states of existing partitions in the next image."""
         by_topic: dict[str, dict[int, PartitionRegistration]] = {}
         for (name, partition), state in states.items():
             by_topic.setdefault(name, {})[partition] = state
@@ -292,7 +292,7 @@ class ImageDraft:
         _put(self._broker_configs, name, configs)
 
     def put_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-        """Replace all quotas of an entity."""
+        """Replace all quotas of an entity in the next image."""
         if self._quotas is None:
             self._quotas = dict(self._base.client_quotas)
         _put(self._quotas, entity, quotas)

@@ -7,7 +7,8 @@ from pyspark_klog.ids import BrokerId
 
 
 class LiveBrokerIds(Collection[BrokerId]):
-    """The ids of the brokers in the newest image. Each call reads the image that is newest then."""
+    """The ids of the brokers in the newest metadata image. Each call reads the image that is newest
+    then."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image

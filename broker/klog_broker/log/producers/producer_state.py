@@ -295,7 +295,7 @@ class ProducerStates:
         return len(gone)
 
     def clear(self, end_offset: int) -> None:
-        """Remove all producers and transactions, and set ``end_offset``."""
+        """Remove all producers and transactions from these states, and set ``end_offset``."""
         self._entries.clear()
         self.transactions.clear()
         self.end_offset = Offset(end_offset)

@@ -135,7 +135,7 @@ class OffsetIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that can be added."""
+        """The number of rows that can be added to the index."""
         return self._rows.max_rows - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:

@@ -138,8 +138,8 @@ class TransactionIndexFile:
         return decode_transaction_index(data)
 
     def release_descriptor(self) -> None:
-        """Give up the descriptor of a file that is not in use. The next use opens the file
-        again."""
+        """Give up the file descriptor of the transaction index while it is not in use. The next use
+        opens the file again."""
         if self.file is not None:
             self.file.release_descriptor()
 

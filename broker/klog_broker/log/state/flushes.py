@@ -34,7 +34,7 @@ class FlushPlan(NamedTuple):
     flushed_offset: Offset
     recovery_point: Offset
     cuts: int
-    """How often the log had been truncated or emptied when this plan was made."""
+    """How often the log had been truncated or emptied when this flush plan was made."""
     epochs: UnsavedEpochs | None = None
     """Leader epochs to be written after the syncs. The recovery point must not pass an epoch's
     start before the epoch is in leader-epoch-checkpoint."""

@@ -94,7 +94,7 @@ class BrokerRegistrationReader:
                 if not isinstance(node, Node):
                     self._watched.discard(path)
                 if isinstance(node, NoNode):
-                    continue  # deleted since the list was read: the list's watch starts a new read
+                    continue  # deleted since BROKER_IDS was listed: its watch starts a new read
                 if isinstance(node, NoAuth):
                     self._bad.name(path, b"", str(node))
                     continue
