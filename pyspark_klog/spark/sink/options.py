@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.options import Options
-from pyspark_klog.spark.options.rows import REFUSED_BY_SINK
+from pyspark_klog.spark.options.rows import BY_KEY, REFUSED_BY_SINK
 
 LATER_MICRO_BATCH = "klog.microbatch.later"
 """An option that no user gives, but `batch_writer`, the sink for foreachBatch, for its write of
@@ -37,8 +37,10 @@ def check_sink(
     elif "exactlyonce" not in names:
         alone = [name for name in given if name.lower().startswith("exactlyonce")]
         if alone:
+            row = BY_KEY.get(alone[0].lower())
+            name = alone[0] if row is None else row.name
             raise OptionError(
-                f"option {alone[0]} is given without exactlyOnce; expected exactlyOnce=true as "
+                f"option {name} is given without exactlyOnce; expected exactlyOnce=true as "
                 "well, or exactlyOnce=false to leave it without effect"
             )
 

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -181,6 +182,15 @@ def test_what_does_not_go_with_exactly_once_is_refused(
     with pytest.raises(OptionError) as caught:
         _check(**{name: value for name, value in given.items() if value is not None})
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("name", ["exactlyOnceName", "exactlyoncename", "EXACTLYONCENAME"])
+def test_an_option_that_needs_exactly_once_is_named_as_documented(name: str) -> None:
+    given = {**_SERVERS, "topic": "t", name: "a"}
+    for options in (given, CaseInsensitiveDict(given)):
+        with pytest.raises(OptionError) as caught:
+            check_sink(read_options(options), options)
+        assert "option exactlyOnceName is given without exactlyOnce;" in str(caught.value)
 
 
 def test_what_goes_with_exactly_once() -> None:
