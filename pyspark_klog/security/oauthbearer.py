@@ -103,8 +103,8 @@ def check_token(text: str) -> Secret:
 def read_extensions(options: Mapping[str, Secret], prefix: str, name: str) -> dict[str, str]:
     """Return the SASL extensions: the login module's options that begin with ``prefix``.
 
-    The keys of the result have no prefix. ``name`` is the name of the setting with the login
-    module (sasl.jaas.config, perhaps with a prefix), for error messages.
+    The keys of the result have no prefix. ``name`` is the name of the setting that holds the login
+    module's options, such as sasl.jaas.config, for error messages.
 
     :raises SettingError: if RFC 7628 does not allow an extension's name or value
     """

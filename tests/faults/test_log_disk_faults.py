@@ -79,14 +79,15 @@ def test_a_full_disk_is_said_once_in_a_while_with_the_partition(
                 append(logs[number % 2])
         return caplog.messages
 
-    cause = "no space left: [Errno 28] no space left on the memory disk"
-    assert refused(617) == [f"log_dir=/data refused=topic-0 {cause}"]
+    line = (
+        "log_dir=/data no space left to write partition or file topic-0: "
+        "[Errno 28] no space left on the memory disk"
+    )
+    assert refused(617) == [line]
     clock.advance(9_999)
     assert refused(3) == []
     clock.advance(1)
-    assert refused(9) == [
-        f"log_dir=/data refused=topic-0 {cause} (619 similar ones since the last line)"
-    ]
+    assert refused(9) == [f"{line} (619 similar ones since the last line)"]
 
 
 @pytest.mark.parametrize("written", [0, 1, 61, BYTES - 1])

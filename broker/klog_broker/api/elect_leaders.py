@@ -135,9 +135,12 @@ def _response_steps(
     context: RequestContext,
     elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
 ) -> ResponseSteps:
-    """Return a generator that makes the response step by step. An error for the whole request
-    (NOT_CONTROLLER) is repeated for each requested partition, as in Kafka, because Kafka's clients
-    look for the error in the partitions' results."""
+    """Return a generator that makes the response step by step.
+
+    An error for the whole request (NOT_CONTROLLER) is in the result of each requested partition and
+    not at the top level, as in Kafka, because Kafka's clients look for the error in the partitions'
+    results. Only a response without partitions has the error at the top level (since version 1).
+    """
     if isinstance(elected, ErrorCode):
         requested = request.topic_partitions
         if requested is None:

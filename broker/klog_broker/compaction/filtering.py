@@ -211,8 +211,8 @@ class ChunkFilter:
     def _marks_for(self, chunk: TableChunk) -> Numbers:
         """Return an array in which kernel.filter_rows marks the records of one batch after another.
 
-        The array has one number for each record of the batch with the most records. A mark says
-        where the record ends and whether the record is kept.
+        A mark says where the record ends and whether the record is kept. The array is long enough
+        for each undamaged batch of ``chunk``, and can be longer, because later chunks reuse it.
         """
         if not len(chunk.table):
             return self._marks

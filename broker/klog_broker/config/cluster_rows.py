@@ -77,7 +77,8 @@ CLUSTER = (
         "controller.socket.timeout.ms",
         _INT,
         30000,
-        "How long brokers and the controller wait for responses from each other.",
+        "How long the controller waits for a broker's response, and a stopping broker for the"
+        " response to ControlledShutdown.",
         AtLeast(1),
     ),
     Setting(

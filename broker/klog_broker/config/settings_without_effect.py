@@ -104,7 +104,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "A commit of offsets waits for all replicas in sync.": ("offsets.commit.required.acks",),
     "Consumers read only from leaders.": ("replica.selector.class",),
-    "Requests between brokers use replica.socket.timeout.ms or controller.socket.timeout.ms.": (
+    "Requests between brokers use replica.socket.timeout.ms, controller.socket.timeout.ms or fixed"
+    " time-outs.": (
         "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",

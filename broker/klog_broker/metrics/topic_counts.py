@@ -28,9 +28,10 @@ class TopicCounts:
 class CountsByTopic:
     """The counts of all topics of one broker. Loop thread only.
 
-    A topic has an entry while this broker has a log of the topic. When the topic's last log is
-    deleted, its counts are added to one sum for all deleted topics: the broker's totals stay right,
-    and topics that are created and deleted again do not use up memory.
+    A topic has an entry while this broker has a log of the topic. When the topic's last log on this
+    broker is deleted, because the topic was deleted or its replicas moved to other brokers, the
+    topic's counts are added to one sum. So the broker's totals stay right, and topics that are
+    created and deleted again do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -49,8 +50,8 @@ class CountsByTopic:
         return counts
 
     def remove_log(self, topic: str) -> None:
-        """Count one log of the topic as deleted. After its last log, the topic's counts are added
-        to those of the deleted topics."""
+        """Count one log of the topic as deleted. If this was the topic's last log on this broker,
+        the topic's counts are added to the sum that `counts_of_deleted_topics` returns."""
         counts = self._by_topic[topic]
         counts.logs -= 1
         if not counts.logs:
@@ -58,7 +59,8 @@ class CountsByTopic:
             self._deleted_topics.add_counts(counts)
 
     def counts_of_deleted_topics(self) -> TopicCounts:
-        """Return a copy of the summed counts of all topics without a log on this broker."""
+        """Return a copy of one sum: the messages and bytes that topics had counted when their last
+        log on this broker was deleted."""
         copy = TopicCounts()
         copy.add_counts(self._deleted_topics)
         return copy

@@ -1,9 +1,11 @@
-"""Fetches the followed partitions from one leader, over one connection, with one request at a time
-and one fetch session.
+"""Fetches the followed partitions from one leader, over one connection, with one Fetch request at a
+time and one fetch session.
 
-The work for a request and its response depends only on the partitions with news: the partitions of
-the leader's response, and those whose log or role has changed on this broker, or whose delay (the
-pause before the next Fetch after an error) has ended.
+The first requests of a fetch session name all followed partitions. From then on the work for a
+Fetch and its response depends only on the partitions of the leader's response, and on those whose
+log or role has changed on this broker, or whose delay (the pause before the next Fetch after an
+error) has ended. If the leader keeps no fetch session, each Fetch has to name its partitions: up to
+MOST_WHOLE of the followed ones, in turn.
 """
 
 import logging

@@ -72,7 +72,7 @@ class Discovery:
             _log.info("attempt=%d some of the partitions are missing", number)
             self._client.mark_doubtful()
             self._client.sleep_ms(self._options.offset_retry_interval_ms)
-        raise AssertionError("there is at least one attempt")
+        raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
 
     def _lacks(
         self, found: frozenset[TopicPartition], known: Collection[TopicPartition] | None
@@ -98,11 +98,16 @@ class Discovery:
             found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
             if not found or number == self._options.offset_attempts:
                 return found
-            _log.info("attempt=%d topics=%s have other ids than before", number, sorted(found))
+            _log.info(
+                "attempt=%d topics=%s have other topic ids than this query knows: asking brokers "
+                "again, since their metadata may be old",
+                number,
+                sorted(found),
+            )
             self._client.mark_doubtful()
             self._client.sleep_ms(self._options.offset_retry_interval_ms)
             self._attempts(self._refresh)
-        raise AssertionError("there is at least one attempt")
+        raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
 
     def absence(self, partition: TopicPartition, until: str) -> str:
         """Say why a partition that was read before cannot be read any more.
@@ -226,7 +231,7 @@ class Discovery:
                 _log.info("attempt=%d to find topics or offsets failed: %s", number, error)
                 client.retries.on_failure(self._trouble, error, until_ms)
             client.sleep_ms(interval_ms)
-        raise AssertionError("there is at least one attempt")
+        raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
 
     # --- looking up offsets ----------------------------------------------------------------------
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -256,7 +261,7 @@ class Discovery:
                 self._client.forget_topic(topic)
             self._client.mark_doubtful()
             self._client.sleep_ms(self._options.offset_retry_interval_ms)
-        raise AssertionError("there is at least one attempt")
+        raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The high watermark of each partition, whether or not transactions are open below it."""

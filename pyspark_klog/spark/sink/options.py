@@ -15,12 +15,14 @@ each micro-batch after the first: notices that are logged once for a query are l
 def check_sink(
     options: Options, given: Mapping[str, str], *, is_batch_writer: bool = False
 ) -> None:
-    """Refuse options that a sink cannot have; ``given`` has the options as the user wrote them.
+    """Refuse options that a sink cannot have. The names in ``given``, which has all options of the
+    sink, can be in upper or lower case; Spark passes them in lower case.
 
-    ``is_batch_writer`` is true for the options that the user gave to `batch_writer`, the sink for
-    foreachBatch, and false for each batch write by which `batch_writer` writes a micro-batch.
+    ``is_batch_writer`` is true for the options of `pyspark_klog.batch_writer`, which makes a
+    function for foreachBatch: exactlyOnce then requires exactlyOnceName and allows
+    exactlyOnceQuery. For each batch write that this function begins, ``is_batch_writer`` is false.
 
-    :raises OptionError: saying what to do
+    :raises OptionError: for the first such option, with what to do instead
     """
     names = {name.lower() for name in given}
     for name in given:

@@ -93,8 +93,8 @@ offsets of a partition without a leader, or an epoch or topic id that brokers do
 ``latestOffset`` minus ``committedOffset``, at least 0. A group's ``kind`` is consumer or sink. The
 offsets of exactly-once sinks are not in table ``offsets`` but in ``sinks``: a row for each task,
 with what the task wrote last, and a row for the query's last run, in which task, rows, bytes and
-hash are null. If exactlyOnceTopic was changed, there are such rows for each ``topic`` for which
-offsets are committed."""
+hash are null. If option exactlyOnceTopic, or option topic in its place, was changed, there are such
+rows for each ``topic`` for which offsets are committed."""
 
 
 def table_schema(table: str) -> StructType:

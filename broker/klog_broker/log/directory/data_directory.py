@@ -88,7 +88,8 @@ class LogDirectory:
         """Return the exception to raise for an operation that failed without any effect.
 
         If the disk is full, or if no descriptor is left, only this operation fails. Any other error
-        takes the directory offline. ``refused`` names the partition or file for the message.
+        takes the directory offline. ``refused`` is the partition or file of the operation, for the
+        message.
         """
         if is_exhausted(error):
             return OutOfDescriptors(f"{self.path}: {describe_exhaustion(error)}")
@@ -98,7 +99,7 @@ class LogDirectory:
         # fill the disk further.
         if self._refusals.allows(self._clock.monotonic_ms()):
             _log.warning(
-                "log_dir=%s refused=%s no space left: %s%s",
+                "log_dir=%s no space left to write partition or file %s: %s%s",
                 self.path,
                 refused,
                 error,

@@ -151,9 +151,12 @@ class TransactionIndexFile:
 
 
 def _good_row(data: bytes, before: int) -> AbortedEntry | None:
-    """Decode the row, or return None if it is bad: the marker's offset must be greater than
-    ``before`` and than the transaction's first offset. A power cut can leave rows of zeros, whose
-    offsets are equal."""
+    """Decode one row of a transaction index, or return None if the row is bad.
+
+    The marker's offset in the row must be greater than the transaction's first offset (a power cut
+    can leave rows of zeros, in which both are 0), and greater than ``before``: the marker's offset
+    in the row before, or the last offset before the segment.
+    """
     try:
         (entry,) = decode_transaction_index(data)
     except StorageFormatError:

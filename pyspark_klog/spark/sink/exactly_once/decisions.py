@@ -151,8 +151,9 @@ def refuse_row_elsewhere(
     rows: Mapping[str, ProgressRow], topic: str, now: CurrentTask
 ) -> Fail | None:
     """Fail if the task has a progress row of this batch, or of a later one, under another topic
-    than ``topic``, since exactlyOnceTopic was changed. A progress row says what the task wrote; it
-    is an offset that its consumer group has committed for a topic. ``rows`` has them by topic."""
+    than ``topic``, because option exactlyOnceTopic, or option topic in its place, was changed. A
+    progress row says what the task wrote; it is an offset that the task's consumer group has
+    committed for a topic. ``rows`` has the progress rows by topic."""
     for other, row in sorted(rows.items()):
         if other != topic and row.batch_id >= now.batch_id:
             return Fail(

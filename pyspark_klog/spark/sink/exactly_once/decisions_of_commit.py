@@ -9,7 +9,7 @@ its first batch.
 
 | found | why the batch is refused |
 |---|---|
-| a row of this batch or a later one under another topic | option exactlyOnceTopic was changed |
+| a row of this batch or a later one under another topic | exactlyOnceTopic or topic was changed |
 | a row of a later batch | the checkpoint is older than what was written |
 | a row of this batch at an index that is no task's | the batch was split into more tasks before |
 | another row than the task returned | another program writes or deletes rows of the sink now |
@@ -72,8 +72,9 @@ class Seen(NamedTuple):
     which say what a task wrote. If a task's transaction is still open, this is the row from the
     last transaction that was committed with the task's transactional id."""
     elsewhere: Mapping[int, tuple[str, ProgressRow]]
-    """By task index, the newest progress row that is committed for another topic than the sink's
-    present one, with that topic: option exactlyOnceTopic was changed."""
+    """By task index: a topic for which this run commits no progress rows, and the newest progress
+    row that is committed for this topic. Earlier runs committed such rows if option
+    exactlyOnceTopic, or option topic in its place, has been changed since."""
     mark: RunMark | None
     open_ids: frozenset[int]
     """The indices of the tasks whose transaction is open."""
