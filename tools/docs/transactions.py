@@ -28,15 +28,15 @@ klog transactions list --state Ongoing
 
 ## Guarantees
 
-- **All or nothing.** The coordinator answers EndTxn when the decision is a record in
-  `__transaction_state` that survives the loss of the broker. The transaction then ends as decided:
+- **All or nothing.** The coordinator answers EndTxn when all in-sync replicas of its partition of
+  `__transaction_state` have the record of the decision. The transaction then ends as decided:
   this coordinator or its successor writes the markers into every partition. A second marker in a
   partition does no harm.
 - **Once.** InitProducerId of a new producer with the same transactional id fences the old producer:
   every API refuses its requests, every partition refuses its records, and its open transaction is
-  aborted. Before a broker appends a record of a transaction, it asks the coordinator whether
-  the partition takes part (KIP-890), so that a late record cannot begin a transaction that
-  never ends.
+  aborted. Before a broker appends a transaction's first record to a partition, it asks the
+  coordinator whether the partition takes part (KIP-890), so that a late record cannot begin a
+  transaction that never ends.
 - **Bounded time.** The broker aborts a transaction that exceeds its timeout, at the latest
   `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
 - **Offsets with records.** Offsets of a transaction (TxnOffsetCommit) become visible with its
@@ -69,10 +69,10 @@ coordinator. `klog dump-log` shows its records.
   coordinator's metadata lacks it and the controller has sent the complete list of partitions.
 - **Former coordinators are fenced**: markers carry the leader epoch of the coordinator's partition,
   and a partition that has seen a newer one refuses them (TRANSACTION_COORDINATOR_FENCED).
-- **Other brokers ask the coordinator** whether a partition takes part before they append a record
-  (AddPartitionsToTxn 4 and later). While there is no response, Produce gets NOT_ENOUGH_REPLICAS and
-  TxnOffsetCommit COORDINATOR_LOAD_IN_PROGRESS, and clients retry. A marker that arrives between the
-  response and the append makes the response invalid (INVALID_TXN_STATE).
+- **Other brokers ask the coordinator** whether a partition takes part before they append its first
+  record (AddPartitionsToTxn 4 and later). While there is no response, Produce gets
+  NOT_ENOUGH_REPLICAS and TxnOffsetCommit COORDINATOR_LOAD_IN_PROGRESS, and clients retry. A marker
+  that arrives between the response and the append makes the response invalid (INVALID_TXN_STATE).
 
 ```mermaid
 stateDiagram-v2
