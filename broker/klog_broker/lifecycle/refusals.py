@@ -39,8 +39,8 @@ def stopped_while_loading() -> CannotStart:
     """The CannotStart of a broker that was stopped by a user while it loaded its logs."""
     return CannotStart(
         ExitCode.OK,
-        "the broker was stopped while it loaded its logs; nothing is lost, the next start recovers "
-        "the remaining ones",
+        "the broker was stopped while it loaded its logs; nothing is lost, and the next start "
+        "recovers all of them again",
     )
 
 
