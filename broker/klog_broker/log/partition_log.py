@@ -154,12 +154,14 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """The newest epoch of the records in the log now; -1 if none."""
+        """The newest epoch in the log's list of epochs, even if the log has no record of this epoch
+        yet; -1 if the list is empty."""
         return self._state.epochs.latest
 
     @property
     def cleaned_offset(self) -> Offset | None:
-        """The log cleaner has cleaned up to this offset; None before its first round."""
+        """The log cleaner has cleaned up to this offset; None if it has not cleaned the log since
+        the log was made or last emptied."""
         return self._state.cleaned_offset
 
     @property
@@ -212,14 +214,14 @@ class PartitionLog:
         Raises StaleLeaderEpoch if the epoch is older than the log's newest one. The epoch must
         already be durable in the metadata store, or another leader could get the same epoch. The
         log notes the epoch in memory, and on the disk with the next flush that moves the recovery
-        point.
+        point or syncs the indexes.
         """
         self._appender.begin_epoch(leader_epoch)
 
     def set_high_watermark(self, offset: int) -> None:
         """Let readers see records before ``offset``, but none past the log's end.
 
-        The watermark never falls.
+        This method never lowers the watermark.
         """
         state = self._state
         end_offset = state.log_end_offset
@@ -311,7 +313,8 @@ class PartitionLog:
         """Call back in the loop's thread: with None once ``flushed_offset >= offset``.
 
         The call comes at once if the offset is flushed already. The callback gets a LogStorageError
-        if the log is offline. Starts a flush if none is running.
+        if the log is or goes offline, or if the log is truncated below ``offset`` before the
+        flush. Starts a flush if none is running.
         """
         self._flushing.when_flushed(offset, callback)
 
@@ -426,7 +429,7 @@ class PartitionLog:
         Kafka.
 
         The log is unchanged after InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch,
-        RecordBatchTooLarge and LogStorageError.
+        RecordTooLarge, RecordBatchTooLarge and LogStorageError.
         """
         return self._plain.append_marker(
             producer_id,
@@ -570,13 +573,15 @@ class PartitionLog:
 
         The special timestamps -1 to -6 (constants in read_results.py) ask for the latest, the
         earliest and other offsets; -5 and -6 concern tiered storage, which klog lacks. Returns None
-        if no visible record is that late. Raises ColdRead as :meth:`read` does.
+        if no visible record is that late. With ``may_block=False`` raises ColdRead if the search
+        would wait for the disk, and LongLookUp if it would take long.
         """
         self._state.check_online()
         return find_offset_for_timestamp(self._state, timestamp_ms, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""
+        """Return the newest epoch that is not newer than ``leader_epoch``, and its end (KIP-320);
+        (-1, -1) if ``leader_epoch`` is newer than all epochs of the log."""
         state = self._state
         state.check_online()
         return EpochEndOffset(*state.epochs.end_offset_for(leader_epoch, state.log_end_offset))
@@ -687,14 +692,17 @@ class PartitionLog:
                 segment.close_indexes()
 
     def close(self) -> None:
-        """Flush and close the log, and write a last producer snapshot. Blocks.
+        """Flush and close the log, and write a last producer snapshot if needed. Blocks.
 
         Raises OSError or LogStorageError.
         """
         self.begin_close()()
 
     def begin_close(self) -> Callable[[], None]:
-        """Do the part of :meth:`close` that blocks: write the last producer snapshot, and sync.
+        """Do the part of :meth:`close` that blocks: write a last producer snapshot, and sync.
+
+        Skips what is not needed: a sync if all files are synced, and then also the snapshot if
+        there is one at the log's end.
 
         Any thread may call this, while no other thread uses the log. Returns a function for the
         loop's thread, which handles the outcome of the sync and closes the files. Both can raise

@@ -56,8 +56,8 @@ class CleanedSegment:
         """Check all written batches, make the indexes from them, and sync; returns the segment.
 
         ``modified_ms`` is the time of the last write to the replaced segments. Each step checks
-        some MB, and yields the number of bytes that it has checked. Raises OSError
-        and InvariantViolation.
+        some MB, and yields the number of bytes that it has checked, or syncs one file, and yields
+        0. Raises OSError and InvariantViolation.
         """
         segment = self._segment
         if self._aborted:

@@ -30,8 +30,9 @@ T = TypeVar("T")
 _log = logging.getLogger("klog.log")
 
 TRIES_WITHOUT_DESCRIPTORS = 20
-"""How often the truncation or emptying of a log is tried, once a second, while no file descriptor
-is free. The log cannot be used between the tries."""
+"""How often the truncation or emptying of a log is tried while no file descriptor is free: once a
+second, or once per log.flush.scheduler.interval.ms if that is shorter. The log cannot be used
+between the tries."""
 
 
 class RecordRemoval:

@@ -58,7 +58,7 @@ class Swapper:
         """Replace ``sources`` by ``cleaned``; ``done(error)`` is called in the loop's thread.
 
         ``sources`` are segments with the sizes that they had when the cleaner read them. Raises
-        SourcesChanged or LogStorageError; then nothing has changed.
+        SourcesChanged or LogStorageError; then the log still has its old segments.
         """
         state = self._state
         state.check_online()

@@ -1,5 +1,5 @@
-"""Periodic work on all logs: retention, flushes by time, checkpoints, the expiry of producers, and
-the removal of files that were renamed for deletion.
+"""Periodic work on all logs, such as retention, flushes by time, checkpoints, the expiry of
+producers, and the removal of files that were renamed for deletion.
 
 Work that blocks is done by helper threads, whose results come back to the loop's thread.
 """
@@ -39,7 +39,8 @@ LOGS_A_TURN = 100
 
 @dataclass(frozen=True)
 class LogManagerSettings:
-    """The broker's settings that concern all logs, with Kafka's names."""
+    """The broker's settings that concern all logs. All but ``min_free_bytes``, which is klog's
+    log.dir.min.free.bytes, are settings of Kafka."""
 
     retention_check_interval_ms: int = 300_000
     flush_scheduler_interval_ms: int = INT64_MAX

@@ -282,7 +282,8 @@ class LogManager:
     ) -> PartitionLog:
         """Return the log of the partition; make it durably if there is none.
 
-        Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if the log has to be made.
+        Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if the log has to be made, or
+        if its folder lacks the topic id.
         """
         return self.changes.create(topic_partition, topic_id, config)
 
@@ -372,7 +373,7 @@ class LogManager:
     def run_due(self) -> None:
         """Do the periodic work that is due; work that blocks is given to helper threads.
 
-        The work is retention, flushes by time, checkpoints, the expiry of producers, and the
+        The work includes retention, flushes by time, checkpoints, the expiry of producers, and the
         removal of files that were renamed for deletion.
         """
         self._housekeeping.run_due()

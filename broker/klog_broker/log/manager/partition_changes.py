@@ -151,7 +151,7 @@ class PartitionChanges:
         """Return the log of the partition; make it in the directory with the fewest logs if needed.
 
         A new log is durable when this returns. Raises InconsistentTopicId or LogStorageError.
-        Blocks (fsync) if the log has to be made.
+        Blocks (fsync) if the log has to be made, or if its folder lacks the topic id.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -291,7 +291,7 @@ class PartitionChanges:
         If another creation or deletion of this partition's log is running, the deletion begins
         after its end. Once the deletion has begun, the log can no longer be read or written.
         ``done(error)`` is called once, in the loop's thread: before this method returns if there
-        is no log to delete.
+        is no log to delete, or if the log's data directory is offline.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(

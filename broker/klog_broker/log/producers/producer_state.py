@@ -166,9 +166,10 @@ class ProducerStates:
         client's batch is a duplicate. Changes nothing.
 
         Raises InvalidTransactionState, InvalidProducerEpoch or OutOfOrderSequence. A producer
-        without state may begin with any sequence, unless the batch begins a transaction of version
-        2: then the sequence must be 0. A new epoch must begin with sequence 0. ``guard`` is the
-        proof that the transaction coordinator has confirmed the transaction (KIP-890). A batch that
+        without state may begin with any sequence, unless the batch begins a transaction: then no
+        batch with a lower sequence may wait for the same confirmation, and from transaction version
+        2 on the sequence must be 0. A new epoch must begin with sequence 0. ``guard`` is the proof
+        that the transaction coordinator has confirmed the transaction (KIP-890). A batch that
         begins a transaction needs this proof.
         """
         entry = self._entries.get(head.producer_id)

@@ -143,7 +143,7 @@ def find_offset_for_timestamp(
     view: LogView, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:
     """Return the result of ListOffsets for ``timestamp_ms``, which may be a special value (-1 to
-    -6); None if no record below the high watermark is that late.
+    -6); None if that record is not below the high watermark, or if there is none.
 
     -5 and -6 ask for tiered storage, which klog lacks: their offset is -1. With ``may_block=False``
     raises ColdRead if the look-up would wait for the disk, and LongLookUp if it would take long.
@@ -219,7 +219,7 @@ def find_max_timestamp(
     if found is not None:
         return found
     # Compaction removed the records with the largest timestamp, or they are before the log start
-    # offset. Search the headers of all batches for the largest timestamp that is left.
+    # offset. Search the batch headers for the largest timestamp that is left.
     if may_block:
         return _max_timestamp_by_headers(log, log_start_offset)
     search = partial(_max_timestamp_by_headers, log, log_start_offset)
@@ -228,7 +228,8 @@ def find_max_timestamp(
 
 def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> TimestampOffset | None:
     """Return the first record with the largest timestamp of the log. Finds its batch by reading the
-    headers of all batches that have records. Blocks."""
+    batch headers of each segment that can have a larger timestamp than those read so far.
+    Blocks."""
     where: tuple[Segment, BatchPosition] | None = None
     largest_ms = -1
     for segment in log.segments:

@@ -60,7 +60,8 @@ class TimestampOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The result of OffsetForLeaderEpoch for one partition; (-1, -1) if the epoch is unknown."""
+    """The result of OffsetForLeaderEpoch for one partition; (-1, -1) if the requested epoch is
+    newer than all epochs of the log."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset

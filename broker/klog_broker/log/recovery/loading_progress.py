@@ -39,7 +39,8 @@ class ScanTotal:
 
 
 class LoadingTally:
-    """Counts the loaded logs of one data directory, and logs the progress every five seconds.
+    """Counts the loaded logs of one data directory, and logs the progress at most every five
+    seconds.
 
     Every thread that loads logs may use it.
     """

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPosition | None:
     """Return the first batch that ends at or after ``offset``; None if all batches end before.
 
-    Raises DamagedLog if a row of the offset index has a wrong position. With ``may_block=False``
-    raises ColdRead if a batch header is not in the page cache.
+    Raises DamagedLog at bytes that are no batch, or if the search finds that a row of the offset
+    index has a wrong position. With ``may_block=False`` raises ColdRead if a batch header is not in
+    the page cache.
     """
     recent = segment.recent_position(offset)
     if recent is not None:

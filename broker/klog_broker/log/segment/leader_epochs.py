@@ -1,8 +1,10 @@
 """The leader epochs of a log, with their start offsets (KIP-101).
 
-The file leader-epoch-checkpoint stores the epochs. The log writes the file with each flush that
-moves the recovery point, and when it is closed. Epochs that the file lacks begin at or after the
-recovery point, where recovery finds them again in the headers of batches (docs/decisions/0023).
+The file leader-epoch-checkpoint stores the epochs. If the epochs have changed, the log writes the
+file with the next flush that moves the recovery point or syncs the indexes, at the latest when the
+log is closed. Truncating or emptying the log writes the file, too. Epochs that the file lacks begin
+at or after the recovery point, where recovery finds them again in the headers of batches
+(docs/decisions/0023).
 """
 
 from dataclasses import dataclass

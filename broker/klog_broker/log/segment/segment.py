@@ -343,8 +343,8 @@ class Segment:
         self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend) -> None:
-        """Commit (count as stored) the written batches whose appends the compiled produce kernel
-        has planned. ``planned`` already contains their index entries."""
+        """Commit (count as stored) written batches. ``planned``, which the compiled produce kernel
+        of a leader or plan_follower_append has made, already contains their index entries."""
         if self._is_uncut:
             self._commit_aborted()
         if self.size_bytes == 0:

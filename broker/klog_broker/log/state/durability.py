@@ -24,7 +24,7 @@ class Durability:
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
-        # How often the log was truncated or emptied. A flush that was planned before a truncation
+        # Grows when the log is truncated or emptied. A flush that was planned before a truncation
         # must not raise flushed_offset and recovery_point of the truncated log.
         self._cuts = 0
         # The next flush syncs the active segment's files, these files of rolled and closed
@@ -128,7 +128,8 @@ class Durability:
 class LogFlushing:
     """Flushes one log: plans what to sync, and handles the outcome.
 
-    ``on_flushed`` is called in the loop's thread each time that ``flushed_offset`` has grown.
+    ``on_flushed`` is called in the loop's thread each time that a flush has raised
+    ``flushed_offset``.
     """
 
     def __init__(
@@ -182,7 +183,8 @@ class LogFlushing:
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
         """Call back with None once the records before ``offset`` are synced, and start a flush if
-        they are not. If the log is offline, call back with a LogStorageError."""
+        they are not. Call back with a LogStorageError if the log is or goes offline, or if the
+        log is truncated below ``offset`` before the sync."""
         if self._state.is_offline:
             try:
                 self._state.check_online()

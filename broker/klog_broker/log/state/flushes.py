@@ -34,7 +34,8 @@ class FlushPlan(NamedTuple):
     flushed_offset: Offset
     recovery_point: Offset
     cuts: int
-    """How often the log had been truncated or emptied when this flush plan was made."""
+    """The value, when this flush plan was made, of a counter that grows when the log is truncated
+    or emptied."""
     epochs: UnsavedEpochs | None = None
     """Leader epochs to be written after the syncs. The recovery point must not pass an epoch's
     start before the epoch is in leader-epoch-checkpoint."""

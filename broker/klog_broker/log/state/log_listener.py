@@ -26,4 +26,5 @@ class LogListener(Protocol[LogT_contra]):
         """``log_start_offset`` grew: older records are deleted."""
 
     def log_went_offline(self, log: LogT_contra) -> None:
-        """The log is offline: every method of it raises LogStorageError from now on."""
+        """The log is offline: its methods that read or write records raise LogStorageError from now
+        on."""

@@ -24,10 +24,9 @@ _log = logging.getLogger("klog.log")
 class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
-    Each class that works on the log changes its own fields: the appenders change the end,
-    RecordRemoval changes the start and the segments. All changes happen in the loop's thread,
+    The classes that work on the log change these fields. All changes happen in the loop's thread,
     except while the log is truncated or emptied (``is_being_cut``): then a helper thread changes
-    the files, and no other thread may use the log.
+    the files, the segments and the producer states, and no other thread may use the log.
     """
 
     def __init__(
@@ -61,7 +60,8 @@ class LogState:
         self.snapshots = loaded.snapshots
         self.is_being_cut = False
         self.cleaned_offset = loaded.cleaned_offset
-        """The log cleaner has cleaned up to this offset; None before its first round."""
+        """The log cleaner has cleaned up to this offset; None if it has not cleaned the log since
+        the log was made or last emptied."""
         self.is_being_cleaned = False
         self.cuts = 0
         """How often records were cut off at the end, or the whole log was emptied."""
