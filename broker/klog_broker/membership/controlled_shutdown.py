@@ -21,8 +21,8 @@ class ControlledShutdown:
     """Sends ControlledShutdown requests until this broker leads no partition that another broker
     could lead, and then calls `then`.
 
-    After `tries` requests it calls `then` even if this broker still leads such partitions. For the
-    loop's thread.
+    After `tries` requests, or earlier if a further request cannot help, it calls `then` even if
+    this broker still leads such partitions. For the loop's thread.
     """
 
     def __init__(

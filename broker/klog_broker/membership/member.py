@@ -87,8 +87,8 @@ class ZooKeeperMember:
     def begin_joining(
         self, chance: Chance, broker_id: BrokerId | None, reserved_max_id: int
     ) -> None:
-        """Read the cluster id from ZooKeeper and, if `broker_id` is None, get a broker id above
-        `reserved_max_id` there."""
+        """Read the cluster id from ZooKeeper, or create it, and if `broker_id` is None, get a
+        broker id above `reserved_max_id` there."""
 
         def joined(outcome: JoinResult | NotJoined) -> None:
             self.outcome = outcome

@@ -169,7 +169,7 @@ class Membership:
         """Wait until the broker is registered.
 
         Raises CannotStart if another broker has registered with the same id, or with an address of
-        this broker.
+        this broker, or if the broker is stopped meanwhile.
         """
         self._wait(lambda: self._refusal is not None or self._member.sees_itself)
         refusal = self._refusal or self._taken_address()
@@ -272,8 +272,8 @@ class Membership:
 def _own_address(config: BrokerConfig) -> str | None:
     """The local address for connections to other brokers; None lets the system choose.
 
-    If the inter-broker listener has a loopback address, connections to other brokers come from this
-    address, which distinguishes this broker from the other brokers on the same machine.
+    If the inter-broker listener has an address 127.x.x.x, connections to other brokers come from
+    this address, which distinguishes this broker from the other brokers on the same machine.
     """
     name = config.inter_broker_listener
     host = next((each.host for each in config.listeners if each.name == name), "")

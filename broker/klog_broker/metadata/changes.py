@@ -2,7 +2,7 @@
 
 A role change tells a broker to lead, follow, stop or delete its replica of a partition. A metadata
 change is planned on the newest state. Then the planned state is written, and then the role changes
-are applied. Everything except the writing happens in the event loop's thread.
+are applied. The event loop's thread plans a change and reports its outcome; a helper thread writes.
 """
 
 import logging

@@ -46,9 +46,10 @@ class NoResponse(MetadataError):
 
 class StoreRefused(MetadataError):
     """The metadata store's file is unreadable or damaged, has a version that this release of klog
-    cannot read, or belongs to another broker or cluster."""
+    cannot read, or belongs to another broker or cluster; or the store of a standalone broker is
+    in a data directory of a broker in a cluster."""
 
 
 class StoreFailed(MetadataError):
-    """The store's file could not be written, and nothing was changed. The store refuses all later
-    changes, unless the write failed for lack of disk space or of a file descriptor."""
+    """The store's file could not be written, and the change was not made. The store refuses all
+    later changes, unless the write failed for lack of disk space or of a file descriptor."""

@@ -70,8 +70,8 @@ class MetadataStore(Protocol):
     def start(
         self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyRoleChanges
     ) -> None:
-        """Give the store the loop, its helper threads and its callbacks. Call this once, before the
-        store makes any change. `on_image` gets each new image; `apply` gets the role changes: to
+        """Give the store the loop, its helper threads and its callbacks. Call this once, before any
+        change is requested. `on_image` gets each new image; `apply` gets the role changes: to
         lead, follow, stop or delete replicas."""
 
     def register_broker(self, broker: BrokerRegistration) -> None:
@@ -89,8 +89,8 @@ class MetadataStore(Protocol):
 
         Errors: InvalidTopicName (also for a name that differs from another topic's in ``.`` and
         ``_`` only), TopicExists (also while a topic of that name is being deleted). If a
-        partition's log cannot be created, the topic's outcome is that error, and the topic is
-        deleted again.
+        standalone broker cannot create a partition's log, the topic's outcome is that error, and
+        the topic is deleted again, unless it is internal.
         """
 
     def create_partitions(
@@ -146,8 +146,9 @@ class MetadataStore(Protocol):
         """Delete a topic in two durable steps. Errors: UnknownTopic.
 
         After the first step clients no longer see the topic, and its logs are renamed for deletion.
-        After the second step the topic's name is free. If the removal of a log fails, `done` gets
-        that error, the name stays taken, and the broker's next start finishes the deletion.
+        After the second step the topic's name is free. If a standalone broker cannot remove a log,
+        `done` gets that error, the name stays taken, and the broker's next start finishes the
+        deletion.
         """
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:

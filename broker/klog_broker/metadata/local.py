@@ -96,14 +96,16 @@ class LocalStore:
         others: Sequence[Path] = (),
         chance: Chance | None = None,
     ) -> "LocalStore":
-        """Read the store in `directory`. Writes nothing: `register_broker` writes a new file.
+        """Read the store in `directory`. Writes nothing: `register_broker` writes the file of a new
+        store, unless `adopt` or `elect` has written it before.
 
         A new store belongs to `cluster_id` if given. Without `cluster_id` it gets the cluster id of
         a meta.properties in `directory` or in `others`, the other data directories: after a crash
         or the replacement of a disk, a broker may find meta.properties, but no store. Without a
         meta.properties, the store gets a new, random cluster id. Raises StoreRefused if the store's
-        file cannot be read, is damaged, or is of another version, broker or cluster. The caller
-        must hold the lock of the directory before it requests changes.
+        file cannot be read, is damaged, or is of another version, broker or cluster; OSError if no
+        file descriptor is free. The caller must hold the lock of the directory before it requests
+        changes.
         """
         chance = chance or Chance()
         file = MetadataFile(files, directory)

@@ -50,7 +50,8 @@ these lines refuse the file by its version."""
 
 @dataclass(frozen=True)
 class StoredState:
-    """The contents of klog-metadata. The file has all of `image` except the registered brokers."""
+    """The contents of klog-metadata. The file has the cluster id, the topics, the brokers' dynamic
+    settings and the quotas of `image`, but not, for example, the registered brokers."""
 
     image: MetadataImage
     broker_id: BrokerId
@@ -83,7 +84,7 @@ class MetadataFile:
         """Return the state in klog-metadata, or None if there is no such file. Blocks.
 
         Raises StoreRefused if the file cannot be read, is damaged, or is of another version,
-        broker or (if `cluster_id` is given) cluster.
+        broker or (if `cluster_id` is given) cluster; OSError if no file descriptor is free.
         """
         data = self._read()
         if data is None:
@@ -95,8 +96,9 @@ class MetadataFile:
     def write(self, state: StoredState) -> None:
         """Replace klog-metadata durably by a file with `state`. Blocks.
 
-        Raises StoreFailed if the write fails; then nothing has changed. Later writes fail, too,
-        unless the disk was full or no file descriptor was left.
+        Raises StoreFailed if the write fails. If the disk was full or no file descriptor was left,
+        the old file stays, and later writes may succeed. After any other error, the disk has the
+        old or the new file, and all later writes fail.
         """
         if self._failure is not None:
             raise StoreFailed(

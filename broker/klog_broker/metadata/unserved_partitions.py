@@ -1,5 +1,5 @@
 """Partitions without a usable log: the role assignment that makes this broker a replica of the
-partition is tried again until it succeeds.
+partition is tried again until it succeeds or the topic is deleted.
 
 A role assignment fails, for example, because the disk is full or a data directory is offline.
 """
@@ -25,8 +25,8 @@ RETRIED_AT_ONCE = 100
 
 
 class UnservedPartitions:
-    """Repeats failed role assignments, which make this broker a replica of a partition, every
-    RETRY_MS. Call all methods in the loop's thread."""
+    """Repeats failed role assignments, which make this broker a replica of a partition: every
+    RETRY_MS at most RETRIED_AT_ONCE of them. Call all methods in the loop's thread."""
 
     def __init__(
         self, loop: Loop, image: Callable[[], MetadataImage], apply: ApplyRoleChanges

@@ -14,7 +14,7 @@ class TopicCounts:
         transactions."""
         self.bytes_in = 0
         self.bytes_out = 0
-        """Bytes of records in Fetch responses."""
+        """Bytes of records in Fetch responses to consumers, not to followers."""
         self.logs = 0
         """The number of logs of the topic that share these counts."""
 

@@ -1,4 +1,4 @@
-"""All metrics, one row each, in the order of /metrics; docs/metrics.md is printed from the rows.
+"""All metrics, one row each, in the order of docs/metrics.md, which is printed from the rows.
 
 A metric that Kafka has too has the name that the usual rules of Prometheus' JMX exporter give it,
 so that dashboards and alerts for Kafka find it. All others begin with ``klog_``, or have the names

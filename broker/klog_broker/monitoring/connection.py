@@ -24,8 +24,8 @@ ANSWER_MS = 30_000
 """Timeout from the head of an HTTP request to the end of sending the response, in milliseconds."""
 
 IDLE_MS = 90_000
-"""Timeout between two HTTP requests on a connection, in milliseconds. Prometheus sends a request
-every 15 or 60 seconds on the same connection."""
+"""Timeout between two HTTP requests on a connection, and before the first one, in milliseconds.
+Prometheus sends a request every 15 or 60 seconds on the same connection."""
 
 RECEIVE_BYTES = 4096
 """The most bytes received from an HTTP connection in one event-loop turn."""

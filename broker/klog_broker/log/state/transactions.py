@@ -21,8 +21,8 @@ class LogTransactions:
     def last_stable_offset(self) -> Offset:
         """The offset up to which read_committed consumers read.
 
-        The first offset of the oldest undecided transaction if this is below the high watermark,
-        else the high watermark.
+        The first offset of the oldest undecided transaction if this is below the high watermark, or
+        the log start offset if that is higher; else the high watermark.
         """
         state = self._state
         first = self._transactions.first_unstable_offset

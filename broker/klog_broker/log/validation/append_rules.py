@@ -12,7 +12,7 @@ from pyspark_klog.records.errors import DecompressedTooLarge
 from pyspark_klog.records.kernels.status import CLAIMS_APPEND_TIME, MISSES_KEY
 from pyspark_klog.records.record import TimestampType
 
-# The number of faulty records that the text of an exception names, as in Kafka.
+# The most faulty records that the text of RecordsRefused names, as in Kafka.
 _NAMED_IN_TEXT = 3
 # Compressing a byte takes about this many times as long as decompressing a byte.
 COMPRESSING = 8

@@ -2,7 +2,8 @@
 
 PlainChecks (in Python) adds batches one by one, each as a BatchRow, the fields of its header.
 KernelChecks (compiled by numba) adds a table of many batches, because numpy then does in bulk what
-takes microseconds for each batch in Python. Both ways give equal digests.
+takes microseconds for each batch in Python. Both ways give equal digests, except that a table may
+leave out the producer steps of batches that no producer state depends on.
 """
 
 from collections.abc import Iterable
@@ -24,8 +25,9 @@ from pyspark_klog.records.layout import (
 )
 
 # A producer step is what a batch changes in its producer's state. If the batches of one call of
-# `add_table` have more producers than this, the digest has a step for every batch: to select only
-# the batches that producer states need takes a pass over all these batches for each producer.
+# `add_table` have more producers than this, the digest has a step for every batch that changes a
+# producer state: to select only the batches that producer states need takes a pass over all these
+# batches for each producer.
 _FEW_PRODUCERS = 64
 # The state of a producer holds at most this many batches (producer_state.WINDOW_BATCHES).
 _LAST_BATCHES = 5
@@ -155,7 +157,8 @@ class Digest:
 
     # --- adding a table of batches ---------------------------------------------------------------
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
-        """Add batches of ``buffer`` in order, with the same result as :meth:`add_rows`.
+        """Add batches of ``buffer`` in order, with the same result as :meth:`add_rows`, but without
+        the producer steps of batches that no producer state depends on.
 
         ``table`` is an int64 array of shape (batches, 13), with BatchRow's fields as columns.
         """

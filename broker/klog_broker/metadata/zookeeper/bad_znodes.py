@@ -14,7 +14,8 @@ _DIGEST_BYTES = 16
 
 
 class BadZnodes:
-    """Logs bad znodes; logs a znode again only when its data has changed."""
+    """Logs bad znodes; logs a znode again only when its data has changed, or when the znode is no
+    longer among the MAX_NAMED that are remembered."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -22,7 +23,7 @@ class BadZnodes:
 
     def name(self, path: str, data: bytes, why: str) -> None:
         """Log that the znode `path` with `data` is ignored because of `why`, unless the last log
-        line about `path` was for the same data."""
+        line about `path` is remembered and was for the same data."""
         key, found = _digest(path.encode(errors="surrogatepass")), _digest(data)
         if self._named.pop(key, None) != found:
             self._log.error("znode=%s is ignored, and stays unchanged: %s", path, why)

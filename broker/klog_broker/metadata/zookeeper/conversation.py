@@ -30,7 +30,8 @@ Steps = Generator[Ask, Any, T]
 
 
 class Conversation:
-    """Runs a sequence of ZooKeeper requests, given as a generator (`Steps`); one at a time."""
+    """Runs sequences of ZooKeeper requests, each given as a generator (`Steps`); only one sequence
+    at a time."""
 
     def __init__(self) -> None:
         self._steps: Steps[None] | None = None

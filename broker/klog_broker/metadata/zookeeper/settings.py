@@ -2,8 +2,8 @@
 
 All settings are read at each connection. After that, notifications below /config/changes name the
 settings to read again. A change is one multi: it writes the settings, if their version is the one
-that was read, and the notification for the other brokers. Reads and changes are requested one after
-the other (conversation.py), so that an earlier read never replaces the result of a later change.
+that was read, and the notification for the other brokers. Each read or change begins only when the
+one before it has ended, so that an earlier read never replaces the result of a later change.
 """
 
 import logging
@@ -59,9 +59,10 @@ CHANGE_TIMEOUT_MS = 30_000
 """How long a change of settings waits for earlier changes and for ZooKeeper together, in
 milliseconds."""
 KEPT_MS = 15 * 60_000
-"""How long a notification stays in /config/changes: as long as in Kafka, whose brokers read missed
-notifications after some minutes without ZooKeeper. A broker of klog needs no notifications after
-such a time, because it reads all settings when it connects to ZooKeeper again."""
+"""How long a notification stays in /config/changes at least: as long as in Kafka, whose brokers
+read missed notifications after some minutes without ZooKeeper. A broker of klog needs no
+notifications after such a time, because it reads all settings when it connects to ZooKeeper
+again."""
 _TRIES = 100
 
 Update = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -128,8 +129,9 @@ class ClusterSettings:
         """Change the settings of an entity. `update` may be called several times. `done` gets None
         once `on_read` has been called with the new settings, or else an error: the one that
         `update` raised, UnknownTopic, UnreadableConfig, a ZooKeeperError, or NoResponse. NoResponse
-        means that the change was not written within CHANGE_TIMEOUT_MS, or that in _TRIES attempts
-        another request always changed the same settings first."""
+        means that the outcome was not known within CHANGE_TIMEOUT_MS, so that the change may still
+        be made, or that in _TRIES attempts another request always changed the same settings
+        first."""
         job = _Change(self._taken, names, update, done)
         timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
         job.when_over = timer.cancel

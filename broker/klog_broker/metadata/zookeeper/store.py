@@ -64,8 +64,8 @@ class TopicChanges(Protocol):
         """Delete a topic, and call `done` when clients no longer see the topic."""
 
     def image_changed(self) -> None:
-        """Finish the topic changes that the new image shows. A topic change calls `done` only when
-        this broker's image shows the change."""
+        """Finish the topic changes that the new image shows. A topic change reports success only
+        when this broker's image shows the change."""
 
 
 class ClusterStore:
