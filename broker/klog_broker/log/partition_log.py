@@ -505,8 +505,8 @@ class PartitionLog:
     def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
         """Make the batches that :meth:`write_planned` has written part of the log.
 
-        If the batches do not begin at the log's end, the log goes offline, and LogStorageError is
-        raised.
+        If the batches do not begin at the log's end, or if the commit fails, the log goes offline,
+        and LogStorageError is raised.
         """
         self._writer.commit_as_leader(planned, (), now_ms)
 

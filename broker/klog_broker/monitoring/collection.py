@@ -116,8 +116,8 @@ class Sources:
     cleaner: Cleaner
     process: Callable[[], ProcessFacts]
     is_stopping: Callable[[], bool]
-    """Returns whether the broker is stopping: requests in progress are answered, and new
-    connections are refused."""
+    """Returns whether the broker has begun to stop. A broker in a cluster then still serves clients
+    until its controlled shutdown is over."""
     began_ms: int
     """The time in ms when the broker started, by the monotonic clock; the next field has the same
     time by the wall clock."""

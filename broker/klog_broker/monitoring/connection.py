@@ -31,9 +31,9 @@ RECEIVE_BYTES = 4096
 """The most bytes received from an HTTP connection in one event-loop turn."""
 
 SEND_BYTES = 32 * 1024
-"""About how many bytes are sent on an HTTP connection in one event-loop turn: a scrape of thousands
-of partitions is half a megabyte, and the broker serves Kafka requests between the parts of the
-response."""
+"""Once so many bytes were sent on an HTTP connection in one event-loop turn, the rest waits for the
+next turn: a scrape of thousands of partitions is half a megabyte, and the broker serves Kafka
+requests between the parts of the response."""
 
 _PARTS_PER_SEND = 4
 _PLAIN = "text/plain; charset=utf-8"

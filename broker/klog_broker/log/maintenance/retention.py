@@ -70,7 +70,7 @@ KEEP_POLICIES: tuple[RetentionPolicy, ...] = (by_log_start,)
 def deletable_segments(log: RetentionLogFacts) -> int:
     """Return how many segments, from the oldest on, may be deleted.
 
-    With cleanup.policy=compact alone, only the log start offset counts, not time and size.
+    Unless cleanup.policy contains delete, only the log start offset counts, not time and size.
     """
     policies = DELETE_POLICIES if log.config.delete else KEEP_POLICIES
     return max(policy(log) for policy in policies)

@@ -89,8 +89,9 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.current_transaction_first_offset = Offset(-1)
         self.last_timestamp_ms = -1  # the timestamp of the last batch or marker
-        # Wall-clock time of the producer's last append. The expiry of producers uses this time,
-        # because the timestamps in batches can be old.
+        # Wall-clock time of the producer's last append, or a later time if the producer was
+        # restored from files. The expiry of producers uses this time, because the timestamps in
+        # batches can be old.
         self.seen_ms = seen_ms
 
     @property

@@ -14,7 +14,8 @@ class LogListener(Protocol[LogT_contra]):
     """
 
     def log_end_grew(self, log: LogT_contra) -> None:
-        """Records were appended; called once for each commit of written batches."""
+        """Records were appended: called after each commit of a leader's batches, and once after a
+        follower's append, which can commit batches to several segments."""
 
     def log_flushed(self, log: LogT_contra) -> None:
         """The log's ``flushed_offset`` has grown, after a sync."""
