@@ -41,8 +41,9 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 class PartitionLog:
     """The log of one partition, with its segments, producers and checkpointed offsets.
 
-    Only the LogManager makes logs, and only the loop's thread uses them. Work that blocks (fsync,
-    deleting, reading ahead) is given to helper threads, and its outcome comes back to the loop.
+    Only the LogManager makes logs, and only the loop's thread uses them (any thread may call
+    :meth:`begin_close`). Work that blocks (fsync, deleting, reading ahead) is given to helper
+    threads, and its outcome comes back to the loop.
 
     After a failed sync or a failed invariant the log, or its whole directory, is offline. Methods
     that read or write the log then raise LogStorageError, and the callbacks that wait for a flush

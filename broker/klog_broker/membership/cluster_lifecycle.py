@@ -65,8 +65,9 @@ class ClusterParts(NamedTuple):
     new_topic_settings: NewTopicSettings
     new_transactions: Callable[[TransactionHosting], TransactionParts]
     other_controller: Callable[[], TopicRequests | None]
-    """Returns the TopicRequests that send topic creations to the controller, which is another
-    broker; None while this broker is the controller or standalone, and so creates topics itself."""
+    """Returns the TopicRequests that send topic creations to the controller, while this is another
+    broker or unknown; None while this broker is the controller or standalone, and so creates topics
+    itself."""
 
 
 class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):

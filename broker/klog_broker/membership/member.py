@@ -1,6 +1,6 @@
 """ZooKeeperMember: starts, in the right order, all parts of a broker that use ZooKeeper: the
-registration, the controller election, the controller, and the objects that read the registered
-brokers and the settings."""
+registration, the controller election, the controller, and the objects for the registered brokers,
+the settings and the consumer offsets in ZooKeeper."""
 
 from collections.abc import Callable, Mapping
 

@@ -411,7 +411,7 @@ class LocalStore:
     def _start_planning(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
-            # Start the write at the end of this event-loop turn, so that all changes that are
+            # Begin to plan at the end of this event-loop turn, so that all changes that are
             # requested in the turn are written together.
             self._loop.call_at_append(self._plan_queued)
 

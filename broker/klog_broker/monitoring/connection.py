@@ -18,7 +18,8 @@ from klog_broker.runtime.net.poller import READABLE, WRITABLE
 from klog_broker.runtime.net.sockets import StreamSocket
 
 HEAD_MS = 10_000
-"""Timeout from the first byte of an HTTP request to the end of its head, in milliseconds."""
+"""Timeout from the first byte of an HTTP request, or from the end of the response to the request
+before it if that is later, to the end of the request's head, in milliseconds."""
 
 ANSWER_MS = 30_000
 """Timeout from the head of an HTTP request to the end of sending the response, in milliseconds."""

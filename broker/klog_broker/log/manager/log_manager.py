@@ -48,7 +48,8 @@ __all__ = ["LogManager", "LogManagerSettings"]
 
 
 class LogManager:
-    """Owns the data directories and their logs. For the loop's thread only, like PartitionLog."""
+    """Owns the data directories and their logs. For the loop's thread, like PartitionLog, unless a
+    method's docstring says otherwise."""
 
     def __init__(
         self,
@@ -382,8 +383,8 @@ class LogManager:
     def close(self, parallel_work: ParallelWork = run_in_order) -> None:
         """Flush and close all logs; write the checkpoints and clean shutdown markers. Blocks.
 
-        A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
-        the next start.
+        A directory that is offline or has an offline log, or that fails now, gets no marker: its
+        logs are recovered at the next start.
         """
         by_directory = [self._logs_in(directory) for directory in self._directories]
         failed = close_in_parallel(by_directory, parallel_work)

@@ -118,8 +118,8 @@ class OffsetIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """The number of bytes after the last whole row of the index file, when the file was
-        opened."""
+        """The number of bytes after the last whole row of the index file, when the file was opened;
+        0 after :meth:`trim`."""
         return self._rows.misfit_bytes
 
     @property
@@ -226,8 +226,8 @@ class TimeIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """The number of bytes after the last whole row of the index file, when the file was
-        opened."""
+        """The number of bytes after the last whole row of the index file, when the file was opened;
+        0 after :meth:`trim`."""
         return self._rows.misfit_bytes
 
     @property

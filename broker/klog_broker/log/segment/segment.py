@@ -145,7 +145,8 @@ class Segment:
 
     def deactivate(self) -> None:
         """End appends to the segment: add the final entry of the time index, and cut off
-        preallocated space. Called when the segment is rolled and when the log is closed.
+        preallocated space. Called when the segment is rolled, cleaned or repaired, and when the
+        log is closed.
 
         Raises OSError, and changes nothing, if no file descriptor is free.
         """
