@@ -14,6 +14,7 @@ from klog_broker.log.maintenance.retention import (
     by_size,
     by_time,
     deletable_segments,
+    why_deletable,
 )
 from klog_broker.log.manager.housekeeping import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
@@ -97,6 +98,14 @@ def test_time_and_size_never_touch_a_compacted_log() -> None:
     assert deletable_segments(facts(config=config)) == 0
     assert deletable_segments(facts(config=config, log_start_offset=25)) == 2
     assert deletable_segments(facts(config=replace(config, delete=True))) == 5
+
+
+def test_the_log_line_of_a_compacted_log_names_neither_time_nor_size() -> None:
+    config = LogConfig(retention_ms=1, delete=False, compact=True)
+    old = facts(config=config, log_start_offset=30)
+    assert why_deletable(old, 3) == "log_start_offset"
+    deleting = facts(config=replace(config, delete=True), log_start_offset=30)
+    assert why_deletable(deleting, 3) == "retention.ms,log_start_offset"
 
 
 # --- the log -------------------------------------------------------------------------------------

@@ -72,14 +72,17 @@ def deletable_segments(log: RetentionLogFacts) -> int:
 
     Unless cleanup.policy contains delete, only the log start offset counts, not time and size.
     """
-    policies = DELETE_POLICIES if log.config.delete else KEEP_POLICIES
-    return max(policy(log) for policy in policies)
+    return max(policy(log) for policy in _policies(log))
 
 
 def why_deletable(log: RetentionLogFacts, count: int) -> str:
     """Return the settings, or log_start_offset, because of which ``count`` segments may be deleted,
     as a text for the log line."""
-    return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
+    return ",".join(_NAMES[policy] for policy in _policies(log) if policy(log) >= count)
+
+
+def _policies(log: RetentionLogFacts) -> tuple[RetentionPolicy, ...]:
+    return DELETE_POLICIES if log.config.delete else KEEP_POLICIES
 
 
 _NAMES: dict[RetentionPolicy, str] = {
