@@ -1,4 +1,5 @@
-"""The record of a committed offset, which OffsetCommit writes to __consumer_offsets."""
+"""The record of a committed offset in __consumer_offsets: OffsetCommit and TxnOffsetCommit write
+it."""
 
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import int32, int64, string, uuid

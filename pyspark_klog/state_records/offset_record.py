@@ -28,9 +28,10 @@ assert VALUE_VERSION_WITH_TOPIC_ID == 4  # OffsetRecord packs the fields of valu
 class OffsetRecord:
     """Encodes the offsets that a group commits again and again for one partition.
 
-    All commits have the same metadata. Appending a record packs only offset, leader epoch and
-    commit time; the other bytes are packed once. ``topic_id`` must not be 0 (unknown): then the
-    encoding would have no field for the topic's id, and this class always writes the field.
+    All commits have the same metadata. Appending a record packs only offset delta, offset, leader
+    epoch and commit time; for an offset delta below 64 the other bytes are packed once.
+    ``topic_id`` must not be 0 (unknown): then the encoding would have no field for the topic's id,
+    and this class always writes the field.
     """
 
     __slots__ = ("_head", "_key", "_metadata", "_middle", "_pack", "_tail", "_text", "topic_id")

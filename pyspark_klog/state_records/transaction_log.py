@@ -91,7 +91,8 @@ def encode_key(transactional_id: str) -> bytes:
 def decode_key(data: bytes) -> TransactionLogKey:
     """Decode a key of __transaction_state.
 
-    :raises UnknownStateRecord: for a kind of record that a later release writes
+    :raises UnknownStateRecord: for a kind of record that a later release writes, or for fewer than
+        two bytes
     :raises MalformedRequest: for damaged bytes
     """
     version = version_of(data)
@@ -116,7 +117,8 @@ def decode_value(data: bytes) -> TransactionLogValue:
 
     ``transaction_status`` is not checked, and may be a number that TransactionState does not have.
 
-    :raises UnknownStateRecord: for a version that a later release writes
+    :raises UnknownStateRecord: for a version that a later release writes, or for fewer than two
+        bytes
     :raises MalformedRequest: for damaged bytes
     """
     return decode_versioned(TransactionLogValue, data)

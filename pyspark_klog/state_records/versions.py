@@ -14,7 +14,7 @@ M = TypeVar("M", bound=Message)
 
 class UnknownStateRecord(KlogError):
     """A record of __consumer_offsets or __transaction_state, or a member's subscription or
-    assignment, has a kind or version that this release of klog does not know.
+    assignment, has a kind or version that this release of klog does not know, or lacks a version.
 
     Brokers skip such a record with a warning.
     """

@@ -101,7 +101,7 @@ class ReadOnlyFile:
 
 
 class Listing(NamedTuple):
-    """The segments and producer snapshots that a partition's directory held at one moment."""
+    """The segments and producer snapshots that one listing of a partition's directory found."""
 
     bases: tuple[int, ...]
     """The base offsets of the segments, lowest first."""

@@ -37,7 +37,7 @@ from pyspark_klog.storage.transaction_index import (
 Table: TypeAlias = npt.NDArray[np.int64]
 
 # The size of one read from a segment's file, without and with a check of the CRCs. If a v2 batch is
-# larger, only its header is read, unless its CRC is checked.
+# larger, the rest of it is not read, unless its CRC is checked.
 _WINDOW_BYTES = 1 << 16
 _CRC_WINDOW_BYTES = 1 << 20
 _TABLE_ROWS = 4096

@@ -22,7 +22,8 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
     """Return different ports that were free a moment ago; another program may bind one first.
 
     The ports are below the range from which the system chooses ports for outgoing connections: a
-    connection from ``host`` could take a port of that range while the port's server is stopped.
+    connection from ``host`` could take a port of that range while the port's server is stopped. If
+    the range begins at 10,000 or below, the ports may be in it.
 
     :raises OSError: if fewer than ``count`` ports are free
     """

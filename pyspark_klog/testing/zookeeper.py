@@ -40,7 +40,7 @@ _OUTPUT_TAIL_BYTES = 4_000
 
 class ZooKeeperFailed(KlogError):
     """The server did not start, ended by itself, or did not stop in time. The text of the error
-    includes the end of the server's log."""
+    includes the end of the server's log, or says that Java or the jars were not found."""
 
 
 class _EndedEarly(ZooKeeperFailed):

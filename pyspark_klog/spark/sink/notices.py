@@ -24,8 +24,9 @@ segments only every few minutes anyway."""
 _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
-"""The topic's retention.ms, by run (start) of a streaming query and topic; None if the topic needs
-no warning about old records, or has had one in this run."""
+"""The topic's retention.ms, by run (start) of a streaming query and topic; None after a warning in
+this run, or if the retention is unlimited, could not be read, or does
+not depend on timestamps. A batch, whose run is "", reads the setting each time."""
 
 
 def log_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:

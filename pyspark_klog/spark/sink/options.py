@@ -15,8 +15,8 @@ each micro-batch after the first: notices that are logged once for a query are l
 def check_sink(
     options: Options, given: Mapping[str, str], *, is_batch_writer: bool = False
 ) -> None:
-    """Refuse options that a sink cannot have. The names in ``given``, which has all options of the
-    sink, can be in upper or lower case; Spark passes them in lower case.
+    """Refuse options that a sink cannot have; ``given`` has the options, whose names Spark gives in
+    lower case and `batch_writer` as the user wrote them.
 
     ``is_batch_writer`` is true for the options of `pyspark_klog.batch_writer`, which makes a
     function for foreachBatch: exactlyOnce then requires exactlyOnceName and allows

@@ -49,8 +49,8 @@ class SinkRows:
         return tuple(sorted(self._oldest_ms.items()))
 
     def write(self, batches: "Iterable[RecordBatch]") -> int:
-        """Write all rows through this worker's producer and wait until they are acknowledged;
-        return their number, without those that became dead letters.
+        """Write all rows through this worker's producer and wait until they are acknowledged (with
+        acks=0: sent); return their number, without those that became dead letters.
 
         Rows are written at least once: a task that is repeated writes them again. After an error
         the producer is dropped, because it is unknown which rows are written.
@@ -90,7 +90,7 @@ class SinkRows:
 
     def end(self, producer: "Producer") -> None:
         """Finish the task: when this method returns, brokers have acknowledged all added rows and
-        their dead letters."""
+        their dead letters; with acks=0 the rows are sent."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()

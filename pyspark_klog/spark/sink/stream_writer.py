@@ -51,8 +51,8 @@ class _StreamWriter(Prompt):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit a micro-batch. All rows were acknowledged when their tasks ended; with exactlyOnce
-        they become visible here at the latest."""
+        """Commit a micro-batch. All rows were acknowledged (with acks=0: sent) when their tasks
+        ended; with exactlyOnce they become visible here at the latest."""
         log_ignored_in_run(self._options, self._schema.fieldNames(), run_of(messages))
         commit_written(messages, self._options, f"micro-batch {batchId}")
         commit_progress(messages, self._options, batchId)

@@ -33,13 +33,14 @@ class TaskWritten(WriterCommitMessage):
     """A task's result for the driver, with the task's ids, since commit() has no TaskContext."""
 
     query_id: str | None
-    """The id of the streaming query; None in a batch."""
+    """The id of the streaming query; None outside any, but not in foreachBatch."""
     batch_id: int | None
     partition_id: int
     attempt_number: int
     task_attempt_id: int
     row_count: int
-    """The number of rows that are on their topics, or with exactlyOnce will be after the commit."""
+    """The number of rows that are on their topics, or with exactlyOnce will be after the commit. If
+    another attempt committed the task's rows, its dead letters are counted here, too."""
     dead_letters: tuple[tuple[str, int], ...] = ()
     """The number of rows that became dead letters, by reason."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
@@ -48,7 +49,7 @@ class TaskWritten(WriterCommitMessage):
     """With exactlyOnce, what the driver needs to commit the task's rows; else None."""
     run: str | None = None
     """``<query id>/<run id>`` of the streaming query, which changes with each restart of the query;
-    None in a batch."""
+    None outside any streaming query, but not in foreachBatch."""
 
 
 def write_task(
@@ -102,8 +103,8 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the batch. All rows were acknowledged when their tasks ended; a micro-batch of
-        foreachBatch with exactlyOnce becomes visible here."""
+        """Commit the batch. All rows were acknowledged (with acks=0: sent) when their tasks ended;
+        a micro-batch of foreachBatch with exactlyOnce becomes visible here at the latest."""
         commit_written(messages, self._options, "the batch")
         exactly_once = self._options.exactly_once
         if exactly_once is not None and exactly_once.micro_batch is not None:
@@ -217,8 +218,8 @@ def check_timestamps(
 
 
 def run_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """The run (start) of the streaming query whose tasks sent the messages; None in a batch, or
-    without tasks."""
+    """The run (start) of the streaming query whose tasks sent the messages; None outside any
+    streaming query, or without tasks."""
     return next((message.run for message in messages if isinstance(message, TaskWritten)), None)
 
 

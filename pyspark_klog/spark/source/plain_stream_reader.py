@@ -27,10 +27,11 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def latestOffset(self) -> JsonOffsets:  # type: ignore[override]  # noqa: N802
-        """The end of the next micro-batch: the present ends of all partitions, with two exceptions.
-        The first end of a new query is its start if the start option can mean other offsets later
+        """The end of the next micro-batch: the present ends of all partitions, with exceptions. The
+        first end of a new query is its start if the start option can mean other offsets later
         (``latest``). After topics were created again, the end is the last position with the first
-        offsets of the new topics.
+        offsets of the new topics. If no partition exists, the last position stays the end, and a
+        partition with its last stable offset before the last position keeps that position.
 
         For a new query Spark calls this method before initialOffset."""
         self._begin()

@@ -72,10 +72,11 @@ class BatchReader(Prompt, DataSourceReader):
 
     @one_line
     def partitions(self) -> Sequence[InputPartition]:
-        """One range for each partition that has anything to read.
+        """The ranges of all partitions that have anything to read, as `tasks` splits them; without
+        any, an `EmptyPartition` if Spark may reuse the plan.
 
-        :raises OffsetError: if a partition's end is before its start; the text names start, end and
-            an open transaction that causes it
+        :raises OffsetError: if a partition's end is before its start; the text names start, end
+            and, if it is known, an open transaction that causes it
         """
         start, end = self._find_offsets()
         if any(end[p] < start[p] for p in start):

@@ -70,7 +70,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._topic_ids: dict[str, UUID] = {}
         """The ids of the topics to which the query's offsets belong."""
         self._recreated_starts: Offsets = {}
-        """The first offsets of topics that were created again during the query."""
+        """The first offsets of the topics that `_after_deletions` last found created again."""
         self._warned: set[str] = set()
         self._group: GroupCommitter | None = None
 

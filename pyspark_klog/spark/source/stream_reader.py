@@ -68,7 +68,7 @@ if HAS_LIMITS:
             # Spark has no limit by topic or by bytes: if Spark passes any limit by rows to
             # `latestOffset`, this method applies the limits by topic and bytes itself. If Spark
             # passes ReadAllAvailable, as it does under the trigger Once, `latestOffset` applies no
-            # limit.
+            # maximum.
             if options.max_offsets_by_topic or options.max_bytes_per_trigger is not None:
                 return ReadMaxRows(LONG_MAX)
             return ReadAllAvailable()
@@ -83,7 +83,8 @@ if HAS_LIMITS:
 
         @one_line
         def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
-            """The end of the next micro-batch; ``start`` itself if there is nothing to read.
+            """The end of the next micro-batch; ``start`` itself if there is nothing to read, or too
+            little for minOffsetsPerTrigger.
 
             ``start`` is the end of the last micro-batch that Spark has committed.
             """
@@ -104,8 +105,9 @@ if HAS_LIMITS:
 
         @one_line
         def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
-            """The partitions' end offsets, as the last `latestOffset` call found them. Spark shows
-            them in the query's progress."""
+            """The partitions' end offsets, as the last `latestOffset` call found them, for Spark to
+            show in the query's progress. Under AvailableNow these are the ends of the run; after
+            the call that resolved a new query's start they are that start."""
             if not self._latest:
                 return None
             lag_ms = self._lag_ms if self._options.lag_details else None
@@ -152,7 +154,8 @@ if HAS_LIMITS:
 
         def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
             """Fetch a few batches at each offset of ``places``, to learn the bytes per offset.
-            Returns the log's first offset for each partition whose records there are deleted.
+            Returns the log's first offset, at most the one in ``ends``, for each partition whose
+            records there are deleted.
 
             Deleted offsets must not count as bytes: otherwise a query that fell behind retention
             would need many micro-batches to pass offsets that have no records.
@@ -173,7 +176,7 @@ if HAS_LIMITS:
 
         def _time_lag(self, position: Offsets) -> Offsets:
             """The age in ms of each partition's first record at or after its offset in
-            ``position``; 0 if that offset is the partition's end.
+            ``position``; 0 if no end after that offset is known.
 
             A partition whose first record cannot be fetched now, or has no time, is left out.
             """
@@ -209,7 +212,8 @@ if HAS_LIMITS:
 
         def _target_from(self, begin: Offsets) -> Offsets:
             """The end of an AvailableNow run by partition. If the run's end is before the start in
-            ``begin``, brokers are asked once more for the end of that partition."""
+            ``begin``, brokers are asked again for the end of that partition, except right after a
+            call of `latestOffset` that found nothing to read."""
             assert self._target is not None
             behind = [p for p, end in self._target.items() if end < begin.get(p, 0)]
             if behind and self._idle_since_ms is None:

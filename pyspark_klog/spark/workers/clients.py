@@ -1,4 +1,4 @@
-"""One client, and its producers, for each cluster in a Python worker process.
+"""One client, and its producers, for each set of client settings in a Python worker process.
 
 Spark's Python workers live on across tasks, batches and queries, one task at a time, so the
 connections of a task serve the next one. A forked worker begins without clients.
@@ -37,10 +37,10 @@ _WRITES = "pyspark_klog.client.producer.producer"
 
 
 def client_for(settings: ClientSettings) -> "BlockingClient":
-    """This process's client for a cluster; it connects when it is first used.
+    """This process's client with these settings; it connects when it is first used.
 
     A task uses one or two clients. If queries have different settings, for example new credentials
-    each time, the clients that were unused for longest are closed.
+    each time, only the `_MOST_CLIENTS` clients that were used last stay open.
     """
     key = (os.getpid(), settings)
     client = _clients.pop(key, None)
@@ -56,7 +56,7 @@ def client_for(settings: ClientSettings) -> "BlockingClient":
 
 
 def producer_for(settings: ClientSettings) -> "Producer":
-    """This process's producer for a cluster. Call `drop_producer` after it has failed."""
+    """This process's producer with these settings. Call `drop_producer` after it has failed."""
     key = (os.getpid(), settings)
     client = client_for(settings)
     producer = _producers.get(key)
@@ -108,7 +108,7 @@ def reused_producer(settings: ClientSettings, transactional_id: str) -> ReusedPr
 
 
 def drop_producer(settings: ClientSettings) -> None:
-    """Forget the producers and the client of a cluster and close the client's connections.
+    """Forget the producers and the client with these settings and close the client's connections.
 
     Later calls of `client_for`, `producer_for` and `reused_producer` create new objects.
     """

@@ -12,9 +12,9 @@ its first batch.
 | a row of this batch or a later one under another topic | exactlyOnceTopic or topic was changed |
 | a row of a later batch | the checkpoint is older than what was written |
 | a row of this batch at an index that is no task's | the batch was split into more tasks before |
-| another row than the task returned | another program writes or deletes rows of the sink now |
-| another run's row of a later batch than that of this run's mark | a copy of the checkpoint runs |
+| another row than the task committed or found | another program writes or deletes rows now |
 | another run's mark that lists this run as an earlier one | a newer run, or a copy, has begun |
+| another run's row of a later batch than that of this run's mark | a copy of the checkpoint runs |
 | a task without a row, which may have expired | rows expire (exactlyOnceMissing=continue goes on) |
 | a transaction that was handed over and is not open | it was fenced, or took too long |
 
@@ -81,7 +81,8 @@ class Seen(NamedTuple):
     now_ms: int
     """The wall clock's time in ms since 1970."""
     retention_ms: int
-    """How long brokers keep the committed offsets of a group without members, in ms."""
+    """How long brokers keep the committed offsets of a group without members, in ms; 0 if
+    `needs_retention` is false."""
 
 
 def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
@@ -121,8 +122,8 @@ def decide_commit(
 
 
 def needs_retention(batch: MicroBatchResults) -> bool:
-    """Whether `decide_commit` uses `Seen.retention_ms`: a task found no progress row, the committed
-    offset that says what the task wrote last, so the offset may have expired."""
+    """Whether `decide_commit` may use `Seen.retention_ms`: a task found no progress row, the
+    committed offset that says what the task wrote last, so the offset may have expired."""
     return any(_has_no_row(task) for task in batch.tasks.values())
 
 

@@ -4,4 +4,5 @@ from pyspark_klog.errors import KlogError
 
 
 class ExactlyOnceRefused(KlogError):
-    """The sink stops, since it could double or lose rows; the text says why and what to do."""
+    """The sink stops, since it could double or lose rows, or a transaction failed. The text says
+    why."""

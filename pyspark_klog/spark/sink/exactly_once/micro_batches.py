@@ -38,11 +38,11 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> MicroBatch:
-    """The micro-batch of ``frame``, from the properties of the thread that runs the user's function
-    of foreachBatch.
+    """The micro-batch of ``frame``. Option exactlyOnceQuery names its query; without the option,
+    properties of the thread that runs the user's function of foreachBatch do.
 
-    :raises OptionError: if the thread belongs to no streaming query, or Spark does not identify the
-        query
+    :raises OptionError: without the option, if the thread belongs to no streaming query, or under
+        Spark Connect
     """
     query_id, group = _query_and_group(options, frame)
     return MicroBatch(query_id, batch_id, _run_id(options, query_id, group, batch_id))

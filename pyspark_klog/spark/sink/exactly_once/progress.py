@@ -21,14 +21,14 @@ class TaskProgress:
     topic: str
     """The topic of the progress row: an offset committed for partition 0 of this topic."""
     row: ProgressRow
-    """The task's progress row. If another attempt committed this micro-batch's rows, so that this
-    attempt wrote none, it is the row of that attempt."""
+    """The task's progress row. If another attempt committed this micro-batch's rows, it is the row
+    of that attempt."""
     before: ProgressRow | None
     """The progress row (committed offset) that existed when the task began to write; None if there
     was none. In a task that only compared its rows with committed ones, it is equal to ``row``."""
     opened: "OpenTransaction | None"
-    """The task's transaction, for the driver to end; None if the task has committed it, or only
-    compared its rows with committed ones."""
+    """The task's transaction, for the driver to end; None if this attempt or another one of the
+    task has committed the rows."""
     run_id: str
     """The id of the run (one start of the query) in which the task wrote its rows, or compared them
     with the rows that an earlier attempt committed."""

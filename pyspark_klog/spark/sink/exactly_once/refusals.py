@@ -17,7 +17,7 @@ def explained(
     error: TransactionMustAbort | ProducerUnusable, task: Task, timeout_ms: int
 ) -> ExactlyOnceRefused:
     """The error for a transaction that has to be aborted, or for a producer that cannot be used any
-    more, with advice for the user."""
+    more; for some error codes with advice for the user."""
     return ExactlyOnceRefused(f"{_of(task)}: {error.reason}{_advice(error, task, timeout_ms)}")
 
 
@@ -53,7 +53,8 @@ def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnc
 
 
 def ended(task: Task) -> ExactlyOnceRefused:
-    """The error for a speculative copy of a task that begins after its batch write has ended."""
+    """The error for a speculative copy of a task that takes its transactional id only after the
+    batch write has ended."""
     return ExactlyOnceRefused(f"{_of(task)}: the batch write has ended without this attempt")
 
 

@@ -39,8 +39,8 @@ class Listed(NamedTuple):
     ids: frozenset[int]
     """The tasks of which brokers list a transactional id."""
     groups: frozenset[int]
-    """The tasks of which brokers list a consumer group; a task that has never committed a
-    transaction has none."""
+    """The tasks of which brokers list a consumer group; a task that has never stored a progress row
+    may have none."""
     open_ids: frozenset[int]
     """The tasks with an open transaction."""
 
@@ -106,7 +106,7 @@ class SinkGroups:
 
     def mark(self) -> RunMark | None:
         """The sink's `RunMark`, which names the last run (start) of the query that began to commit;
-        None if no run has begun."""
+        None if none is stored for ``topic``."""
         found = committed_offsets(self._client, self._sink.mark, [self._partition])
         position = found.get(self._partition)
         try:
@@ -122,7 +122,7 @@ class SinkGroups:
 
     def retention_ms(self) -> int:
         """How long brokers keep progress rows, which are committed offsets, in ms; Kafka's default
-        if this user may not read the brokers' settings."""
+        if this user may not read the brokers' settings, or they lack the setting."""
         brokers = self._client.refresh([]).brokers
         try:
             with Admin(client=self._client) as admin:

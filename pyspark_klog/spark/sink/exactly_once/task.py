@@ -2,8 +2,9 @@
 
 The progress row is an offset that says what the task has written. `decisions.py` has the rules;
 this module sends the requests. A task reads its progress row, takes its transactional id and reads
-the progress row again (both only if its producer does not have the id already), writes its rows and
-a new progress row, and then commits the transaction or leaves it to the driver.
+the progress row again (it leaves out both if its producer may go on after its own last commit),
+writes its rows and a new progress row, and then commits the transaction or leaves it to the driver.
+If its rows were committed before, the task only compares them with the committed ones.
 """
 
 import logging
@@ -82,10 +83,9 @@ class TaskResult(NamedTuple):
     progress: TaskProgress
     row_count: int
     """The number of rows that are on their topics, or will be once the driver has committed the
-    transaction."""
+    transaction. If another attempt committed the rows, its dead letters are counted here, too."""
     dead_letters: tuple[tuple[str, int], ...] = ()
-    """The dead letters of this attempt, by reason. An attempt that only compared its rows with
-    committed ones has none."""
+    """The dead letters of this attempt, by reason; none if another attempt committed the rows."""
     oldest_ms: tuple[tuple[str, int], ...] = ()
     """By topic, the smallest timestamp that option timestampColumn gave this attempt's records."""
 
@@ -98,7 +98,8 @@ def write_once(
 
     After an error this worker's producers are closed, and a later task makes new ones.
 
-    :raises ExactlyOnceRefused: if the rows must not be written, or the transaction failed
+    :raises ExactlyOnceRefused: if the rows must not be written, or the transaction was aborted
+    :raises KlogError: if brokers fail or do not answer in time
     """
     check_numba(options.allow_slow)
     try:
@@ -272,7 +273,8 @@ class _Attempt:
         committed this batch. But Apache Kafka writes no transaction marker to a partition that has
         no leader at that time (docs/exactly-once.md): the earlier transaction stays open there, and
         this task's commit would commit its rows, too. Topics that only rows name are not checked,
-        because the task has read only its first row by now."""
+        because the task has read only its first row by now. If brokers cannot list open
+        transactions, or this user may not, nothing is checked."""
         topic = self._options.topic
         if topic is None:
             return
@@ -406,7 +408,8 @@ class _Attempt:
         what that attempt wrote. Returns None after ``timeout_ms``, or once no attempt has had an
         open transaction for `_IDLE_MS`, which means that the other attempt has died.
 
-        :raises ExactlyOnceRefused: if the progress row is not from an attempt of this run
+        :raises ExactlyOnceRefused: if the progress row is another run's, for this micro-batch, or
+            any run's for a later one
         """
         client = self._client
         for _ in batches:
@@ -433,7 +436,7 @@ class _Attempt:
 
     def _described(self) -> TransactionDescription | None:
         """The state of the transactional id's producer and transaction, as the coordinator
-        describes it; None if the request fails."""
+        describes it; no transaction if it does not know the id, None if the request fails."""
         try:
             return describe_transaction(self._client, self._task.transactional_id)
         except BrokerError as error:

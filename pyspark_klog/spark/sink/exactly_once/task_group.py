@@ -68,7 +68,7 @@ class TaskGroup:
 
     def mark(self) -> RunMark | None:
         """The sink's `RunMark`, which names the last run (start) of the query that began to commit;
-        None if no run has begun."""
+        None if none is stored for the task's topic."""
         group = self._task.sink.mark
         position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
         try:
