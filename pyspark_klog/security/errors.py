@@ -16,7 +16,8 @@ class SettingError(ClientError):
 
 
 class AuthenticationFailed(ClientError):
-    """The broker, or the token endpoint, did not accept the client's credentials."""
+    """The client is not authenticated: the broker or the token endpoint refused its credentials or
+    broke the protocol, or there is no usable token to send."""
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:

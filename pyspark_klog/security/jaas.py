@@ -56,8 +56,8 @@ class _Token(NamedTuple):
 def read_jaas(config: Secret, name: str = "sasl.jaas.config") -> LoginModule:
     """Return the login module in ``config``; error messages call the setting ``name``.
 
-    :raises SettingError: unless ``config`` is exactly one login module. The text says what is
-        missing and gives an example; it never shows a value.
+    :raises SettingError: unless ``config`` is exactly one login module. The text says what is wrong
+        and never shows a value.
     """
     tokens = _tokens(config.reveal(), name)
     modules = [_module(token, tokens, name) for token in tokens]

@@ -142,7 +142,8 @@ def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> To
     Java's OAuthBearerUnsecuredLoginCallbackHandler takes the same options. ``name`` is the name of
     the setting with the login module (sasl.jaas.config, perhaps with a prefix), for error messages.
 
-    :raises SettingError: if no claim names the principal (the user), or a number is invalid
+    :raises SettingError: if no claim names the principal (the user), or a number or an extension
+        is invalid
     """
     plain = {option: value.reveal() for option, value in options.items()}
     claims: dict[str, object] = {}

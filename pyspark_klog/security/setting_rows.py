@@ -1,4 +1,4 @@
-"""The table of the TLS and SASL settings, with Kafka's names and defaults."""
+"""The table of the TLS and SASL settings, with Kafka's names and mostly Kafka's defaults."""
 
 from collections.abc import Iterator
 
@@ -120,7 +120,7 @@ SECURITY: tuple[ClientSetting, ...] = (
     _text("ssl.cipher.suites", "cipher suites of TLS 1.2 that may be used, by their IANA names"),
     _text("ssl.engine.factory.class", "module:callable that gives an ssl.SSLContext"),
     # Settings of the signed assertions (RFC 7523) with which a client can request tokens:
-    # sasl_config.py refuses these settings if tokens come from an endpoint
+    # sasl_config.py refuses these settings if tokens come from an endpoint or a file
     *(_text(name, "not supported: use module:callable") for name in ASSERTIONS),
     _secret(ASSERTION_PASSPHRASE, "not supported: use module:callable"),
     # Settings of Kafka's Java client that klog accepts and that have no effect in klog

@@ -25,7 +25,9 @@ class OffsetError(KlogError):
 
 
 class DataLost(KlogError):
-    """Records that should be read do not exist any more, and failOnDataLoss is true."""
+    """Records that should be read do not exist any more, or an open transaction holds them back.
+    Raised if failOnDataLoss is true; under the trigger AvailableNow in any case if topics do not
+    reach a planned micro-batch's end any more."""
 
 
 class PlanOutdated(KlogError):

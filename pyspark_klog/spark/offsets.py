@@ -78,7 +78,7 @@ def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
     which the option gives the word earliest or latest (as -2 or -1) in place of partitions; it
     applies to all partitions of the topic.
 
-    :raises OffsetError: naming the option and what was given, with an example of a valid value
+    :raises OffsetError: naming the option and what was given
     """
     given = _load(text, name, _OFFSETS_EXAMPLE)
     topics: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _word(word: str, topic: str, name: str) -> int:
 def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
     """Read the value of option ``name``: for each partition a timestamp in milliseconds since 1970.
 
-    :raises OffsetError: naming the option and what was given, with an example of a valid value
+    :raises OffsetError: naming the option and what was given
     """
     given = _load(text, name, _TIMESTAMPS_EXAMPLE)
     timestamps = _read_map(given, name, _TIMESTAMPS_EXAMPLE)
@@ -130,7 +130,7 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
     """Read the value of option ``name``: for each topic the largest number of offsets that a
     micro-batch reads, 1 or more.
 
-    :raises OffsetError: naming the option and what was given, with an example of a valid value
+    :raises OffsetError: naming the option and what was given
     """
     given = _load(text, name, _LIMITS_EXAMPLE)
     is_map = isinstance(given, dict) and given
@@ -145,8 +145,7 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
 def read_assignment(text: str) -> frozenset[TopicPartition]:
     """The partitions that option ``assign`` names.
 
-    :raises OffsetError: if ``text`` is not JSON that names partitions; the error quotes the text
-        and an example of a valid value
+    :raises OffsetError: if ``text`` is not JSON that names partitions; the error quotes the fault
     """
     given = _load(text, "assign", _ASSIGN_EXAMPLE)
     partitions: set[TopicPartition] = set()

@@ -33,7 +33,7 @@ def check_session(spark: "SparkSession") -> None:
 
 def check_python(command: str) -> None:
     """Check that the Python interpreter that Spark starts by ``command`` exists and is of the
-    driver's version (else raise PythonUnfit); warn if it cannot import klog."""
+    driver's version (else raise PythonUnfit); warn if it does not answer, or cannot import klog."""
     instead = (
         f"set PYSPARK_PYTHON={sys.executable} before the session begins; python -m pyspark_klog "
         "check looks at the rest"

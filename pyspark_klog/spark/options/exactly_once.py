@@ -44,7 +44,7 @@ class ExactlyOnce(NamedTuple):
     refuses None."""
     keep_on_mismatch: bool = False
     """Whether a task that Spark runs again keeps the rows that an earlier attempt committed,
-    although the rows of the new attempt differ."""
+    although the rows of the new attempt differ; their number must be the same."""
     continue_on_missing: bool = False
     """Whether a query goes on if tasks have no progress rows (committed offsets that say what was
     written). Brokers may have deleted old rows: then the query may write a micro-batch twice."""
@@ -52,8 +52,8 @@ class ExactlyOnce(NamedTuple):
     """A name in place of the query's id, for ``batch_writer`` under Spark Connect, which does not
     give the id; None to use the query's id."""
     micro_batch: MicroBatch | None = None
-    """The micro-batch that ``batch_writer``, the sink for foreachBatch, writes by a batch write;
-    None for all other writes."""
+    """The micro-batch that ``batch_writer``, the sink for foreachBatch, writes by a batch write.
+    The writer of any other batch write sets it to `MicroBatch.of_batch_write`; None in a stream."""
 
 
 def read_exactly_once(options: Mapping[str, str]) -> ExactlyOnce | None:

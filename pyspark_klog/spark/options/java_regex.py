@@ -29,7 +29,7 @@ _HEX = "0123456789abcdefABCDEF"
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile Java's ``pattern`` to a Python pattern that has the same matches in ASCII texts.
+    """Compile Java's ``pattern`` to a Python pattern that has the same matches in topic names.
 
     :raises OptionError: if Java refuses the pattern, or klog cannot translate it
     """

@@ -20,7 +20,7 @@ from pyspark_klog.spark.options.rows import REFUSED_BY_SOURCE
 _log = logging.getLogger(__name__)
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
-"""The options that name the topics or partitions to read; exactly one must be given."""
+"""The options that name the topics or partitions to read; a read of records needs exactly one."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Options:
     idle_wait_ms: int
     allow_slow: bool
     commit_group_id: str | None
-    """The consumer group for which a stream commits its position."""
+    """The consumer group for which a stream commits its position, and at whose offsets a read with
+    startingOffsets=committed begins."""
     committed_offsets_missing: str
     topic: str | None
     """The sink's topic."""
@@ -79,7 +80,8 @@ class Options:
     exactly_once: ExactlyOnce | None
     """The exactly-once options; with None the sink writes at least once."""
     path: str | None
-    """A broker's data directory to read instead of asking brokers, as the user wrote it."""
+    """A broker's data directory to read instead of asking brokers, as the user wrote it, until
+    `SegmentReader` makes it an absolute path."""
     stopped: bool
     """Whether, according to the user, no broker runs on ``path``."""
 
@@ -108,8 +110,8 @@ class Options:
     def check_source(self) -> None:
         """Check the options of a source.
 
-        :raises OptionError: if no option names topics or a table, or for a setting that sources
-            refuse
+        :raises OptionError: if no option names topics or a table, for a setting that sources
+            refuse, for a path that is no local directory's, or for option stopped without path
         """
         self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None

@@ -13,7 +13,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 def local_directory(text: str) -> str:
     """The absolute path that the option names, as a path or as a file:// URL.
 
-    :raises OptionError: if ``text`` is empty or a URL with another scheme
+    :raises OptionError: if ``text`` is empty, or a URL with another scheme or host
     """
     given = text.strip()
     found = _SCHEME.match(given)

@@ -1,6 +1,7 @@
 """Reads options in Spark's form, text by key, into `Options`.
 
-Every mistake that can be seen without a broker raises an error here, when the source is loaded.
+Mistakes that can be seen without a broker raise an error here, when the source is loaded, except
+those that depend on the query: a source or a sink, a batch or a stream (`options.py`).
 """
 
 import json

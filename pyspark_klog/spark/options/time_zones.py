@@ -1,7 +1,7 @@
 """Spark's time zone names in Python, and times as text for messages. Pure.
 
 ``spark.sql.session.timeZone`` accepts each name that Java's ZoneId.of accepts. Python's zoneinfo,
-pytz and pyarrow know only region names and ``+01:00``, and raise KeyError for ``UTC+01:00``.
+pytz and pyarrow know at most region names and ``+01:00``, and raise an error for ``UTC+01:00``.
 """
 
 import re

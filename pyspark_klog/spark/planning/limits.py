@@ -36,7 +36,7 @@ def prorate_by_topic(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """The end offsets of a micro-batch that reads at most the topic's limit in ``limits`` from each
+    """The end offsets of a micro-batch that reads about the topic's limit in ``limits`` from each
     topic; `prorate` divides the limit among the topic's partitions."""
     ends = dict(end)
     for topic, limit in limits.items():

@@ -1,7 +1,8 @@
 """Commits a query's position to a consumer group: option ``commitGroupId``.
 
 Tools that show the lag of groups then show the query's lag. The position is a copy for people and
-monitors: a query continues at its checkpoint, and a commit to the group never fails or delays it.
+monitors: a query continues at its checkpoint. A commit to the group never fails the query, and
+delays only its end, by a few seconds at most.
 """
 
 import logging

@@ -26,8 +26,9 @@ class SourceLag:
     records: Mapping[TopicPartition, int]
     """The number of offsets in each partition after the end of the micro-batch."""
     time_ms: Mapping[TopicPartition, int]
-    """By partition, the age in ms of the first record after the micro-batch; 0 if there is none.
-    Empty if the source has no option lagDetails."""
+    """By partition, the age in ms of the first record after the micro-batch, or of an earlier
+    record in the same batch of the log; 0 if there is none. Partitions whose time is unknown are
+    left out. Empty if the source has no option lagDetails."""
 
     @property
     def min_offsets_behind_latest(self) -> int:

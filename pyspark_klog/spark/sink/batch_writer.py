@@ -35,7 +35,7 @@ class BatchWriter:
         self._has_written = False
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Append the rows of a micro-batch; returns when they are acknowledged.
+        """Append the rows of a micro-batch; returns when they are acknowledged (acks=0: sent).
 
         In a thread without an active Spark session the frame's session becomes the active one.
 

@@ -41,9 +41,9 @@ class LetterHeader(Enum):
     """The record's timestamp in ms since 1970; null if the row has no timestamp and was refused
     before it was sent to a broker."""
     QUERY = "klog.deadLetter.query"
-    """The id of the streaming query; null in a batch."""
+    """The id of the streaming query, also in foreachBatch; null in any other batch."""
     BATCH = "klog.deadLetter.batch"
-    """The number of the micro-batch; null in a batch."""
+    """The number of the micro-batch, also in foreachBatch; null in any other batch."""
     TASK = "klog.deadLetter.task"
     """Spark's partition number and the attempt's number, for example 3.0."""
 
@@ -74,7 +74,8 @@ class DeadLettersFailed(KlogError):
 
 
 class TaskIds(NamedTuple):
-    """Identifies the task that writes. In a batch ``query_id`` and ``batch_id`` are None."""
+    """Identifies the task that writes. In a batch, except in foreachBatch, ``query_id`` and
+    ``batch_id`` are None."""
 
     query_id: str | None = None
     batch_id: int | None = None

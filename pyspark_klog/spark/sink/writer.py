@@ -33,7 +33,7 @@ class TaskWritten(WriterCommitMessage):
     """A task's result for the driver, with the task's ids, since commit() has no TaskContext."""
 
     query_id: str | None
-    """The id of the streaming query; None outside any, but not in foreachBatch."""
+    """The id of the streaming query, also in foreachBatch; None in any other batch."""
     batch_id: int | None
     partition_id: int
     attempt_number: int
@@ -49,7 +49,7 @@ class TaskWritten(WriterCommitMessage):
     """With exactlyOnce, what the driver needs to commit the task's rows; else None."""
     run: str | None = None
     """``<query id>/<run id>`` of the streaming query, which changes with each restart of the query;
-    None outside any streaming query, but not in foreachBatch."""
+    set also in foreachBatch, None in any other batch."""
 
 
 def write_task(

@@ -176,7 +176,8 @@ if HAS_LIMITS:
 
         def _time_lag(self, position: Offsets) -> Offsets:
             """The age in ms of each partition's first record at or after its offset in
-            ``position``; 0 if no end after that offset is known.
+            ``position``, or of an earlier record in the same batch of the log; 0 if no end after
+            that offset is known.
 
             A partition whose first record cannot be fetched now, or has no time, is left out.
             """

@@ -28,14 +28,15 @@ class CurrentTask(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """The task fails without having written anything."""
+    """The task fails, and none of its rows become visible."""
 
     error: str
 
 
 class Verify(NamedTuple):
-    """An earlier attempt has committed this batch's rows: only compare the task's rows with
-    ``row``, which has the number and the hash of the committed rows."""
+    """Another attempt has committed this batch's rows: only compare the task's rows with ``row``,
+    which has the number and the hash of the committed rows. After this attempt has lost its
+    transactional id, take ``row`` over as its result instead."""
 
     row: ProgressRow
 
