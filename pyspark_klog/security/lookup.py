@@ -12,8 +12,8 @@ _ROWS = {row.name: row for row in SECURITY}
 
 
 class Lookup(Protocol):
-    """Returns the values of settings by Kafka's names; a setting that the user did not give has
-    Kafka's default."""
+    """Returns the values of settings by Kafka's names; a setting that the user did not give has the
+    default in setting_rows.py."""
 
     def __getitem__(self, name: str) -> Value:
         """Return the value that the user gave for the setting ``name``, or else its default."""

@@ -1,8 +1,8 @@
 """Subscriptions and assignments, the bytes that consumers store in a group's members.
 
-Brokers do not interpret these bytes; only members of groups of protocol type "consumer" use this
-format. Like state records, the bytes start with a version. Like in Kafka, a newer version is read
-as the newest known version, because later versions only add fields at the end.
+A klog broker does not interpret these bytes; members of groups of protocol type "consumer" use
+this format. Like state records, the bytes start with a version. Like in Kafka, a newer version is
+read as the newest known version, because later versions only add fields at the end.
 """
 
 from typing import TypeVar

@@ -28,8 +28,8 @@ class Cluster:
     Broker N, from 1 on, listens on 127.0.0.N. Linux has these addresses; macOS needs a command for
     each: ``ifconfig lo0 alias 127.0.0.2``. `brokers` are `Broker`s, so that a test can stop, kill
     and start each; `zookeeper` is a `ZooKeeper`. Settings are the brokers' own, with underscores
-    for dots. All child processes end with the process that started them. ZooKeeper needs Java and
-    pyspark.
+    for dots. All child processes end with the process that started them. ZooKeeper needs Java, and
+    the jars of pyspark or of a Spark at SPARK_HOME.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A hash of a task's rows, which shows whether a repeated task has the same rows. Pure.
 
 Importing this module loads numba and the compiled function of row_hash_kernel.py, or compiles it,
-which ``python -m pyspark_klog.warm`` does beforehand.
+which ``python -m pyspark_klog.warm`` does beforehand. Without numba the function is plain Python.
 """
 
 from collections.abc import Iterable
