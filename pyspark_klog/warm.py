@@ -32,9 +32,9 @@ def warm(modules: Sequence[str]) -> None:
     """Compile and cache the kernels (numba functions) of ``modules``, or load them from the cache.
 
     Without compiled kernels (numba is missing or disabled) this function prints only the reason.
-    Otherwise it prints a line for each kernel, then creates an empty file in each cache directory,
-    which marks all kernels there as cached. The modules of one folder share a cache directory, so
-    pass all modules of a folder in the same call.
+    With numba the function prints a line for each kernel, then creates an empty file in each cache
+    directory, which marks all kernels there as cached. The modules of one folder share a cache
+    directory, so pass all modules of a folder in the same call.
     """
     from pyspark_klog.records.kernels import jit
 

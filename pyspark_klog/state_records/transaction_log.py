@@ -17,9 +17,11 @@ from pyspark_klog.state_records.versions import (
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
-"""Value version that brokers write under transaction.version 0; all releases of Kafka read it."""
+"""Value version that Kafka writes under transaction.version 0; all releases of Kafka read it. A
+klog broker never writes this version."""
 FLEXIBLE_VALUE_VERSION = 1
-"""Value version that brokers write from transaction.version 1 on; Kafka 3.6 and later read it.
+"""Value version that Kafka writes from transaction.version 1 on, and a klog broker always; Kafka
+3.6 and later read it.
 
 Only this version has tagged fields, for example the previous and the next producer id.
 """

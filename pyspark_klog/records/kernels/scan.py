@@ -119,7 +119,8 @@ def _read_message(buf: Array, at: int, magic: int, table: Array, row: int) -> No
 def scan_batches(
     buf: Array, start: int, end: int, check_crc: int, max_bytes: int, table: Array, state: Array
 ) -> int:
-    """List the batches and messages of ``buf[start:end]``, and check length, magic, CRC and counts.
+    """List the batches and messages of ``buf[start:end]``, and check length, magic, counts and,
+    with ``check_crc``, the CRC.
 
     Each valid batch or message (entry) adds a row of ``TABLE_COLUMNS`` numbers to ``table``. The
     row of a v0 or v1 wrapper has the wrapper's last offset as base offset and the record count -1,

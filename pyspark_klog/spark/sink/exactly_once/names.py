@@ -1,4 +1,4 @@
-"""Re-exports the ids that an exactly-once sink uses on brokers; only tests import this module."""
+"""Re-exports the ids of an exactly-once sink on brokers, from client/admin/sink_progress.py."""
 
 from pyspark_klog.client.admin.sink_progress import SinkId as SinkId
 from pyspark_klog.client.admin.sink_progress import parse_sink_id as parse_sink_id
