@@ -1,4 +1,5 @@
-"""The record of a group's generation and members, for example as of the end of a rebalance."""
+"""The record of a group's generation and members, written for example when a rebalance
+completes."""
 
 from pyspark_klog.protocol.fields import array, binary, int32, int64, string
 from pyspark_klog.protocol.message import Message, Struct

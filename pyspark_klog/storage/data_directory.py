@@ -12,7 +12,7 @@ from pyspark_klog.storage.text_files import decode_leader_epochs, decode_offset_
 def partitions_in(path: Path) -> frozenset[TopicPartition]:
     """Return the partitions of a data directory, except deleted, stray and future replicas.
 
-    A KRaft controller's folder __cluster_metadata-0 counts as a partition, too.
+    KRaft's folder __cluster_metadata-0, if there is one, counts as a partition, too.
 
     :raises OSError: if the directory cannot be listed
     """

@@ -25,8 +25,8 @@ _ASK_WITHIN_MS = 5_000
 
 _retention_ms: dict[tuple[str, str], int | None] = {}
 """The topic's retention.ms, by run (start) of a streaming query and topic; None after a warning in
-this run, or if the retention is unlimited, could not be read, or does
-not depend on timestamps. A batch, whose run is "", reads the setting each time."""
+this run, or if the retention is unlimited, could not be read, or does not depend on timestamps. A
+batch, whose run is "", reads the setting each time."""
 
 
 def log_ignored_in_run(options: Options, column_names: Iterable[str], run: str | None) -> None:
