@@ -39,8 +39,8 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> MicroBatch:
     """The micro-batch of ``frame``. Option exactlyOnceQuery names its query; without the option,
-    the thread that runs the user's function of foreachBatch does. That thread's job group, except
-    under Spark Connect, shows the run of the query.
+    the thread that runs the user's function of foreachBatch does. The job group of that thread
+    shows the run of the query, except under Spark Connect.
 
     :raises OptionError: without the option, if the thread belongs to no streaming query, or under
         Spark Connect
