@@ -6,6 +6,7 @@ replaces such a file as a whole and never changes it in place.
 """
 
 import json
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
@@ -17,6 +18,7 @@ VERSION = 0
 NODE_ID_NAMES = {0: "broker.id", 1: "node.id"}
 """The property of meta.properties that holds the broker id, by the version of the file."""
 FIRST_UNRESERVED_DIRECTORY_ID = 100
+_ID = re.compile("[A-Za-z0-9_-]{22}", re.ASCII)
 T = TypeVar("T")
 
 
@@ -127,11 +129,9 @@ def decode_topic_id(text: str) -> TopicId:
 
     :raises StorageFormatError: if the text is not such an id
     """
-    try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return TopicId(UUID(bytes=raw))
-    except ValueError:
-        raise StorageFormatError(f"{text!r} is no id: expected 22 characters of base64") from None
+    if not _ID.fullmatch(text):
+        raise StorageFormatError(f"{text!r} is no id: expected 22 characters of URL-safe base64")
+    return TopicId(UUID(bytes=urlsafe_b64decode(f"{text}==")))
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:

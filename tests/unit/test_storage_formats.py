@@ -205,8 +205,12 @@ def test_partition_metadata() -> None:
     for damaged in (b"version: 1\ntopic_id: x", b"version: 0\n", b"nonsense", b"\xff"):
         with pytest.raises(StorageFormatError):
             decode_partition_metadata(damaged)
-    with pytest.raises(StorageFormatError, match="is no id: expected 22 characters of base64"):
+    with pytest.raises(
+        StorageFormatError, match="is no id: expected 22 characters of URL-safe base64"
+    ):
         decode_partition_metadata(b"version: 0\ntopic_id: AAAA")
+    with pytest.raises(StorageFormatError, match="is no id"):
+        decode_topic_id("B" * 22 + "!!!!")
 
 
 def test_meta_properties() -> None:
