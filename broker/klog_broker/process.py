@@ -82,7 +82,8 @@ def run(
     adopt: bool = False,
     accept_missing: bool = False,
 ) -> int:
-    """Run a broker in this process until SIGTERM or SIGINT; return the exit code.
+    """Run a broker in this process until it stops, as after SIGTERM or SIGINT; return the exit
+    code.
 
     Prints `klog ready on HOST:PORT` to stdout once the broker serves, or a sentence to stderr if it
     cannot start.

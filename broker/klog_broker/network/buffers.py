@@ -18,8 +18,9 @@ class ReceiveArena:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """The view that ``window`` returns while no byte of the receive arena is used. Most
-        event-loop turns need no other view, so this one is made only once."""
+        """A view of the receive arena's first RECEIVE_BYTES bytes, which callers use instead of
+        ``window`` while no byte is used. Most event-loop turns need no other view, so this one is
+        made only once."""
 
     def window(self) -> memoryview | None:
         """Return a view of the receive arena's next RECEIVE_BYTES bytes; None if fewer are free.

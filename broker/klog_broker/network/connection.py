@@ -114,11 +114,11 @@ class Connection:
         # True after a produce plan (which serves the Produce requests of many connections together)
         # has served this connection, until a request of another API comes. While True, the
         # connection does not receive by itself when it is readable in the state QUIET (no open
-        # request, no unsent response): it joins the event-loop turn's plan, which receives for many
-        # connections in one call. Only plain (non-TLS) connections join.
+        # request, no unsent response), if the event-loop turn's plan takes it: the plan receives
+        # for many connections in one call. Only plain (non-TLS) connections join.
         self._joins = False
-        # Whether the client sends in bulk: the last run of the compiled produce kernel over this
-        # connection's received bytes served more than RECEIVE_BYTES / 2 of them. The connection may
+        # Whether the client sends in bulk: when a produce plan last called `on_planned`, it had
+        # served more than RECEIVE_BYTES / 2 of this connection's received bytes. The connection may
         # then receive more bytes at once.
         self._is_bulk = False
         self._resume_scheduled = False
@@ -298,7 +298,7 @@ class Connection:
     def plannable(self) -> tuple[int, int] | None:
         """Return start and end of the unparsed bytes in the receive arena, or None if the
         event-loop turn's produce plan may not serve them, such as while earlier requests of the
-        connection are unanswered."""
+        connection that no plan has served are unanswered."""
         outbox = self._outbox
         if self.state is not PLANNED or outbox.outstanding > outbox.planned:
             return None
@@ -370,7 +370,8 @@ class Connection:
 
     def _begin_requests(self) -> ConnectionState:
         """Pass the received requests to their handlers as long as the outbox (the connection's
-        queue of responses) permits; return the next state.
+        queue of responses) permits, up to REQUESTS_PER_TURN in the event-loop turn; return the next
+        state.
 
         :raises BadFrame: if the received bytes cannot be cut into requests
         """
@@ -417,7 +418,8 @@ class Connection:
             self.close("the broker stops" if is_ours else "closed by the client")
 
     def end(self) -> None:
-        """Receive no more bytes, serve the received requests, then close."""
+        """Receive no more bytes, serve the received requests, then close. Has no effect while the
+        connection waits for a produce plan (PLANNED) or already closes (CLOSING)."""
         if self.state is PLANNED or self.state is CLOSING or self.state is CLOSED:
             return
         self.state = ENDING

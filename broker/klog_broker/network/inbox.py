@@ -71,7 +71,8 @@ class Inbox:
         self._memory = memory
         self._max_request_bytes = max_request_bytes
         # `_keep` moves the unparsed bytes out of the shared receive arena. Called at the end of an
-        # event-loop turn in which this inbox had unparsed bytes.
+        # event-loop turn in which this inbox had unparsed bytes, and when a large frame that waited
+        # for a buffer of its own may get one.
         self._keep = keep
         self._unparsed = _EMPTY
         self._arena_end = 0
@@ -157,8 +158,8 @@ class Inbox:
         """Move the unparsed bytes out of the receive arena, which is reused when the event-loop
         turn ends.
 
-        If ``may_begin_large``, and the bytes begin a frame of RECEIVE_BYTES or more, the frame gets
-        a buffer of its own.
+        If ``may_begin_large``, and the bytes are an incomplete frame of RECEIVE_BYTES or more, the
+        frame gets a buffer of its own, as soon as queued.max.request.bytes allows.
         """
         self._move_rest()
         rest = self._rest

@@ -14,8 +14,8 @@ _LEAST_BYTES = 4096
 class LargeFrame:
     """A partly received frame, in a buffer that grows with the bytes that have arrived.
 
-    The buffer doubles, so that a client can make the broker allocate at most twice the bytes that
-    it has sent, and growing copies less than twice the frame's bytes in all.
+    The buffer doubles, so that it has at most twice the bytes that the client has sent (or
+    _LEAST_BYTES), and growing copies less than twice the frame's bytes in all.
     """
 
     __slots__ = ("_buffer", "_frame_bytes", "_have", "_memory")

@@ -54,7 +54,7 @@ class ReceiveMemory:
 
     def give_back(self, buffer: bytearray) -> None:
         """Take back the buffer of a large frame (RECEIVE_BYTES or more), and call the callbacks of
-        other large frames that wait for a buffer."""
+        other large frames that wait for a buffer, one by one, as long as ``may_lend`` is true."""
         self.buffers.return_buffer(buffer)
         while self._waiting and self.may_lend():
             self._waiting.popleft()()

@@ -63,7 +63,8 @@ class OutboxOwner(Protocol):
         has no unparsed bytes and no unanswered request."""
 
     def on_sent(self) -> None:
-        """Called after responses were sent as far as the socket permits."""
+        """Called after the responses were sent as far as the socket and SEND_BYTES permit, unless
+        the connection became QUIET or was closed."""
 
     def touch(self) -> None:
         """Record that bytes were sent, so that the connection is not idle."""
@@ -184,8 +185,8 @@ class Outbox:
     # -- sending responses in the order of their requests -------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Count the request whose place in the queue of responses was just filled as answered, and
-        schedule the sending of its response."""
+        """Count the place as filled and, unless this is done elsewhere, its request as answered.
+        Schedule the sending of responses if the place is the first in the queue of responses."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)
@@ -293,8 +294,8 @@ class Outbox:
             self._owner.touch()
 
     def _send(self, *, is_fresh: bool = False) -> None:
-        """Send up to SEND_BYTES of the outgoing parts (the responses' byte strings and file
-        regions), as far as the socket accepts bytes."""
+        """Send outgoing parts (the responses' byte strings and file regions) until SEND_BYTES are
+        sent, or the socket accepts no more bytes."""
         try:
             how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:
@@ -325,7 +326,8 @@ class Outbox:
     def drop(self) -> deque[QueuedResponse]:
         """Drop the queued responses and all later ones, because the connection is closed.
 
-        Returns the places in the queue of responses whose responses were not sent.
+        Returns the places that are still in the queue of responses. Responses of which sending has
+        begun are not among them.
         """
         self.is_open = False
         abandoned, self._responses = self._responses, deque()

@@ -43,5 +43,6 @@ class Plans(Protocol):
         ``put_off`` (it receives in the next turn) or ``continue_after_plan`` (it handles the bytes
         and responses that are left) in the append phase of the same event-loop turn, or none of
         these if it has served and answered all requests that it received from the connection. Only
-        a plain (non-TLS) connection whose last request a plan has served may be offered.
+        a plain (non-TLS) connection that a plan has served, and that has sent no request of another
+        API since, may be offered.
         """

@@ -55,9 +55,11 @@ class SlotOwner(Protocol):
 
 
 class QueuedResponse:
-    """The place of one request's response in its connection's queue of responses.
+    """The place in a connection's queue of responses for one request's response, or for those of
+    several Produce requests that a produce plan has served.
 
-    Exactly one of ``complete``, ``skip`` and ``close`` is called.
+    Only one of ``complete``, ``skip`` and ``close`` is called, and none of them if the request is
+    canceled because the connection has closed.
     """
 
     __slots__ = (

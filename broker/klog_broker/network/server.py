@@ -148,13 +148,14 @@ class Server:
 
     @property
     def accepted(self) -> int:
-        """The number of connections accepted so far."""
+        """The number of connections accepted so far, without those that were refused because of
+        max.connections.per.ip."""
         return self._accepted
 
     @property
     def last_used_ms(self) -> int | None:
-        """The last time in ms at which an open connection received or sent bytes; None if no
-        connection is open."""
+        """The last time in ms at which an open connection was accepted, received or sent bytes, or
+        was not closed as idle because it awaited a response; None if no connection is open."""
         last = next(reversed(self._connections), None)
         return None if last is None else last.last_used_ms
 

@@ -3,8 +3,8 @@
 A quiet connection has no outstanding response, so the order of responses needs no care. Most of its
 requests are answered with a few bytes in the event-loop turn in which they arrive; such responses
 need no queue. After the turn's appends, each of them is sent with one send call. A request whose
-response comes later, contains a file region or closes the connection gets a place in the
-connection's outbox.
+response comes later, has several parts or a file region, or closes the connection gets a place in
+the connection's outbox.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class SingleRequestConnection(Protocol):
 
 class SingleResponse:
     """The place of the response to a single request, which came while its connection had no
-    outstanding response. Has the same methods as QueuedResponse.
+    outstanding response. Has those methods of QueuedResponse that handlers call.
 
-    Exactly one of ``complete``, ``skip`` and ``close`` is called.
+    Only one of ``complete``, ``skip`` and ``close`` is called, and none of them if the request is
+    canceled because the connection has closed.
     """
 
     __slots__ = ("_outbox", "connection", "head", "ordinary", "response")
