@@ -117,7 +117,8 @@ def run(
 
 
 def _ready(broker: BrokerServer) -> None:
-    # Objects that exist now live as long as the process, so exclude them from garbage collection.
+    # Most objects that exist now live as long as the process, so exclude them from garbage
+    # collection.
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -3,21 +3,22 @@ requests that the turn has received, and gives offsets to their batches, in one 
 
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is of the usual kind: Produce 3 to 13, uncompressed batches in which only offset and epoch
-have to be set, partitions and producers that the caller knows, transactions that have begun or may
-begin. At any other request the kernel stops reading this connection's bytes, and the ordinary
-Produce handler serves the request. The kernel decides the same as the handler, in the same order,
-but changes only its own tables: the caller (planner.py) writes the batches to the logs' files and
-then makes them part of the logs.
+have to be set, partitions that the caller knows, the next sequence of each producer, transactions
+that have begun or may begin. At any other request the kernel stops reading this connection's bytes,
+and the ordinary Produce handler serves the request. The kernel decides the same as the handler, in
+the same order, but changes only its own tables: the caller (planner.py) writes the batches to the
+logs' files and then makes them part of the logs.
 
 The kernel asks the caller for facts by returning: NEED_SLOT and NEED_PRODUCER for the facts of a
 partition or of a producer in it, NEED_TRANSACTION for whether a producer may begin a transaction.
 The caller fills them in and calls again, and the kernel continues.
 
-All state is in one table of int64 words with sections (passing one array costs less than passing
-many): a head, the connections, the slots, the producers, the batches in order, index entries, and
-two hash tables. A *slot* has a partition's facts; a partition has a slot for each principal that
-writes to it and for each spelling of its topic (by name, by id). Positions of requests and batches
-are positions in the arena, the turn's receive buffer.
+Nearly all state is in one table of int64 words with sections (passing one array costs less than
+passing many), such as a head, the connections, the slots, the producers, the batches in order,
+index entries, and two hash tables; the topics' names are in another array. A *slot* has a
+partition's facts; a partition has a slot for each principal that writes to it and for each spelling
+of its topic (by name, by id). Positions of requests and batches are positions in the arena, the
+turn's receive buffer.
 """
 
 from typing import Any
@@ -433,8 +434,9 @@ def _check_batch(
     is_only_batch: bool,
     table: Array,
 ) -> int:
-    """Check that the ``size`` bytes of records are one batch to append unchanged, and write the
-    batch's ``row`` in the kernel's table, except its offset. A batch may begin a transaction only
+    """Check that the ``size`` bytes of records are one batch to append unchanged except for its
+    base offset and leader epoch, and write the facts about the batch that are known before it gets
+    its offset into its ``row`` in the kernel's table. A batch may begin a transaction only
     if it ``is_only_batch`` of its request, because the caller asks the transaction coordinator
     about one partition at a time."""
     if (

@@ -28,9 +28,10 @@ True once the broker stops), and does not import numba in this process."""
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
-    """Return the module of the produce kernel (the compiled code for Produce requests); None
-    without numba. The call blocks for 0.3 s, and much longer if a child process first has to
-    compile the kernel into its cache on disk."""
+    """Return the module of the produce kernel (the compiled code for Produce requests); None if it
+    cannot be compiled, such as without numba, or if the broker stops meanwhile. The call blocks for
+    0.3 s, and much longer if a child process first has to compile the kernel into its cache on
+    disk."""
     if not compile_produce_kernel(is_stopping):
         return None
     with short_switch_interval():

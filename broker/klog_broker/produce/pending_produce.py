@@ -141,7 +141,8 @@ class PendingProduce(DelayedOperation):
 
 
 def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:
-    """Make the partition's response an error, with -1 in all other fields as Kafka's brokers do."""
+    """Make the partition's response an error. Its base offset, log append time and log start offset
+    become -1, as in Kafka's brokers."""
     answer.error_code = code
     answer.error_message = text
     answer.base_offset = -1

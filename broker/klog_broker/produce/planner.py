@@ -5,8 +5,8 @@ A produce plan is the kernel's description of the appends for the turn's plain P
 kernel changes nothing outside its table. All planned batches are written behind the logs' ends,
 partition by partition; they become part of the logs only when the partitions commit. If one write
 fails, all writes are taken back, and the ordinary Produce handler serves the requests as if there
-had been no plan. If all succeed, the partitions commit, and the connections queue the responses and
-continue with the requests that the kernel left to the ordinary handler.
+had been no plan. If all succeed, the partitions commit, the responses are sent or delayed, and the
+connections continue with the requests that the kernel left to the ordinary handler.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class PlannedConnection(Protocol):
 
     def plannable(self) -> tuple[int, int] | None:
         """Return start and end of the connection's unparsed bytes in the receive arena (the buffer
-        for all connections). Return None if the produce plan may not serve them, because an earlier
-        request that no plan has served is still unanswered, or too many responses are unsent."""
+        for all connections). Return None if the produce plan may not serve them, for example
+        because an earlier request that no plan has served is still unanswered, or too many
+        responses are unsent."""
 
     def on_planned(self, taken_bytes: int, responses: Sequence[bytes | DelayedResponse]) -> None:
         """Continue after the event-loop turn's produce plan (the compiled kernel serves many
@@ -75,8 +76,8 @@ class PlannedConnection(Protocol):
 
 class Received(NamedTuple):
     """The bytes that one call of compiled code (``SocketCalls.receive``) has received for an
-    event-loop turn's produce plan, from all connections that joined the plan instead of receiving
-    by themselves."""
+    event-loop turn's produce plan, from connections that joined the plan instead of receiving by
+    themselves. A connection from which no bytes came is not in ``connections``."""
 
     connections: Sequence[PlannedConnection]
     bounds: Sequence[int]
@@ -205,7 +206,8 @@ class ProducePlanner:
         ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
         called once, in order. Connections in ``received`` get their responses from ``calls.send``,
         which serves many sockets at once; ``continue_after_plan`` is called only for those with
-        bytes left to parse or send. Return whether ``continue_after_plan`` was never called.
+        bytes left to parse, or with responses that are delayed or could not be sent completely.
+        Return whether ``continue_after_plan`` was never called.
         """
         limit = self._kernel.MAX_CONNECTIONS
         connections, bounds = received

@@ -24,7 +24,8 @@ from pyspark_klog.ids import UUID
 
 class ProduceTargets:
     """The partitions to which a produce plan (the compiled kernel's list of appends) may append:
-    those that this broker leads, except those of internal topics."""
+    those that this broker leads, with enough free disk space for clients' records, except those of
+    internal topics."""
 
     def __init__(self, services: ProduceServices) -> None:
         self._services = services

@@ -5,13 +5,13 @@ Before the kernel is loaded there are no plans: numba is not imported, and the o
 handler serves all requests. Loading begins when a client pipelines Produce requests or sends a
 large one, when many are received (in one turn: _READY_CONNECTIONS; altogether: UNPLANNED_REQUESTS),
 or at a moment without requests (quiet_loading.py). A helper thread loads the kernel, after a child
-process has compiled it if necessary. From then on each event-loop turn makes one plan for all
-connections whose received bytes begin with Produce.
+process has compiled it if necessary. From then on the connections whose received bytes begin with a
+whole Produce request are in the event-loop turn's plan.
 
 A readable connection without other work may join the turn's plan (``offer_readable``). One call
-receives from all joined connections, and another one sends the responses to those connections whose
-requests were all planned. If receiving from a connection fails, or the plan leaves some of its
-requests or responses, the connection continues as if it had received the bytes itself.
+receives from all joined connections, and another one sends the responses that are not delayed. If
+receiving from a connection fails, or the plan leaves some of its requests or responses, the
+connection continues as if it had received the bytes itself.
 """
 
 from __future__ import annotations

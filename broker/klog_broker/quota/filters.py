@@ -22,7 +22,8 @@ class MatchType(IntEnum):
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
     """A filter on the names of an entity: `names` has the match type and the name for each entity
-    type (user, client-id, ip). A strict filter selects only entities that have no other types."""
+    type (user, client-id, ip) that the entity must have. A strict filter selects only entities that
+    have no other types."""
 
     names: Mapping[str, tuple[MatchType, str | None]]
     strict: bool

@@ -37,7 +37,8 @@ last stable offset."""
 
 
 class FetcherSettings(NamedTuple):
-    """The replica.fetch... settings of this broker, which its fetchers use."""
+    """The settings of this broker that its fetchers use: replica.fetch..., and as `timeout_ms`
+    replica.socket.timeout.ms."""
 
     fetch_max_bytes: int
     response_max_bytes: int

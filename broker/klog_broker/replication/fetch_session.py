@@ -51,14 +51,15 @@ class FollowerSession:
 
     @property
     def begins(self) -> bool:
-        """Whether the next request begins a session, and so has to name all partitions."""
+        """Whether the next request begins a session. The session is new, so this request and the
+        ones after it have to name all partitions."""
         return self._epoch == FIRST_EPOCH
 
     def next(self, news: Iterable[tuple[Key, RequestedPosition | None]]) -> Delta:
         """Return the next request's session id, session epoch and changed partitions. ``news`` has
         the partitions whose fetch position may have changed, with None for a partition to be
-        forgotten. If a session :attr:`begins`, ``news`` has to have all partitions that are
-        fetched."""
+        forgotten. If a session :attr:`begins`, this call and the next ones have to pass all
+        partitions that are fetched."""
         if self.begins:
             self.requested.clear()
         named: list[tuple[Key, RequestedPosition]] = []

@@ -126,7 +126,8 @@ class Fetcher:
             self.on_news(key)
 
     def on_news(self, key: Key) -> None:
-        """Read a partition's fetch position, which may have changed, before the next request."""
+        """Read a partition's fetch position, which may have changed, for one of the next
+        requests."""
         self._unflushed.pop(key, None)
         self._due.pop(key, None)
         self._news[key] = None

@@ -84,7 +84,8 @@ class FollowedPartition:
 
     @property
     def lag(self) -> int:
-        """How many records before the leader's last known high watermark this log does not have."""
+        """By how many offsets the end of this log is below the leader's last known high
+        watermark."""
         return max(self._leader_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:

@@ -66,8 +66,8 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """After an error, no Fetch of the partition is sent before `until_ms`, a monotonic time
-    (replica.fetch.backoff.ms)."""
+    """After an error, no Fetch of the partition is sent before `until_ms`, a monotonic time. The
+    delay is replica.fetch.backoff.ms, or shorter if the leader is not ready yet."""
 
     until_ms: int
 
@@ -84,7 +84,8 @@ class Changing:
 
     requested: FetchPosition
     records: memoryview | None = None
-    """The records of the Fetch response, which are appended once the log is truncated or empty."""
+    """The records of the Fetch response, which are appended once the log is empty; None if the
+    response had none to append."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ class Leader:
     """One leadership of this broker: from the role assignment (the instruction to lead) that began
     it until `ended` is set.
 
-    Made by ``Partition.lead`` only. All appends of the leadership go through this object; reads use
-    `log`.
+    Made by ``Partition.lead`` only. The appends of the leadership go through this object, except
+    those of produce plans (produce/planner.py), which use `log`, as reads do.
     """
 
     __slots__ = (
@@ -161,8 +161,8 @@ class Leader:
     def append_plain(
         self, batch: bytearray, record_count: int, timestamp_ms: int, *, now_ms: int
     ) -> None:
-        """Append a coordinator's batch without validation, in this leadership's epoch and with
-        acks=all (``PartitionLog.append_plain``).
+        """Append a coordinator's batch without validation, in this leadership's epoch
+        (``PartitionLog.append_plain``), if min.insync.replicas are in sync, as for acks=all.
 
         Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
         NotEnoughReplicas, all with nothing changed."""
@@ -312,9 +312,9 @@ class Leader:
         return self.replicas.low_watermark(self.log.log_start_offset)
 
     def advance_watermark(self) -> None:
-        """Raise the high watermark to the records that all replicas of the maximal ISR (the
-        committed ISR, and a follower that the controller may have added) have. If responses wait
-        for flushes (flush.messages=1), the records must also be flushed on this broker."""
+        """Raise the high watermark to the end of the records that all replicas for which it waits
+        have (``LeaderReplicas.watermark``). If responses wait for flushes (flush.messages=1), the
+        records must also be flushed on this broker."""
         log = self.log
         if log.config.responses_wait_for_flush:
             reached = log.flushed_offset

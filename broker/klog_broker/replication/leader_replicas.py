@@ -190,9 +190,9 @@ class LeaderReplicas:
         return None
 
     def shrink(self, leader_end: int, now_ms: int) -> IsrChange | None:
-        """Return the change that removes the lagging followers from the ISR, if there are any; from
-        then on the change is requested (`pending_change`). Call this at least twice in
-        replica.lag.time.max.ms."""
+        """Return the change that removes the lagging followers from the ISR, if there are any and
+        no change is requested yet; from then on the change is requested (`pending_change`). Call
+        this at least twice in replica.lag.time.max.ms."""
         in_sync = self.in_sync
         if not isinstance(in_sync, Committed):
             return None
@@ -239,9 +239,9 @@ class LeaderReplicas:
 
     def take_partition_state(self, state: CommittedIsr) -> bool:
         """Take a partition state that the controller has sent in UpdateMetadata, if it is a newer
-        state of this leader epoch. Returns whether the state was taken: the high watermark may rise
-        then, and a change requested from the earlier state is dropped, because the controller will
-        refuse it."""
+        state of this leader epoch, and its ISR has this leader and only replicas of the partition.
+        Returns whether the state was taken: the high watermark may rise then, and a change
+        requested from the earlier state is dropped, because the controller will refuse it."""
         if (
             state.leader_epoch != self.leader_epoch
             or state.partition_epoch <= self.partition_epoch

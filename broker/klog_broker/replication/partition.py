@@ -26,8 +26,8 @@ class Epochs(NamedTuple):
 
 
 class Unassigned:
-    """The log is loaded, but no role assignment (an instruction to lead or to follow) has made this
-    broker the leader or a follower."""
+    """No role assignment (an instruction to lead or to follow) has made this broker the leader or a
+    follower since it loaded or created the log, or since a StopReplica request ended its role."""
 
     __slots__ = ()
 
@@ -147,8 +147,8 @@ class Partition:
         return True
 
     def stop(self, *, deletes: bool) -> None:
-        """End the replica's role after a StopReplica request. With `deletes` the caller deletes the
-        log."""
+        """End the replica's role, after a StopReplica request or because the broker stops. With
+        `deletes` the caller deletes the log."""
         self._end(EndReason.DELETED if deletes else EndReason.RESIGNED)
 
     def go_offline(self) -> None:

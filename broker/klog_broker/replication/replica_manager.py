@@ -115,8 +115,9 @@ class ReplicaManager:
         request a change of the ISR from the controller."""
         self._context = replace(context, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
-        """Called when a partition begins to follow a leader, or the same leader in a new epoch; the
-        partition's `role` is the Follower."""
+        """Called when a partition begins to follow a leader, or the same leader in a new epoch, or
+        when it has no leader (`role.leader` is NO_BROKER); the partition's `role` is the
+        Follower."""
         self.on_unfollow: list[Callable[[TopicPartition], None]] = []
         """Called at once when a Follower role has ended for any reason; if the disk has failed,
         perhaps in the middle of an append."""
@@ -157,8 +158,9 @@ class ReplicaManager:
 
         A role change fails with StaleRoleChange (the replica has newer epochs already),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
-        (the disk failed: the replica is offline), or OutOfDescriptors or DiskFull (nothing has
-        changed).
+        (the disk failed, or the log may be in an offline directory: a replica that was to lead or
+        to follow is offline), or OutOfDescriptors or DiskFull. If one of the latter prevents the
+        creation of a log, nothing has changed; if it prevents a deletion, the replica is offline.
         """
         self._queue.append(
             RoleChangeBatch(
@@ -366,7 +368,8 @@ class ReplicaManager:
     def topics_changed(self, names: Iterable[str]) -> None:
         """Apply the present settings of these topics, which may have changed, to the hosted
         partitions; ``settings_of``, an argument of the constructor, returns them. The first
-        partitions get their settings at once, further ones in later event-loop turns."""
+        partitions get their settings at once, unless earlier ones still wait; further partitions
+        get theirs in later event-loop turns."""
         self._updates.update(
             [each for name in names for each in self._hosted.get(name, {}).values()]
         )

@@ -29,7 +29,8 @@ class FollowerProgress(NamedTuple):
     log_start_offset: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     caught_up_ms: int = NEVER_MS
-    """When the follower last had all records of the leader (`fetched` sets this time)."""
+    """When the follower last had all records of the leader (`fetched` and `caught_up` set this
+    time)."""
     fetch_ms: int = NEVER_MS
     """When the follower's latest Fetch arrived at the leader."""
     leader_end_at_fetch: int = UNKNOWN
