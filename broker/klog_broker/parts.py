@@ -98,7 +98,8 @@ class BrokerParts:
         """The address that FindCoordinator returns, by listener name. Empty until the listeners
         have their ports."""
         self.on_topic_deleted: list[Callable[[str], None]] = []
-        """Callbacks, called with a topic's name once the topic's logs are renamed for deletion."""
+        """Callbacks, called with a topic's name when a new metadata image (the snapshot of topics
+        and partitions) no longer has the topic. Its logs may not be deleted yet."""
         self.on_image: list[Callable[[], None]] = []
         """Callbacks, called after each change of the metadata image (the snapshot of topics,
         partitions and brokers from which clients are answered)."""

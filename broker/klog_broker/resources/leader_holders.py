@@ -16,7 +16,8 @@ class LeaderHolder(Protocol):
 
 
 class LeaderHolders:
-    """The `LeaderHolder` objects of all open connections of a broker. Loop thread only.
+    """The `LeaderHolder` objects of a broker's connections that keep `Leader` objects. Loop thread
+    only.
 
     References to the holders are weak, so a closed connection's holder disappears by itself.
     """

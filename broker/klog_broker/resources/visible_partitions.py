@@ -32,8 +32,8 @@ class SeenPartitions:
 
     If the leader has no endpoint on the listener of the client's connection, the response names no
     leader of the partition. The partition's error is then LISTENER_NOT_FOUND if ``names_listeners``
-    is true, and LEADER_NOT_AVAILABLE if not. If ``hides_replicas`` is true, the response omits
-    replicas that the client cannot reach, as the first versions of Metadata do.
+    is true and the leader is alive, else LEADER_NOT_AVAILABLE. If ``hides_replicas`` is true, the
+    response omits replicas that the client cannot reach, as the first versions of Metadata do.
     """
 
     def __init__(

@@ -220,7 +220,8 @@ class Adoption:
 
         The call blocks.
 
-        :raises LogDirectoryError: if a step fails; nothing has been adopted then
+        :raises LogDirectoryError: if a step fails; nothing has been adopted then. If no file
+            descriptor is left, OSError or OutOfDescriptors is raised instead.
         """
         if not self._topics:
             return
@@ -290,7 +291,7 @@ def _log_adoption(topic: Topic, plan: AdoptedTopic) -> None:
 
 
 def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """Return the highest producer id in the logs, or -1.
+    """Return the highest producer id below _HIGHEST_PRODUCER_ID in the logs, or -1.
 
     If the broker assigned a used id again, two producers would have the same id. The records of
     ``__transaction_state`` are read, too, because only they have the ids of transactional producers

@@ -38,7 +38,7 @@ class ConfigSource(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-# The sources of the values that are set for a broker, highest priority first.
+# The source that a response names, by the layer that sets a broker's value.
 _SOURCES = {
     Origin.THIS_BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
     Origin.ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -56,8 +56,9 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of one resource (a topic or a broker). `synonyms` begins with the name that gives
-    the value."""
+    """One setting of one resource (a topic or a broker). `synonyms` begins with the setting's own
+    name (for a topic's setting without a value of the topic, with the broker's name for it). The
+    list is empty if that name is neither set nor has a default, as in Kafka."""
 
     setting: Setting
     value: str | None

@@ -27,7 +27,8 @@ _log = logging.getLogger("klog.topics")
 class _MissingLog(NamedTuple):
     topic_partition: TopicPartition
     directory: str
-    """The path of the data directory that the log was created in."""
+    """The path of the data directory that the log was created in; the directory's id if its path is
+    unknown."""
     folder: Path | None
     """The partition's folder in another data directory; None if no directory has one."""
 

@@ -133,7 +133,8 @@ class File(Protocol):
 
 
 class ClosedFile:
-    """Stands for a File after its owner has stopped using it. Every use raises OSError (EBADF).
+    """Stands for a File after its owner has stopped using it. Every method except
+    `release_descriptor` and `close` raises OSError (EBADF).
 
     The owner replaces its reference to the file by a ClosedFile, and does not call ``File.close``,
     because a reader or a helper thread may be in the middle of a call. The file closes when its

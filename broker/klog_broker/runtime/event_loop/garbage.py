@@ -27,7 +27,7 @@ class Collector(Protocol):
 
 
 class LongLived:
-    """Collects garbage and then freezes all objects, whenever the number of replicas has changed.
+    """Collects garbage and then freezes all objects, after the number of replicas has changed much.
 
     Every `LOOK_MS`, compares the number of replicas with the number at the last freeze. A
     collection runs if the difference is more than `LEAST_CHANGE` and more than a tenth of the

@@ -4,7 +4,7 @@ A turn runs these steps in order: wait for ready descriptors; run the due timers
 callbacks and those of ``call_soon``; run the callback of each ready descriptor, which receives and
 parses; run the callbacks of ``call_at_append``; run those of ``call_at_send``; run those of
 ``call_at_turn_end``, which release the turn's buffers. So the appends of all ready connections
-become one write per partition, and the responses of a turn one send per connection.
+usually become one write per partition, and the responses of a turn one send per connection.
 
 Only the loop's thread may call methods, except ``post`` and ``stop``. An exception from a callback
 ends ``run`` and the broker's process: handlers catch every error that a request can cause, so the

@@ -37,14 +37,14 @@ class DelayedOperation(ABC):
     def try_complete(self, _now_ms: int, /) -> bool:
         """Complete the operation (send its response) and return True, if its condition holds.
 
-        If the condition does not hold, change nothing and return False. ``watch`` calls this method
-        once, then each ``check`` of one of the keys calls it, until the method returns True.
+        If the condition does not hold, send nothing and return False. ``watch`` calls this method
+        once, then each ``check`` of one of the keys calls it, until the operation has ended.
         """
 
     @abstractmethod
     def on_expire(self, _now_ms: int, /) -> None:
-        """End the operation at its deadline, with the condition unmet: send what is there (Fetch),
-        or an error."""
+        """End the operation with the condition unmet, at its deadline or when ``expire_some`` or
+        ``expire_all`` expires it earlier: send what is there (Fetch), or an error."""
 
 
 class KeyListener(Protocol):

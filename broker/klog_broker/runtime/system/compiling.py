@@ -27,8 +27,9 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
     """Make sure that the cache on disk has the compiled kernels (numba functions) of these modules.
 
     If some are missing, a child process compiles all kernels of the broker. Returns whether the
-    cache has all kernels of `modules` now. Blocks, but ends the child soon after `is_stopping`
-    returns True. Does not import numba.
+    cache has all kernels of `modules` now; False, too, if numba is missing or disabled, or if the
+    broker stops meanwhile. Blocks, but ends the child soon after `is_stopping` returns True. Does
+    not import numba.
     """
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return False

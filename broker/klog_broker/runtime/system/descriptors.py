@@ -1,7 +1,7 @@
 """File descriptors: how many the process, its log files and its connections may have, and errors
 when none is left.
 
-The limit of the process is RLIMIT_NOFILE. Every function reads the current value of the limit.
+The limit of the process is RLIMIT_NOFILE. The functions that use the limit read its current value.
 """
 
 import errno

@@ -14,7 +14,8 @@ _DESCRIPTORS = "/proc/self/fd"
 
 
 class ProcessFacts(NamedTuple):
-    """Resource usage and limits of this process. A fact that the system does not report is None."""
+    """Resource usage and limits of this process. A fact that the system does not report is None,
+    and so is `max_descriptors` without a limit."""
 
     cpu_seconds: float
     resident_bytes: int | None

@@ -1,9 +1,10 @@
 """Helper threads for calls that block: fsync, reading pages ahead into the page cache, deleting of
 files.
 
-Helper threads run system calls, compiled functions and codecs that release the GIL, never Python
-code for each record: one CPU-bound Python thread starves the loop. The loop's thread receives each
-outcome through the loop's queue of posted callbacks.
+Helper threads mostly run system calls, compiled functions and codecs that release the GIL, because
+one CPU-bound Python thread starves the loop. The validation of batches, which may run Python code
+for each record, uses short_switch_interval (event_loop/switching.py). The loop's thread receives
+each outcome through the loop's queue of posted callbacks.
 """
 
 import os

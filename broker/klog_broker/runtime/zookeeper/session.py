@@ -4,8 +4,8 @@ simulated server.
 The session adds those guarantees of `runtime/zookeeper/sessions.py` that a carrier does not give.
 At most `REQUESTS_IN_FLIGHT` requests are at the server, and responses come in order. When the
 connection breaks, every request gets a response or an error, and no watch is called any more. The
-chroot exists, and all paths lie below it. A request for which a server would close the connection
-is not sent.
+session creates the chroot if it is missing, and all paths lie below it. A request for which a
+server would close the connection is not sent.
 """
 
 import logging
@@ -116,8 +116,8 @@ class CarriedSession:
         self._has_chroot = not chroot
         self._state = _State.UNCONNECTED
         self._connections = 0
-        """The number of broken connections so far. Callbacks of requests that were sent on an
-        earlier connection are ignored."""
+        """Raised by 1 when a connection breaks, and when the session expires or is closed.
+        Callbacks of requests that were sent before are ignored then."""
         self._waiting: deque[_PendingRequest] = deque()
         self._under_way: deque[_PendingRequest] = deque()
         self._at_server = 0

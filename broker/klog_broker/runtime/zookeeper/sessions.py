@@ -104,7 +104,8 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replaces the data of a znode if the znode has `version`. The result is the new `Stat`."""
+    """Replaces the data of a znode if the znode has `version`, or if `version` is ANY_VERSION. The
+    result is the new `Stat`."""
 
     path: str
     data: bytes
@@ -112,7 +113,8 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deletes a znode if the znode has `version`. The result is None."""
+    """Deletes a znode if the znode has `version`, or if `version` is ANY_VERSION. The result is
+    None."""
 
     path: str
     version: int = ANY_VERSION
@@ -170,8 +172,8 @@ class SessionExpired(ZooKeeperError):
 
 
 class ConnectionLost(ZooKeeperError):
-    """The connection broke before the response, or before the request was sent. The outcome is
-    unknown, so the caller has to read the znode again."""
+    """The connection broke before the response, or before the request was sent, or ZooKeeper gave
+    the request up. The outcome is unknown, so the caller has to read the znode again."""
 
 
 class MultiFailed(ZooKeeperError):
@@ -245,7 +247,7 @@ class Session(Protocol):
         """Do all operations in their order, or none.
 
         Each operation sees the effect of those before it. `done` receives the results in the order
-        of the operations, or `MultiFailed`.
+        of the operations, or an error: `MultiFailed` if an operation has failed.
         """
 
     def sync(self, done: Done[None]) -> None:
