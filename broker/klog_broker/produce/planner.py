@@ -135,8 +135,8 @@ _NO_DELAYED_REQUESTS: Mapping[int, int] = {}
 
 
 class _CommitFailed(Exception):
-    """A log could not count batches that were written to its file as part of the log, because of
-    a bug. The log is offline now."""
+    """A log could not make batches that were written to its file part of the log. The log is
+    offline now."""
 
 
 class _Turn:

@@ -43,7 +43,7 @@ STANDALONE = LeaderContext()
 class LogChanges(Protocol):
     """Creates and deletes logs in helper threads (log/manager/partition_changes.py). ``done`` is
     called once, in the loop thread, with the error or (of a creation) with the log; before the
-    method returns if there is nothing to do."""
+    method returns if a helper thread has nothing to do."""
 
     def create_async(
         self,

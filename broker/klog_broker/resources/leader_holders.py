@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 class LeaderHolder(Protocol):
     """Keeps the `Leader` objects (this broker's leaderships) of the partitions in a connection's
-    last request, for later requests that repeat it. Holders must compare by identity, because
+    cached request, for later requests that repeat it. Holders must compare by identity, because
     LeaderHolders keeps them in a set."""
 
     def release_leaders(self) -> None:

@@ -149,7 +149,8 @@ class Adoption:
 
     def check(self, found: Sequence[DirectoryFolders]) -> None:
         """Raise LogDirectoryError if there are partition folders that the metadata does not list,
-        and they must not be adopted (``is_wanted``) or cannot be adopted."""
+        and they must not be adopted (``is_wanted``) or cannot be adopted. Without ``is_wanted``,
+        also raise it if a broker without metadata finds the folder of KRaft's metadata."""
         image = self._metadata.image
         knowledge = MetadataTopics(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
