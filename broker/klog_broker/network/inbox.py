@@ -101,8 +101,9 @@ class Inbox:
     # -- receiving bytes from the client ------------------------------------------------------
 
     def receive(self, share_bytes: int) -> int:
-        """Receive once, up to ``share_bytes`` into the receive arena, or into the large frame (of
-        RECEIVE_BYTES or more, in its own buffer) that is arriving.
+        """Receive into the large frame (of RECEIVE_BYTES or more, in its own buffer) that is
+        arriving, as `LargeFrame.receive` does; without one, once into the receive arena, up to
+        ``share_bytes``.
 
         Returns the number of received bytes: 0 at the end of the stream, negative if the arena is
         full in this event-loop turn. Raises the socket's OSError.
@@ -126,8 +127,9 @@ class Inbox:
         return count
 
     def receive_into_rest(self) -> int:
-        """Receive once into the large frame (of RECEIVE_BYTES or more, in its own buffer) that is
-        arriving, or into the connection's own buffer ``rest`` until it has RECEIVE_BYTES.
+        """Receive into the large frame (of RECEIVE_BYTES or more, in its own buffer) that is
+        arriving, as `LargeFrame.receive` does; without one, once into the connection's own buffer
+        ``rest``, until it has RECEIVE_BYTES.
 
         Used while no request may be passed to a handler. Returns the number of received bytes: 0 at
         the end of the stream. If ``rest`` is full, returns 1 without receiving, since 0 would mean

@@ -4,8 +4,9 @@ received bytes for 250 ms), before many Produce requests need them.
 If the kernels are not in their cache on disk, a child process starts to compile them at once, which
 takes many seconds. Loading takes 0.3 s in this process, during which the event loop stalls for up
 to 30 ms, and 130 MB of memory. So loading waits for the first Produce request, and then until the
-broker is quiet. When many Produce requests come, turn_plans.py loads the kernels without waiting. A
-leader with followers is never quiet, because their fetches come all the time.
+broker is quiet. When many Produce requests come, turn_plans.py loads the kernels without waiting.
+While records come to a leader with followers, the broker is hardly ever quiet, because the
+followers fetch all the time.
 """
 
 from __future__ import annotations

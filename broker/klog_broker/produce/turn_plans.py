@@ -43,9 +43,9 @@ _READY_CONNECTIONS = 16
 _LARGE_REQUEST_BYTES = 32 * 1024
 UNPLANNED_REQUESTS = 5_000
 """Load the produce kernel (compiled code) also when connections have received Produce requests this
-many times: serving the requests without the kernel has cost as much time as loading it. On a leader
-with followers, quiet_loading.py never loads the kernel: it waits for a moment without requests, but
-the followers send fetches all the time."""
+many times: serving the requests without the kernel has cost as much time as loading it.
+quiet_loading.py may not load the kernel on a busy leader with followers: it waits for a moment
+without requests, but the followers send fetches all the time."""
 
 
 class TurnPlans:

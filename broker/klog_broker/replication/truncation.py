@@ -12,8 +12,8 @@ from pyspark_klog.ids import Offset
 
 def is_diverging_epoch(leaders: EpochEndOffset, offset: int, last_epoch: int) -> bool:
     """Whether `leaders`, an epoch and its end offset from the leader's Fetch response, is a valid
-    diverging epoch (KIP-595) for a follower whose log ends at `offset` with a batch of
-    `last_epoch`: an older epoch, or the same epoch with a lower end."""
+    diverging epoch (KIP-595) for a follower whose log ends at `offset` and has `last_epoch` as its
+    newest epoch: an older epoch, or the same epoch with a lower end."""
     if leaders.leader_epoch < 0 or leaders.end_offset < 0:
         return False
     return leaders.leader_epoch < last_epoch or (
