@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Plans(Protocol):
     """Serves the plain (such as uncompressed) Produce requests of many connections together, with
-    the compiled kernel, once in each event-loop turn (the turn's produce plan)."""
+    the compiled kernel, usually once in an event-loop turn (the turn's produce plan)."""
 
     @property
     def is_planning(self) -> bool:

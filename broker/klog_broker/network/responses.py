@@ -364,4 +364,4 @@ class PendingResponse(Protocol):
 
     def wait(self, place: QueuedResponse, /) -> None:
         """Complete ``place`` (in the connection's queue of responses) with these delayed responses
-        once the followers have the batches, or the requests' timeout has passed."""
+        once each batch is replicated or has failed, or the requests' timeout has passed."""

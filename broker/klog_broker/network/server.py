@@ -288,8 +288,8 @@ class Server:
 
     def use_plans(self, plans: Plans) -> None:
         """Offer Produce requests to ``plans`` from now on, which serves those of many connections
-        together, once in each event-loop turn. Before this call, the handler of Produce serves each
-        request by itself."""
+        together, usually once in an event-loop turn. Before this call, the handler of Produce
+        serves each request by itself."""
         self._plans = plans
         self.join_plan = plans.offer_readable
 

@@ -45,7 +45,8 @@ class FollowerSession:
         """The partitions that the leader's fetch session contains once the leader has received the
         latest request, each with its fetch position in that session."""
         self.is_refused = False
-        """Whether the leader grants no session, so that each request has to name all partitions."""
+        """Whether the leader grants no session, so that each request has to name the partitions
+        that it fetches."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
 

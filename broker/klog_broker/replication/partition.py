@@ -111,8 +111,8 @@ class Partition:
     ) -> Leader | None:
         """Become the leader, and return the Leader. Returns None if this broker already leads in
         the assignment's leader epoch: the present leadership then continues, with the replicas and
-        the ISR of the assignment. Raises StaleLeaderEpoch if the log has a newer leader epoch than
-        the assignment.
+        the ISR of the assignment, unless the leader has a newer partition epoch. Raises
+        StaleLeaderEpoch if the log has a newer leader epoch than the assignment.
         """
         log, role = self.log, self.role
         assert log is not None
