@@ -1,8 +1,9 @@
 """Sends the requests for transactions that a broker sends to other brokers.
 
 A part is what one transaction has to send to one broker. Each broker has one connection, a queue of
-parts, and at most one request in flight, which combines all queued parts. Failed parts are not
-retried here: the caller looks the partition's leader up again and sends the part to the new leader.
+parts, and at most one request in flight, which combines queued parts of different transactions (up
+to MOST_PARTITIONS partitions). Failed parts are not retried here: the caller looks the partition's
+leader up again and sends the part to the new leader.
 """
 
 import logging

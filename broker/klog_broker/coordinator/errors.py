@@ -11,8 +11,9 @@ from klog_broker.log.errors import (
 from klog_broker.runtime.system.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
-# The client's error for each error of an append to a partition of __consumer_offsets or
+# The client's error for an error of an append to a partition of __consumer_offsets or
 # __transaction_state, as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
+# Errors that are not in this table become NOT_COORDINATOR.
 _CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -28,7 +29,8 @@ def client_error(code: ErrorCode) -> ErrorCode:
     """Translate an error of a coordinator's log into the error code that the client gets.
 
     COORDINATOR_NOT_AVAILABLE means that this broker cannot serve the request now, NOT_COORDINATOR
-    that it is not the coordinator. After both, clients look the coordinator up and retry.
+    that it is not the coordinator or that its log failed. After both, clients look the coordinator
+    up and retry.
     """
     return _CLIENT_ERRORS.get(code, ErrorCode.NOT_COORDINATOR)
 

@@ -2,11 +2,10 @@
 znodes except for partition states, which only the controller writes.
 
 A znode that is malformed, or that an access list forbids to read, is named in the log once and left
-unchanged. The controller skips its broker, topic or partition. The controller reads the malformed
-znode of a broker or topic again when the znode changes. A forbidden znode and a partition state
-have no watch: a forbidden broker or topic is read again when the list of brokers or topics changes,
-and all skipped znodes when the controller reads everything again. Without these two lists the
-controller cannot work, so a failure to read a list makes it start reading again.
+unchanged. The controller skips its broker, topic or partition. The znode is read again when the
+controller reads everything again, and a malformed registration or topic also when it changes (a
+partition state and a forbidden znode have no watch). Without the lists of brokers and topics the
+controller cannot work, so a failure to read these lists makes it start reading again.
 """
 
 import logging

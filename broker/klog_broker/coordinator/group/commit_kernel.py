@@ -5,9 +5,9 @@ and their tombstones, outside of transactions. The kernel ends the run at any ot
 batch that it cannot decode. The caller applies the batch that ended the run record by record, and
 so finds what is wrong with the batch.
 
-The kernel writes one row for each record of a run. The rows are sorted by pairs of group and topic;
-the rows of one pair stay in the order of the log. The order of rows of different pairs does not
-matter, because each row changes only the offsets of its own pair.
+The kernel writes one row for each record of a run that has a key. The rows are sorted by pairs of
+group and topic; the rows of one pair stay in the order of the log. The order of rows of different
+pairs does not matter, because each row changes only the offsets of its own pair.
 """
 
 from pyspark_klog.records.kernels.jit import Array, inline, kernel
@@ -399,7 +399,8 @@ def read_run(
     state: Array,
 ) -> int:
     """Decode batches from STATE_ROW on, up to the first batch that is part of a transaction, has
-    other records than committed offsets, or cannot be decoded.
+    other records than committed offsets, begins before STATE_FROM_OFFSET, does not fit into
+    ``found``, or cannot be decoded.
 
     ``table`` has one row for each batch, from a scan (kernels/scan.py) that found all CRCs right.
     ``sections`` says where in ``buf`` each batch's records are. ``slots`` is a hash table of pairs,

@@ -1,4 +1,5 @@
-"""Commits offsets: all commits of an event-loop turn to one shard become one batch."""
+"""Commits offsets: all commits of an event-loop turn to one shard become one batch, or several
+batches if one would be too large for the log. Commits in transactions have batches of their own."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 MAX_PROTOCOLS = 100
-"""Largest number of assignors a member may offer; each join compares the assignors of all
+"""Largest number of assignors a member may offer; each rebalance compares the assignors of all
 members."""
 
 
@@ -283,8 +283,8 @@ class GroupCoordinator:
 
     def groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
         """Return the groups of all partitions of ``__consumer_offsets`` that this broker leads,
-        with NONE; or with COORDINATOR_LOAD_IN_PROGRESS if groups may be missing, because a
-        partition is still being loaded."""
+        except for failed ones, with NONE; or with COORDINATOR_LOAD_IN_PROGRESS if groups may be
+        missing, because a partition is still being loaded."""
         errors = [(each, each.serving_error()) for each in self._runtime.shards()]
         led = [(each, error) for each, error in errors if error is not ErrorCode.NOT_COORDINATOR]
         is_loading = any(error is not ErrorCode.NONE for _, error in led)

@@ -62,7 +62,8 @@ class OffsetCleanup:
         """Delete the group's expired offsets, one part in each step.
 
         Each step decides by the group's state at that time. An offset stays while an open
-        transaction has a newer one, because the tombstone would remove the pending offset, too.
+        transaction has committed an offset of the same partition, because the tombstone would
+        remove this pending offset, too.
         """
         for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
             expiry = offset_expiry(entry.group)

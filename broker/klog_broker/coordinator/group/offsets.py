@@ -34,8 +34,8 @@ class Expiry(NamedTuple):
 
 
 class GroupOffsets:
-    """Committed offsets by topic and partition. Offsets loaded from the log are stored as bytes,
-    not as objects, to save memory (packed_offsets.py)."""
+    """Committed offsets by topic and partition. Most offsets loaded from the log are stored as
+    bytes, not as objects, to save memory (packed_offsets.py)."""
 
     __slots__ = ("_by_topic", "_count")
 

@@ -70,8 +70,9 @@ class GroupEntry:
 class GroupShardState:
     """The groups of one shard, and which groups have offsets in each topic.
 
-    State that survives a restart is changed only by ``apply`` and ``apply_marker``, and by code
-    that stores or removes offsets in place of ``apply`` (TurnCommits and CommitLoading).
+    Offsets are changed only by ``apply`` and ``apply_marker``, and by code that stores or removes
+    offsets in place of ``apply`` (TurnCommits and CommitLoading). A group's machine may change the
+    group's members and generation before their record is applied.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class GroupShardState:
         return found
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop a group that never had a record, and has no members, no pending member ids and no
-        offsets."""
+        """Drop a group that never had a generation, and has no members, no pending member ids and
+        no offsets."""
         entry = self.groups.get(key)
         if (
             entry is not None

@@ -1,4 +1,4 @@
-"""A group's committed offsets in one topic: loaded ones packed in a block, others in a dict.
+"""A group's committed offsets in one topic: most loaded ones packed in a block, others in a dict.
 
 A shard may load a million offsets. An offset takes 52 bytes in the block, and almost three times as
 many as an object in a dict. Offsets of adjacent partitions are put into the block together.
@@ -42,8 +42,9 @@ class TopicRows:
     """A group's offsets in a topic: each is either in the block or in ``outside_block``.
 
     The block is a bytearray with one row of 52 bytes for each partition from partition 0 on.
-    ``outside_block`` has the offsets that were committed after loading, those with metadata, and
-    those of partitions so far above the others that most rows of the block would have no offset.
+    ``outside_block`` has the offsets that were committed after loading or loaded one by one, those
+    with metadata, and those of partitions so far above the others that most rows of the block would
+    have no offset.
     Callers may write to ``outside_block``, but must then remove the partition's offset from the
     block with ``take_from_block``.
     """

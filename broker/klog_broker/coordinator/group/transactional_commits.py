@@ -17,8 +17,9 @@ _NONE = ErrorCode.NONE
 def check_sender(shard: GroupShard, request: CommitRequest) -> ErrorCode:
     """Return NONE if the sender of a TxnOffsetCommit may commit, else the error (KIP-447).
 
-    The sender must be a member of the current generation, or must name no member, as in Kafka's
-    ClassicGroup. Unlike OffsetCommit, TxnOffsetCommit is allowed during a rebalance: the
+    The sender must be a member of the current generation, or must name neither member nor
+    generation (if the group is empty: no generation), as in Kafka's ClassicGroup. Unlike
+    OffsetCommit, TxnOffsetCommit is allowed during a rebalance: the
     transaction belongs to the producer, and members of a later generation wait for its end
     (require_stable).
     """

@@ -182,7 +182,8 @@ class ClassicGroup:
         """Set ``earliest_deadline_ms`` by a search through all members.
 
         A member is removed at its deadline, if it sends no request until then. Renewing a session
-        needs no search, because the deadline only moves later.
+        needs no search: ``renew_session`` lowers the bound if the new deadline is earlier, and a
+        later deadline keeps the lower bound true.
         """
         deadlines = (member.deadline_ms() for member in self.members.values())
         self.earliest_deadline_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)

@@ -1,8 +1,8 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
 The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
-member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: then a later call
-of another method returns the response, in its Effects (records to append, responses to send).
+member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: then a later call of
+any method returns the response, in its Effects (records to append, responses to send).
 rebalance.py has the course of a rebalance.
 """
 
@@ -65,8 +65,8 @@ class _Replacement:
 class GroupMachine:
     """The state transitions of one group.
 
-    State that survives a restart changes only when the group's record in ``__consumer_offsets`` is
-    applied (``apply_metadata``).
+    The machine changes members and generation in memory at once. After a restart, the group is as
+    its last record in ``__consumer_offsets`` describes it (``apply_metadata``).
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class GroupMachine:
         self._rebalance = Rebalance(group, settings)
         self._replacement: _Replacement | None = None
         self._pending_deadline_ms = 0
-        """Lower bound, in ms, of the expiry times of pending member ids (assigned, not joined yet).
+        """The time in ms of the next search for expired pending member ids (assigned, not joined
+        yet): at most _PENDING_PAUSE_MS after the first of them expires.
 
-        The bound avoids a search through all ids, which may be many, on each request.
+        The time avoids a search through all ids, which may be many, on each request.
         """
 
     # Requests of members
@@ -88,8 +89,8 @@ class GroupMachine:
     def join(
         self, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter, now_ms: int
     ) -> GroupEffects:
-        """Answer a JoinGroup, now or when the rebalance completes. ``waiter`` is the callback that
-        sends the response."""
+        """Answer a JoinGroup: now, when the rebalance completes, or when the record of a replaced
+        static member is in the log. ``waiter`` is the callback that sends the response."""
         group, effects = self.group, GroupEffects()
         member_id = request.member_id
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
@@ -98,8 +99,8 @@ class GroupMachine:
             effects.add_response(waiter, join_refused(error))
             group.pending.pop(member_id, None)
             if member_id in group.members:
-                # group.max.size was lowered, and enough other members have rejoined: no place is
-                # left for this member.
+                # As many members as group.max.size permits have joined the running rebalance: no
+                # place is left for this member.
                 self._rebalance.remove(member_id, effects, now_ms)
         elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
             effects.add_response(waiter, join_refused(error))

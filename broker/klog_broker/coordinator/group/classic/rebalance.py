@@ -131,7 +131,7 @@ class Rebalance:
         """Start the next generation.
 
         Members that have not joined are removed, except static members, which stay until their
-        session ends.
+        session, or the time for SyncGroup requests, ends.
         """
         group = self._group
         self._join_deadline_ms = self._initial_remaining_ms = None
@@ -173,7 +173,8 @@ class Rebalance:
         return leader is not None
 
     def _give_up_on_syncs(self, effects: GroupEffects, now_ms: int) -> None:
-        """Remove the members that joined but sent no SyncGroup in time, and rebalance."""
+        """Remove the members that sent no SyncGroup in time, even static members that did not join,
+        and rebalance."""
         self._sync_deadline_ms = None
         group = self._group
         silent: list[ClassicGroupMember] = [m for m in group.members.values() if not m.has_synced]

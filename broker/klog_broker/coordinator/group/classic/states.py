@@ -117,5 +117,5 @@ PARKED: dict[tuple[GroupRequest, GroupState], str] = {
         GroupState.COMPLETING_REBALANCE,
     ): "waits until the leader's assignment is in the log",
 }
-"""The requests that are parked in a state, with the event that they wait for. All other requests
-are answered at once."""
+"""The requests that are parked in a state, with the event that they wait for. No other request
+waits for other members."""
