@@ -66,8 +66,8 @@ class Machine(Protocol[K, V]):
         """Called when the records that the machine returned last are appended and applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
-        """Called when the records that the machine returned last could not be appended; none of
-        them took effect."""
+        """Called when the records that the machine returned last could not be appended, or when
+        the shard has failed because it could not apply them."""
 
     def reloaded(self, now_ms: int) -> None:
         """Called once the log of the machine's shard is replayed, before this broker starts to

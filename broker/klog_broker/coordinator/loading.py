@@ -29,7 +29,7 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.records.record_section import read_records
 
 LOAD_READ_BYTES = 256 * 1024
-"""How many bytes of a shard's log one read covers."""
+"""The most bytes of a shard's log that one read covers, unless its first batch is larger."""
 
 MOST_INFLATED_BYTES = 16 * 1024 * 1024
 """Once the batches of a read have decompressed to this size, the rest is left to the next read.
@@ -147,12 +147,12 @@ class Loader:
     """Replays a log from its start to the log end offset at the time when the loader was made.
 
     ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While ``new_walk``
-    returns None, the loop checks the batches, until all loaders together have read enough to load
-    the kernels (``plain_reads``). Batches that ``bulk`` has decoded together are applied as a whole
-    if ``begin_run`` (Shard.begin_run) says that the high watermark has passed them, or else record
-    by record. ``on_loaded`` is called once: with None when everything is applied, or with the error
-    that prevents loading (a damaged log, a failed disk). ``on_loaded`` is never called if the
-    leadership ends (StateLog.ended) or ``cancel`` is called first.
+    returns None, the loop checks the batches, until all loaders of the state topic have read enough
+    to load the kernels (``plain_reads``). Batches that ``bulk`` has decoded together are applied as
+    a whole if ``begin_run`` (Shard.begin_run) says that the high watermark has passed them, or else
+    record by record. ``on_loaded`` is called once: with None when everything is applied, or with
+    the error that prevents loading (a damaged log, a failed disk). ``on_loaded`` is never called if
+    the leadership ends (StateLog.ended) or ``cancel`` is called first.
     """
 
     def __init__(

@@ -234,7 +234,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """Append the records that the state machine of ``key`` (a group or transactional id) has
         decided, and apply them.
 
-        Returns NONE, or the error for the client; after an error none of the records has an effect.
+        Returns NONE, or the error for the client. After an error, either none of the records was
+        written, or the shard has failed because it could not apply them (Shard.append).
         """
         try:
             shard.append(records)

@@ -53,8 +53,8 @@ class RecordProducer(NamedTuple):
 class CoordinatorState(Protocol[K, V]):
     """The state that a shard keeps in memory.
 
-    Everything that survives a restart changes only in ``apply``, in ``apply_marker``, and in code
-    that replaces ``apply``: ``BulkLoading.apply``, and the function that callers of
+    The log's records change the state only in ``apply``, in ``apply_marker``, and in code that
+    replaces ``apply``: ``BulkLoading.apply``, and the function that callers of
     ``Shard.append_packed`` pass.
     """
 
@@ -76,9 +76,9 @@ class CoordinatorState(Protocol[K, V]):
         """The keys of all state machines: group ids, or transactional ids."""
 
     def drop_if_unused(self, key: str) -> None:
-        """Drop the entry of ``key`` if it holds nothing: a group without records and members, or a
-        transactional id without a record. Called after decisions about the key, because a
-        refused request may have created the entry."""
+        """Drop the entry of ``key`` if it holds nothing: a group that has no members and no offsets
+        and never had a generation, or a transactional id without a record. Called after decisions
+        about the key, because a refused request may have created the entry."""
 
 
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
@@ -100,8 +100,9 @@ class StateRecordFormat(NamedTuple, Generic[K, V]):
 
 
 class ShardStatus(Enum):
-    """The stages of a shard. LOADING is the first. FAILED (the log or appended records could not be
-    applied) and RESIGNED (this broker no longer leads the partition) are final."""
+    """The stages of a shard. LOADING is the first. A shard never serves again after FAILED (the log
+    or appended records could not be applied) or RESIGNED (this broker no longer leads the
+    partition, or loads its log again into a new shard)."""
 
     LOADING = "loading"
     SERVING = "serving"

@@ -95,7 +95,8 @@ class CoordinatorFinder:
     def find(self, key: str, context: RequestContext) -> CoordinatorResult:
         """Return the leader of the key's partition, or COORDINATOR_NOT_AVAILABLE (retriable).
 
-        The error is returned until the topic exists, and while its partition has no leader. A
+        The error is returned until the topic exists, while its partition has no leader that has
+        the client's listener, and if this broker leads the partition but does not serve it. A
         broker whose shard is still loading is returned, because the shard itself answers requests
         with COORDINATOR_LOAD_IN_PROGRESS.
         """

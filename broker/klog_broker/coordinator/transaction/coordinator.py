@@ -281,8 +281,8 @@ class TransactionCoordinator:
 
     # --- transactions for administrators and metrics ---------------------------------------------
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """Return NONE and the transactional id's state, or an error (TRANSACTIONAL_ID_NOT_FOUND)
-        and None."""
+        """Return NONE and the transactional id's state, or an error and None. The error is
+        TRANSACTIONAL_ID_NOT_FOUND if this broker serves the id's partition, but has no such id."""
         error, shard = self._find(transactional_id)
         if shard is None:
             return error, None

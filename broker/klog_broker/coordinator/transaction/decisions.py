@@ -2,9 +2,9 @@
 
 The decisions follow Kafka 4.3.1's TransactionCoordinator and TransactionMetadata (KIP-98; KIP-360:
 a producer may raise its own epoch; KIP-890, part 2: every end raises it). klog is stricter in two
-points. A transaction keeps the transaction.version that it began with when a client of a newer
-version adds partitions or ends it. An InitProducerId that names an old epoch never aborts a
-transaction. end_decisions.py has EndTxn.
+points. A transaction keeps the transaction.version that it began with when a client of another
+version adds partitions, or a client of a newer version ends it. An InitProducerId that names an old
+epoch never aborts a transaction. end_decisions.py has EndTxn.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
-"""Decides on EndTxn. Pure: no I/O. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890)."""
+"""Decides on EndTxn. Pure: no I/O. EndTxn 5 (transaction.version 2) raises the epoch (KIP-890),
+unless a client of an older version began the transaction."""
 
 from klog_broker.coordinator.transaction.decisions import (
     TransactionDecision,
@@ -43,7 +44,8 @@ def decide_end(
     A client of transaction.version 2 gets the epoch, or the new producer id, of its next
     transaction. If the response to an EndTxn was lost, the client may repeat the EndTxn with the
     same result (commit or abort), producer id and epoch. The repeated EndTxn gets the same response
-    once the transaction has ended, and CONCURRENT_TRANSACTIONS before.
+    once the transaction has ended, and CONCURRENT_TRANSACTIONS before. But an EndTxn 5 that did not
+    raise the epoch, because an older client began the transaction, is not recognized as repeated.
     """
     if client_version >= VERSION_RAISING:
         return _end_raising(known, producer, now_ms, is_commit, next_producer_id)

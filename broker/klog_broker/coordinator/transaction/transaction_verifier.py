@@ -104,8 +104,10 @@ class TransactionVerifier:
         ones.
 
         ``done`` gets an error code for each partition, as from TransactionCoordinator.verify.
-        Further codes are NETWORK_EXCEPTION if the coordinator's broker did not respond, and
-        COORDINATOR_NOT_AVAILABLE if no broker is the coordinator now.
+        Further codes are NETWORK_EXCEPTION if the coordinator's broker did not respond,
+        COORDINATOR_NOT_AVAILABLE if no broker is the coordinator now, INVALID_TXN_STATE if the
+        coordinator's broker did not authorize this broker, and UNKNOWN_SERVER_ERROR if the response
+        lacks the partition.
         """
         asked = VerificationRequest(transactional_id, producer_id, producer_epoch, partitions, adds)
         coordinator = self._coordinator
