@@ -2,9 +2,10 @@
 
 Each leader decides which ISR it requests, and what follows from a response (leader_replicas.py).
 This module sends the changes of many partitions together, one request at a time. If the outcome of
-a request is unknown, the request is sent again after a pause. The controller rejects a change that
-is not based on the controller's present state of the partition (its leader epoch and partition
-epoch). Such a change is requested again at the next periodic check for lagging followers (every
+a request is unknown, or the controller refuses the whole request, the leaders' present ISR changes
+are sent after a pause. The controller rejects a change that is not based on the controller's
+present state of the partition (its leader epoch and partition epoch). Such a change is requested
+again at the next periodic check for lagging followers (every
 replica.lag.time.max.ms / 2). The next request is sent only after the response to the last one, or
 when that response can no longer come.
 """
@@ -87,8 +88,8 @@ class IsrRequests:
         self._controller = controller
         self._wanted: dict[Leader, None] = {}
         self._is_busy = False
-        """Whether a request is outstanding, is about to be sent, or will be sent again after a
-        pause because its outcome is unknown."""
+        """Whether a request is outstanding, is about to be sent, or will be sent after a pause
+        because the last one has not settled all of its changes (IsrOutcome.RETRY)."""
         self._live: frozenset[BrokerId] = frozenset()
 
     def start(self) -> None:

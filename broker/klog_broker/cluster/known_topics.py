@@ -81,9 +81,11 @@ class TopicsFromController:
         return not self._requests.has_full_metadata or topic in self._unreadable()
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
-        """Call ``then`` once the controller has sent all topics, or after ``patience_ms``.
+        """Call ``then`` after the next request with which the controller sends all topics, or after
+        ``patience_ms``.
 
-        Never calls ``then`` before this method returns.
+        Never calls ``then`` before this method returns. Call this method only while ``is_complete``
+        is False, because the controller may send all topics only once.
         """
         requests = self._requests
 

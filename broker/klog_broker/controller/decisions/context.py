@@ -272,7 +272,7 @@ class ControllerContext:
 
     def leadership(self, partition: TopicPartition) -> Leadership | None:
         """The state of a partition that the controller last read from ZooKeeper or wrote; None if
-        no controller ever wrote one."""
+        no controller ever wrote one, or if it cannot be read."""
         return self._leaderships.get(partition)
 
     def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:

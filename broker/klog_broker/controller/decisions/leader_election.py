@@ -24,7 +24,8 @@ class LeaderAndIsr:
     """A partition's leader, leader epoch and ISR: the result of an election.
 
     `leader` is NO_BROKER while no replica can lead. `in_sync` is the ISR; no election leaves it
-    empty. `is_recovering` is true if the leader was elected although it was not in sync.
+    empty. `is_recovering` becomes true if a leader is elected although it was not in sync, and
+    false once a leader reports in AlterPartition that it has recovered.
     """
 
     leader: BrokerId

@@ -52,13 +52,15 @@ def place_replicas(
 
 
 def start_of_more(racks: Mapping[BrokerId, str | None], first_leader: BrokerId) -> int:
-    """Return the place of `first_leader`, a topic's first preferred leader, in the list of brokers.
+    """Return the place of `first_leader`, a topic's first preferred leader, among all broker ids in
+    ascending order.
 
     For partitions to be added to the topic, the caller passes this number to `place_replicas` both
     as `start` (the place of partition 0's leader) and as `shift` (the distance from a leader to its
     first follower). The new partitions continue the placement of the present ones only if the topic
-    was created with equal `start` and `shift`, because the shift of a topic is not stored. If the
-    broker `first_leader` is gone, the broker with the next higher id takes its place.
+    was created with equal `start` and `shift`, because the shift of a topic is not stored, and only
+    without racks, because `place_replicas` orders brokers with racks differently. If the broker
+    `first_leader` is gone, the result is the place of the next higher id, or 0 if there is none.
     """
     brokers = sorted(racks)
     return next((place for place, broker in enumerate(brokers) if broker >= first_leader), 0)

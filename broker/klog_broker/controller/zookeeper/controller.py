@@ -1,9 +1,9 @@
 """The controller: carries out one event after the other while this broker is the controller.
 
 An event is a change in ZooKeeper (brokers, topics, deletions), a broker's response to a controller
-request, or a request from a broker. Each write is fenced (`znode_writer.py`). Only after the write
-the controller changes its context, sends requests to brokers, and answers. An event can fail in
-four ways:
+request, or a request from a broker. Each write is fenced (`znode_writer.py`). Only after a write
+the controller puts the written state into its context, sends the state to brokers, and answers. An
+event can fail in five ways:
 
 - The connection to ZooKeeper breaks. The outcome of the last write is unknown, and the watches are
   lost. At the next connection the controller reads everything again, as a new controller does, and
@@ -11,6 +11,8 @@ four ways:
 - A broker has registered meanwhile. The controller reads its registration, then repeats the event.
 - ZooKeeper has other data than the controller expects. The controller reads everything again after
   RETRY_MS; a request that fails repeatedly is given up (`event_queue.py`).
+- The access list of a znode forbids a read or write that the event needs. A request is refused with
+  UNKNOWN_SERVER_ERROR; after any other event the controller reads everything again, as above.
 - Another controller was elected. This controller resigns, answers all requests with NOT_CONTROLLER,
   and drops the requests that it has queued for brokers.
 """
@@ -415,8 +417,8 @@ class Controller:
         """Take in changed broker registrations, elect leaders and change ISRs where these changes
         make it necessary (`Writer.settle`), then do one more piece of work.
 
-        The piece of work is a change of topics or deletions that ZooKeeper reported. If there is no
-        such change, it is a queued event. If there is no event either, a broker whose queued
+        The piece of work is a change that ZooKeeper reported, or a retry of deletions. If there is
+        neither, it is a queued event. If there is no event either, a broker whose queued
         requests were dropped, because it did not answer for a long time, gets all metadata and the
         roles (leader or follower) of its replicas again.
         """

@@ -3,8 +3,9 @@
 Brokers request ControlledShutdown, ElectLeaders and AllocateProducerIds, and the creation,
 extension and deletion of topics. Each may be carried out again after a response of ZooKeeper was
 lost, and then returns the same result: a change that is already in ZooKeeper counts as the
-request's own. (A block of producer ids may remain unused.) A write that an access list forbids
-raises WriteDenied, and writes nothing.
+request's own. (But ElectLeaders then answers ELECTION_NOT_NEEDED for leaders that the first attempt
+elected, and a block of producer ids may remain unused.) A write that an access list forbids raises
+WriteDenied, and writes nothing; only ElectLeaders and ControlledShutdown skip its partition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -60,7 +60,8 @@ def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
 
 
 def send_deletions(work: EventContext) -> Steps[None]:
-    """Send StopReplica to all registered brokers that hold replicas of topics to be deleted."""
+    """Send StopReplica to all registered brokers that hold replicas of topics to be deleted, except
+    for replicas that are deleted or whose broker has yet to answer such a request."""
     controller_state, context = work.controller_state, work.controller_state.context
     numbers = count(1)
     for topic in context.to_be_deleted:

@@ -1,9 +1,9 @@
 """Batches of controller requests: LeaderAndIsr, UpdateMetadata and StopReplica for brokers.
 
-A batch collects the changes of one event, and makes at most one request of each kind for a broker,
-in Kafka's order: LeaderAndIsr for brokers with a replica, UpdateMetadata for all brokers, then
-StopReplica. The requests describe the controller context when `requests` is called. Each request
-carries the controller epoch, and the epoch of the broker that is to get it.
+A batch collects changes of one event, and makes at most one request of each kind for a broker, in
+Kafka's order: LeaderAndIsr, UpdateMetadata, then StopReplica. The requests describe the controller
+context when `requests` is called. Each request carries the controller epoch, and the epoch of the
+broker that is to get it.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
@@ -61,7 +61,7 @@ class BrokerRequest(NamedTuple):
     broker_epoch: int
     request: ControllerRequest
     size: int = 1
-    """The number of partitions and brokers that the request names, plus one."""
+    """About the number of partitions and brokers that the request names; at least one."""
 
 
 @dataclass(slots=True)
@@ -144,8 +144,9 @@ class RequestBatch:
         """Add UpdateMetadata with all registered brokers and these partitions, for `brokers`.
 
         All UpdateMetadata requests of a batch have the same content, so brokers from other calls
-        get these partitions, too. Partitions that never had a leader are omitted, and so are new
-        partitions that `collect` adds later with the rest of their topic.
+        get these partitions, too (except for brokers that wait for the full UpdateMetadata
+        request). Partitions that never had a leader are omitted, and so are new partitions that
+        `collect` adds later with the rest of their topic.
         """
         self._update_recipients.update(dict.fromkeys(brokers))
         self._changed.update(
