@@ -6,8 +6,9 @@ segments that become one. filtering.py writes each batch again, without supersed
 cleaned_transactions.py finds the batches of aborted transactions, and old_formats.py handles
 formats v0 and v1. kernel.py has the loops that numba compiles.
 
-key_map.py, filtering.py, old_formats.py and kernel.py import numba, which takes long to load.
-Import them in a helper thread only, once a log is to be cleaned.
+cleaning_round.py, chunks.py, verdicts.py, filtering.py, decompressed_runs.py, key_map.py and
+kernel.py import numba, which takes long to load. Import them in a helper thread only, once a log is
+to be cleaned.
 
-May import: log, config, runtime, pyspark_klog.{records,storage}.
+May import: log, config, runtime, metrics, and klog's shared packages.
 """

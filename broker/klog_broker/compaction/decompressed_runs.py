@@ -1,7 +1,7 @@
 """Makes arrays for the kernels from a scanned chunk, and decompresses its batches run by run.
 
 Kernels (functions that numba compiles) cannot read compressed batches. A run is a sequence of
-consecutive compressed batches that are decompressed into one buffer, as if they had never been
+consecutive batches in one buffer, the compressed ones decompressed, as if they had never been
 compressed, so that one kernel call handles many batches. The section of a batch is the bytes of its
 records, without its header. Each section costs one call of its codec's library, with a size limit.
 If that call does not read the section as one whole stream, ``decompress``
@@ -42,7 +42,8 @@ _RUN_BUFFER_BYTES = 2 * _RUN_BYTES
 # next run.
 _MOST_KEPT_BYTES = 4 << 20
 # An uncompressed batch of at most this size, such as a transaction marker, is copied into a run's
-# buffer of decompressed batches. A larger one ends the run, and the kernel reads it without a copy.
+# buffer of decompressed batches. A larger one whose records the kernel must read ends the run, and
+# the kernel reads it without a copy.
 _SMALL_BYTES = 512
 # The output limit of the single codec call that decompresses a batch's records: _GUESS_FACTOR times
 # the decompressed size of the previous batch's records, but at least _FIRST_GUESS_BYTES. Records

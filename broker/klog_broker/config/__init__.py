@@ -1,8 +1,8 @@
 """The configuration of a broker and of its topics: declarations of settings, types and bounds.
 
-May import: klog_broker.runtime and pyspark_klog.{properties,errors}. Start reading at
-broker_config.py and topic_config.py; setting_rows.py and topic_rows.py declare each setting in one
-row.
+May import: klog_broker.runtime and pyspark_klog.{properties,java_text,errors}. Start reading at
+broker_config.py and topic_config.py; setting_rows.py, topic_rows.py and the other modules named
+..._rows.py declare each setting in one row.
 """
 
 from klog_broker.config.broker_config import (

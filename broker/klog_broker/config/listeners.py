@@ -1,9 +1,9 @@
 """Listeners: the addresses that the broker listens on, and the addresses advertised to clients.
 
 The syntax is a comma-separated list of ``NAME://host:port``; an empty host means all interfaces.
-The rules are Kafka's: names and ports are distinct, each advertised name is the name of a listener,
-and 0.0.0.0 is never advertised. klog does not open the listeners in controller.listener.names,
-because only KRaft controllers use them.
+The rules are Kafka's: names are distinct, and so are ports (an IPv4 and an IPv6 listener may share
+one); each advertised name is the name of a listener, and 0.0.0.0 is never advertised. klog does not
+open the listeners in controller.listener.names, because only KRaft controllers use them.
 """
 
 import re

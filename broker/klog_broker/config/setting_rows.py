@@ -1,8 +1,9 @@
 """The declarations (rows) of the broker's settings that klog supports.
 
-Names, types, defaults and bounds are those of Kafka 3.9.1, except for the defaults that
-`DIFFERENT_DEFAULTS` lists with the reasons. settings_without_effect.py lists Kafka's settings
-without effect in klog; topic_rows.py declares the settings of topics.
+Names, types, defaults and bounds are those of Kafka 3.9.1, except for klog's own settings
+(`KLOGS_OWN`) and the defaults that `DIFFERENT_DEFAULTS` lists with the reasons.
+settings_without_effect.py lists Kafka's settings without effect in klog; topic_rows.py declares the
+settings of topics.
 """
 
 from klog_broker.config.cleaner_rows import COMPACTION

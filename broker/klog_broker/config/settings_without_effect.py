@@ -1,7 +1,8 @@
-"""Kafka's broker settings without effect in klog. The broker accepts each with a warning.
+"""Kafka's broker settings without effect in klog. The broker accepts each with a warning, unless
+strict.configs is true.
 
-The settings are those of Kafka 3.9.1 and 4.3.1. klog does not check their values, and never shows
-the values of `SECRET_NAMES`.
+The settings are those of Kafka 3.9.1 and 4.3.1. klog does not check their values, except for the
+few settings that refused_settings.py names, and never shows the values of `SECRET_NAMES`.
 """
 
 #: The names of settings without effect, grouped by the reason.

@@ -1,7 +1,7 @@
 """The declarations (rows) of the topics' settings, with Kafka 3.9.1's names, types and bounds.
 
 The default of a topic's setting is the broker's setting `broker_name`. In a row without
-`broker_name`, the default is `default`.
+`broker_name`, or whose `broker_name` has no effect in klog, the default is `default`.
 """
 
 from klog_broker.config.kafka_releases import RELEASE
