@@ -19,8 +19,8 @@ class RoleChangeRequest(Protocol):
 
     def role_changes(self) -> Iterator[RoleChange]:
         """Yield one instruction (lead, follow, stop or delete) for each replica that the request
-        names. Each is computed just before it is carried out, because it may depend on the role
-        that the replica has then."""
+        names, except for replicas that get an error at once. Each is computed shortly before it is
+        carried out, because it may depend on the role that the replica has then."""
 
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Record that the role change of a partition failed."""

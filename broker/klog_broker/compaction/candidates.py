@@ -48,7 +48,8 @@ class Extent(NamedTuple):
     cleanable_bytes: int
     total_bytes: int
     is_overdue: bool
-    """Whether records have been dirty for longer than max.compaction.lag.ms."""
+    """Whether the first batch of a dirty segment is older than max.compaction.lag.ms, by its
+    timestamp."""
 
     @property
     def dirty_ratio(self) -> float:
