@@ -11,12 +11,12 @@ The states (a break is a lost connection):
 
 - AWAY: no connection yet in this session. Once connected: ASKING.
 - ASKING: a read of the controller, or a multi, is outstanding. The response leads to OTHER or
-  CONTROLLER; after a break all reads are repeated.
-- OTHER: another broker is the controller, and its znode is watched. When the znode changes or
-  disappears, and after a break: ASKING.
+  CONTROLLER; after a break, and RETRY_MS after any other failure, all reads are repeated.
+- OTHER: another broker is the controller, or /controller is malformed. The znode is watched. When
+  it changes or disappears, and after a break: ASKING.
 - CONTROLLER: this broker is the controller, and its znode is watched. After a break the broker
-  stays the controller and reads again. When the znode is gone or of another session: resign, then
-  ASKING. When the session expires: resign, then AWAY.
+  stays the controller and reads again. When the znode is gone, of another session or not readable:
+  resign, then ASKING. When the session expires: resign, then AWAY.
 """
 
 import logging

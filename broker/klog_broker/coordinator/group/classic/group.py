@@ -40,8 +40,9 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_ms = -1
-        """Wall clock time in ms of the group's newest record in __consumer_offsets. In an empty
-        group, the retention time of the offsets starts at this time."""
+        """Wall clock time in ms of the newest record of the group's members in __consumer_offsets;
+        -1 before the first. When the last member leaves, the time is set even if the record cannot
+        be written: in an empty group, the retention time of the offsets starts at this time."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
