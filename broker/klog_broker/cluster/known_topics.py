@@ -40,7 +40,8 @@ class KnownTopics(Protocol):
         topics yet, or cannot read this topic's znode."""
 
     def when_complete(self, then: Callable[[], None], patience_ms: int = PATIENCE_MS) -> None:
-        """Call ``then`` once: as soon as the image shows all topics, or after ``patience_ms``."""
+        """Call ``then`` once: as soon as the image shows all topics, or after ``patience_ms``. For
+        calls while ``is_complete`` is False."""
 
 
 class AllTopicsKnown:

@@ -31,7 +31,7 @@ class RoleChangeRequest(Protocol):
 
 class SlicedRoleChanges:
     """Carries out one request, ROLE_CHANGES_PER_TURN role changes in each event-loop turn; calls
-    `done` once the request is answered."""
+    `done` once the request is answered, or its connection is closed instead."""
 
     def __init__(
         self,

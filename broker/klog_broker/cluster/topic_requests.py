@@ -58,7 +58,7 @@ def answer_at_controller(
     Any other broker answers NOT_CONTROLLER, and the client sends its request to the controller. A
     controller that has just started calls `answer` once it knows all topics: before, it would have
     to answer UNKNOWN_TOPIC_OR_PARTITION for topics that exist, and clients do not retry after that
-    error.
+    error. If it does not learn all topics within PATIENCE_MS (2 s), it answers NOT_CONTROLLER, too.
     """
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)

@@ -168,7 +168,8 @@ class RequestedCommits:
 
 
 class TurnCommits:
-    """Collects the commit requests of an event-loop turn, and appends one batch for each shard.
+    """Collects the commit requests of an event-loop turn, and appends them as one batch for each
+    shard (as several, if one would be too large for the log).
 
     The append happens in the turn's append phase (Loop.call_at_append), after the requests that the
     turn received were handled. Requests keep their order, and each has its own errors. Whether a
