@@ -49,7 +49,7 @@ _ELECTED = (
     ),
     (
         "the leader's broker has failed, no in-sync replica is alive, and "
-        "`unclean.leader.election.enable=true`",
+        "`unclean.leader.election.enable=true`, or an unclean election is requested",
         "the first live replica; records that it lacks are lost",
         "the new leader",
     ),
