@@ -41,14 +41,15 @@ The syntax of a broker's configuration file is that of Java's `.properties`: `na
 digits are a character, and the last of two entries for a name counts. The encoding is UTF-8, or
 Latin-1 if the file is not valid UTF-8. Lists are comma-separated.
 
-klog distinguishes four kinds of setting names:
+klog distinguishes five kinds of setting names:
 - known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
 - Kafka's names that [change nothing in klog](#kafkas-names-without-effect): accepted, with one
   warning each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are
   refused;
 - Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
   one rely on a feature that klog does not have yet;
-- any other name: refused, with the most similar known name.
+- names that Kafka dropped before 3.9.1: refused, with the [name to set instead](#what-is-different-here);
+- any other name: refused, with the most similar known name if there is one.
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
