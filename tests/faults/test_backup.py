@@ -9,7 +9,12 @@ from tests.support.broker_thread import BrokerThread
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, produced, read_all
 
-FIRST = ("klog-metadata", "meta.properties", "log-start-offset-checkpoint")
+FIRST = (
+    "klog-metadata",
+    "meta.properties",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
 LEFT_OUT = (
     ".lock",
     "klog-syncs",
