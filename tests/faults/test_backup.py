@@ -9,12 +9,8 @@ from tests.support.broker_thread import BrokerThread
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, produced, read_all
 
-FIRST = (
-    "klog-metadata",
-    "meta.properties",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
+FIRST = ("klog-metadata", "meta.properties", "log-start-offset-checkpoint")
+LAST = "cleaner-offset-checkpoint"
 LEFT_OUT = (
     ".lock",
     "klog-syncs",
@@ -24,7 +20,7 @@ LEFT_OUT = (
 
 
 def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
-    """Copy the files of FIRST, then all others, with writes between any two files."""
+    """Copy the files of FIRST, then all others, then LAST, with writes between any two files."""
     backup.mkdir()
     for name in FIRST:
         if (data / name).exists():
@@ -42,9 +38,11 @@ def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
                     with suppress(FileNotFoundError):
                         shutil.copy(path, backup / folder.name / path.name)
                     meanwhile()
+    if (data / LAST).exists():
+        shutil.copy(data / LAST, backup / LAST)
     # A checkpoint may be about to be replaced, which leaves a .tmp file.
     beside = {path.name.removesuffix(".tmp") for path in data.iterdir() if path.is_file()}
-    assert beside <= {*FIRST, *LEFT_OUT}
+    assert beside <= {*FIRST, LAST, *LEFT_OUT}
 
 
 def _worst(path: Path) -> tuple[bool, str]:

@@ -95,7 +95,7 @@ def test_states_have_kafkas_names() -> None:
 
 
 def test_kinds_and_versions_from_the_future_are_distinguished_from_damage() -> None:
-    with pytest.raises(UnknownStateRecord, match="kind 1"):
+    with pytest.raises(UnknownStateRecord, match="has version 1"):
         decode_key(b"\0\1\0\1g")
     with pytest.raises(UnknownStateRecord, match="version 2"):
         decode_value(b"\0\2")

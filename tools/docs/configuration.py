@@ -48,7 +48,8 @@ klog distinguishes five kinds of setting names:
   refused;
 - Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
   one rely on a feature that klog does not have yet;
-- names that Kafka dropped before 3.9.1: refused, with the [name to set instead](#what-is-different-here);
+- names that Kafka dropped before 3.9.1: refused, with the
+  [name to set instead](#what-is-different-here);
 - any other name: refused, with the most similar known name if there is one.
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
