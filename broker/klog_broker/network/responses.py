@@ -140,7 +140,8 @@ class QueuedResponse:
         self._fill(SlotState.CLOSES)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` if the connection closes before the request is answered."""
+        """Call ``callback`` if the connection closes before the request is answered. The caller no
+        longer reads the request's bytes."""
         self._when_closed = callback
 
     def hold(self) -> bool:
@@ -177,11 +178,17 @@ class QueuedResponse:
 
     def connection_closed(self) -> None:
         """Drop the response, and call the `when_closed` callback if the request is not answered
-        yet."""
+        yet.
+
+        The callback cancels the operation that would answer. Such an operation no longer reads the
+        request, so a large frame's buffer that was kept for it is returned to the pool.
+        """
         self.parts = []
         callback, self._when_closed = self._when_closed, None
         if callback is not None and self.state is SlotState.WAITING:
             callback()
+            if self.keeps_frame:
+                self.give_back_frame()
 
     def _fill(self, state: SlotState) -> None:
         if self.state is not SlotState.WAITING:

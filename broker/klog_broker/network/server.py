@@ -18,7 +18,7 @@ from klog_broker.network.bounds import (
     RECEIVE_BYTES,
 )
 from klog_broker.network.connection import Connection
-from klog_broker.network.connection_states import ENDING
+from klog_broker.network.connection_states import CLOSING, ENDING
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.responses import QueuedResponse
@@ -131,11 +131,12 @@ class Server:
     def end_connections(self, most: int) -> bool:
         """Make up to ``most`` connections end once their received requests are answered.
 
-        Returns whether other connections are left; the caller then calls this method again.
+        Returns whether there are further connections that neither end nor close; the caller then
+        calls this method again.
         """
         ended = 0
         for connection in list(self._connections):
-            if connection.state is not ENDING:
+            if connection.state is not ENDING and connection.state is not CLOSING:
                 if ended == most:
                     return True
                 connection.end()

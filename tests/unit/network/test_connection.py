@@ -537,6 +537,20 @@ def test_close_lets_earlier_answers_leave_first(broker: Broker) -> None:
     assert stream.is_closed
 
 
+def test_ending_connections_passes_over_those_that_close_already(broker: Broker) -> None:
+    broker.answers = None
+    streams = [broker.connect() for _ in range(3)]
+    for stream in streams:
+        stream.room_bytes = 0
+        stream.inbox += frame(PRODUCE, b"1") + frame(PRODUCE, b"2")
+    broker.turns()
+    for first, second in zip(broker.slots[::2], broker.slots[1::2], strict=True):
+        first.complete([b"not read by the client"])
+        second.close("acks=0 failed")
+    broker.turns()
+    assert not broker.server.end_connections(2)
+
+
 def test_closing_the_server_closes_everything(broker: Broker) -> None:
     streams = [broker.connect() for _ in range(3)]
     broker.server.close()
@@ -745,6 +759,21 @@ def test_a_large_frame_that_is_held_stays_until_it_is_answered(
     for slot in broker.slots:
         slot.skip()
     broker.turns()
+    assert broker.server.memory.buffers.lent_bytes == 0
+
+
+def test_the_frame_of_a_cancelled_request_is_given_back(broker: Broker) -> None:
+    broker.answers = lambda _, slot: slot.hold() and None
+    stream = broker.connect()
+    stream.inbox += frame(PRODUCE, b"a" * 300_000)
+    broker.turns()
+    assert broker.server.memory.buffers.lent_bytes > 0
+    cancelled: list[str] = []
+    broker.slots[0].when_closed(lambda: cancelled.append("waits for followers"))
+    stream.is_broken = True
+    stream.inbox += b"x"
+    broker.turns()
+    assert cancelled
     assert broker.server.memory.buffers.lent_bytes == 0
 
 

@@ -187,6 +187,8 @@ class Walk:
         while self.server.end_connections(1):
             for _ in range(self.chance.randrange(6)):
                 self.step()
+        for _ in range(20):
+            self.step()
 
     def finish(self) -> None:
         """Everything is answered and all clients leave."""
