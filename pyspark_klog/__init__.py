@@ -1,6 +1,7 @@
 """The parts of klog for Kafka clients and Spark: records, protocol, client, Spark source and sink.
 
-May import: only the standard library; never klog_broker. Names are loaded when first used.
+This module imports only the standard library, and no module of the package imports klog_broker.
+Names are loaded when they are first used.
 Start reading at records/FORMAT.md, then docs/architecture.md.
 """
 

@@ -126,7 +126,8 @@ class BulkLoading(Protocol):
     """
 
     def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, BatchRun]:
-        """Decode some of the checked batches. Called in a helper thread.
+        """Decode those of the checked batches that can be decoded together, perhaps none; the event
+        loop applies the other batches one by one. Called in a helper thread.
 
         Returns the runs (adjacent batches that were decoded together) by the byte position of
         their first batch in the bytes that were read. No run has a record below ``from_offset``, or

@@ -74,7 +74,8 @@ class RequestContext:
     client_address: str
     """The client's IP address, as text."""
     connection_id: str
-    """The connection's id, unique in this process: ``local-remote-number``, for logs and groups."""
+    """The connection's id, unique in this process: ``local-remote-number``. Log lines name it; its
+    number tells requests of one controller's connection from those of another."""
     listener: str
     """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal

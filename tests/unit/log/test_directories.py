@@ -141,7 +141,7 @@ def test_a_directory_of_another_version_is_refused() -> None:
     files.make_dirs(DATA)
     newer = b"version=2\ncluster.id=x\nnode.id=0\ndirectory.id=y\n"
     files.write_atomically(DATA / "meta.properties", newer)
-    with pytest.raises(LogDirectoryError, match="belongs to no data directory that klog can use: "):
+    with pytest.raises(LogDirectoryError, match="klog cannot use the data directory of "):
         manager_of(files).load()
     # The lock is given back.
     files.remove(DATA / "meta.properties")

@@ -212,7 +212,7 @@ class LogDirectory:
             ) from None
         except StorageFormatError as error:
             raise LogDirectoryError(
-                f"{path} belongs to no data directory that klog can use: {error}"
+                f"klog cannot use the data directory of {path}: {error}"
             ) from None
 
     def write_meta(self, meta: MetaProperties) -> None:

@@ -142,8 +142,8 @@ class PartitionChanges:
         self._making: dict[TopicPartition, LogDirectory] = {}
         """The partitions whose logs helper threads are making, each with its data directory."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """The partitions whose logs helper threads are making or deleting, each with the calls of
-        the async methods that wait for the end of this change."""
+        """The partitions whose logs helper threads are making or deleting, each with the calls
+        of this class's async methods that are postponed until this change ends."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig

@@ -97,10 +97,10 @@ def validate_and_convert(
     A writable buffer may be patched in place; a read-only buffer is copied.
 
     Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
-    malformed records (RecordsRefused and InvalidTimestamp name the records), UnsupportedCodec,
-    DecompressedTooLarge or RecordTooLarge. ``share`` is the validation work that the event
-    loop may do (None: no limit, in a helper thread). Raises LoopShareExceeded if validation would
-    take more work; ``records`` are then unchanged.
+    malformed records (its subclasses RecordsRefused and InvalidTimestamp say which ones),
+    UnsupportedCodec, DecompressedTooLarge or RecordTooLarge. ``share`` is the validation work that
+    the event loop may do (None: no limit, in a helper thread). Raises LoopShareExceeded if
+    validation would take more work; ``records`` are then unchanged.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_unchanged(records, config):
         check_size(len(records), config)
