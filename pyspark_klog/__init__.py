@@ -1,7 +1,7 @@
 """The parts of klog for Kafka clients and Spark: records, protocol, client, Spark source and sink.
 
-This module imports only the standard library, and no module of the package imports klog_broker.
-Names are loaded when they are first used.
+No module of the package imports klog_broker. `import pyspark_klog` loads no other package: the
+modules that need pyspark or numpy are loaded when a name of theirs is first used.
 Start reading at records/FORMAT.md, then docs/architecture.md.
 """
 

@@ -74,8 +74,8 @@ class RequestContext:
     client_address: str
     """The client's IP address, as text."""
     connection_id: str
-    """The connection's id, unique in this process: ``local-remote-number``. Log lines name it; its
-    number tells requests of one controller's connection from those of another."""
+    """The connection's id, unique in this process: ``local-remote-number``. Log lines name it.
+    Appends that wait for validation are queued by it; so are the controller's requests."""
     listener: str
     """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal

@@ -51,9 +51,9 @@ class BadBytes(NamedTuple):
 
 
 def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry | BadBytes]:
-    """Yield all entries of a segment's .log file (batches, or messages of formats v0 and v1) in
-    order, and the bytes between them that are not entries. An entry with a wrong CRC is yielded,
-    too, if its length is plausible."""
+    """Yield the entries of a segment's .log file (batches, or messages of formats v0 and v1) in
+    order. An entry with a wrong CRC is yielded, too, if its length is plausible. Unreadable bytes
+    are yielded as BadBytes: they end at the next v2 batch with a right CRC, or at the end."""
     end = file.size()
     position = bad_places = 0
     while position < end:
