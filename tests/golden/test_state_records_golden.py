@@ -118,7 +118,7 @@ def test_what_does_not_fit_a_committed_offset_is_refused_by_name() -> None:
 
 
 def test_kinds_and_versions_from_the_future_are_distinguished_from_damage() -> None:
-    with pytest.raises(UnknownStateRecord, match="kind 3"):
+    with pytest.raises(UnknownStateRecord, match="has version 3"):
         decode_key(b"\0\3\0\1g")
     with pytest.raises(UnknownStateRecord, match="version 9"):
         decode_value(GROUP_KEY, b"\0\x09")
