@@ -108,7 +108,7 @@ def test_a_group_of_the_newer_protocol(kafka: KafkaServer) -> None:
     import confluent_kafka
 
     if kafka.version == OLDEST_KAFKA:
-        pytest.skip("of Kafka 4.0 or newer")
+        pytest.skip("Kafka before 4.0 has no groups of the newer protocol")
     topic = written(kafka.bootstrap_servers, 2)
     name = f"newer-of-{topic}"
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}

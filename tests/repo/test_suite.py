@@ -157,7 +157,7 @@ def test_java_gets_an_archive_of_classes_only_when_it_is_complete(tmp_path: Path
     (tmp_path / java_classes.FOLDER).mkdir(parents=True)
     archive = java_classes.archive(tmp_path)
     if archive is None:
-        pytest.skip("no Java here")
+        pytest.skip("this machine has no Java whose classes could be archived")
     archive.with_suffix(".123").touch()
     assert java_classes.option(tmp_path) == ""
     archive.touch()

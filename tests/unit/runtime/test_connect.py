@@ -95,11 +95,11 @@ def test_names_are_not_looked_up(host: str, from_address: str | None) -> None:
 
 def test_ipv6(poller: Poller) -> None:
     if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
+        pytest.skip("this Python is built without IPv6")
     try:
         server = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
-        pytest.skip("no IPv6 loopback here")
+        pytest.skip("this machine has no IPv6 loopback address")
     with server, closing(RealNetwork().connect(*server.getsockname()[:2])) as stream:
         assert isinstance(stream, RealStreamSocket)
         assert outcome(poller, stream) is None

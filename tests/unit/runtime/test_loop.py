@@ -279,7 +279,7 @@ def test_a_blocked_helper_does_not_hold_up_the_others(loop: Loop) -> None:
     helpers.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own there")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority for each thread")
 def test_nice_helpers_let_others_go_before_them(loop: Loop) -> None:
     def priority() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
