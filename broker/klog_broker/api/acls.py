@@ -1,7 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): answer SECURITY_DISABLED.
 
-klog has no authorizer: every client may do everything, and no ACL is stored. Kafka's brokers
-without an authorizer answer with the same error.
+klog stores no ACLs. Kafka's brokers without an authorizer answer with the same error.
 """
 
 from klog_broker.dispatch.access import on_cluster

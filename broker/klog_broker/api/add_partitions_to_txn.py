@@ -166,7 +166,8 @@ def error_response(
     request: AddPartitionsToTxnRequest, code: ErrorCode
 ) -> AddPartitionsToTxnResponse:
     """Return a response with ``code`` for every partition, because responses up to version 3 have
-    no other error field. From version 4 on, the top-level error is ``code``, too."""
+    no other error field. If the request lists transactions (version 4 and later), the top-level
+    error is ``code``, too."""
 
     def errors(transaction: AddPartitionsToTxnTransaction) -> _Errors:
         topics = ((each.name, each.partitions) for each in transaction.topics)
@@ -184,7 +185,8 @@ def error_response(
 
 
 def _transactional_id(request: AddPartitionsToTxnRequest) -> str | None:
-    """Return the one transactional id of a producer's request; None for a broker's request."""
+    """Return the one transactional id of a producer's request; None for a broker's request, which
+    lists transactions."""
     return None if request.transactions else request.v3_and_below_transactional_id
 
 

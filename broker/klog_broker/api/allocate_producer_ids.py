@@ -1,4 +1,4 @@
-"""AllocateProducerIds: the controller gives another broker a block of producer ids (KIP-730)."""
+"""AllocateProducerIds: the controller gives a broker a block of producer ids (KIP-730)."""
 
 from klog_broker.cluster.broker_requests import MAX_ELEMENTS, BetweenBrokersServices, cluster_of
 from klog_broker.dispatch.access import BROKERS_ONLY

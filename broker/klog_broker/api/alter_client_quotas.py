@@ -35,9 +35,11 @@ _Names = tuple[tuple[str, str | None], ...]
 def handle(
     services: SettingsServices, request: AlterClientQuotasRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Apply or refuse all changes of a quota entity (such as a user or a client id) together,
-    independently of the other entities. An entity that the request names twice gets one result, an
-    error, and keeps its quotas; Kafka applies the first of the entity's changes instead."""
+    """Check the changes of each quota entity (such as a user or a client id) independently of the
+    other entities. The metadata store gets the changes of all entities that passed the check
+    together; an error of the store is the result of each of these entities. An entity that the
+    request names twice gets one result, an error, and keeps its quotas; Kafka applies the first of
+    the entity's changes instead."""
     names_of = [_names(entry) for entry in request.entries]
     times = Counter(frozenset(names) for names in names_of)
     response = AlterClientQuotasResponse()

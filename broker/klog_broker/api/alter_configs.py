@@ -1,8 +1,8 @@
 """AlterConfigs (key 33): replaces all settings of topics or all dynamic settings of brokers.
 
 Settings that the request does not name are reset. IncrementalAlterConfigs, which changes single
-settings, has replaced AlterConfigs; old tools still send it. When the response is sent, a topic's
-logs already follow the new settings.
+settings, has replaced AlterConfigs; old tools still send it. When the response is sent, the topic's
+logs on this broker already follow the new settings.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
-"""AlterPartitionReassignments (key 45): accepts only the replicas that a partition already has.
+"""AlterPartitionReassignments (key 45): accepts only a partition's present replicas.
 
-Such a reassignment is complete at once. klog does not move replicas to other brokers yet, and a
-standalone broker has no other broker to move them to.
+Such a reassignment is complete at once. Another order of the same replicas is refused, too. klog
+does not move replicas to other brokers yet, and a standalone broker has no other broker to move
+them to.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,8 @@ def handle(
 def _check(
     services: TopicsServices, topic: str, index: int, replicas: Sequence[int] | None
 ) -> None:
-    """Raise BrokerError unless ``replicas`` are the partition's present replicas."""
+    """Raise BrokerError unless ``replicas`` are the partition's present replicas, in the present
+    order and all on brokers that the metadata image shows."""
     image = services.metadata.image
     state = image.partition(topic, index)
     if state is None:

@@ -15,8 +15,8 @@ from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 MAX_CHANGES_PER_RESOURCE = 1000
-"""The most changes in one request to one topic (which has about 40 settings) or one broker (about
-400 settings)."""
+"""The most changes in one request to one topic (which has about 40 settings) or one broker (Kafka's
+brokers have about 400 settings)."""
 _WITHOUT_SETTINGS = {
     8: "loggers have no settings here",
     16: "client metrics have no settings here",
@@ -50,9 +50,9 @@ def alterable_topic(
     name: str,
     settings: Sequence[str],
 ) -> Topic:
-    """Return the topic that a resource names. BrokerError if the topic does not exist, or if
-    :func:`check_alterable` refuses the resource type, the topic's name or the names of the
-    settings."""
+    """Return the topic that a resource names. BrokerError if the topic does not exist, if the
+    client may not alter its settings, or if :func:`check_alterable` refuses the resource type, the
+    topic's name or the names of the settings."""
     check_alterable(resource_type, name, settings)
     return requested_topic(services, context, AclOperation.ALTER_CONFIGS, name).existing()
 

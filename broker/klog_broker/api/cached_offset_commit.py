@@ -1,5 +1,5 @@
-"""Serves an OffsetCommit that differs from the connection's last one only in committed offsets and
-leader epochs."""
+"""Serves an OffsetCommit that differs from an earlier one of the connection only in the correlation
+id, the committed offsets and their leader epochs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
 """The most partitions of an OffsetCommit that is served without decoding: its bytes are compared
-with those of an earlier OffsetCommit of the connection. The handler of OffsetCommit decodes a
-request with more partitions, and answers it over several event-loop turns."""
+with those of an earlier OffsetCommit of the connection. A request with more partitions is decoded,
+and the handler of OffsetCommit can answer it over several event-loop turns."""
 
-# OffsetCommit version 1 is always decoded, because it has a timestamp for each partition.
+# OffsetCommit version 1 is always decoded, because it has a timestamp for each partition; version 0
+# is decoded, too.
 _FIRST_VERSION = 2
 _NO_LEADER_EPOCH = -1
 
@@ -53,7 +54,7 @@ _new_tuple = tuple.__new__
 _Partitions = Sequence[tuple[TopicPartition, str]]
 """Each partition of the request, with the metadata of its commit."""
 _TopicIds = Mapping[str, UUID]
-"""The topic id of each topic in the request, by name."""
+"""Ids of topics in the request, by the topic's name."""
 _NO_ID = UUID(int=0)
 
 
@@ -74,7 +75,8 @@ class _CommitPlace:
 
 class _CachedOffsetCommit:
     """Serves the later OffsetCommits of a connection that repeat an earlier one, except for the
-    correlation id, the offsets and the leader epochs: same member, partitions and metadata.
+    correlation id, the offsets and the leader epochs: the same group, member, generation,
+    partitions and metadata.
 
     This object also implements PackableCommits (coordinator/group/commits.py) for the request in
     progress: it encodes the request's records and stores its offsets. One object is enough, because
@@ -175,9 +177,10 @@ class _CachedOffsetCommit:
 
     def _find_shard(self) -> GroupShard | None:
         """Return the group's coordinator shard (the groups of one partition of __consumer_offsets).
-        Return None if this broker does not serve the group now, or if a partition of the request is
-        not in the metadata image: then the handler of OffsetCommit serves the request, and answers
-        with the error. Partitions and shard are looked up once per metadata image."""
+        Return None if this broker does not serve the group now, or if a partition or topic id of
+        the cached request is not in the metadata image: then the handler of OffsetCommit serves the
+        request, and answers with the error. A shard that was found is used until the metadata image
+        changes or the shard stops serving."""
         image = self._services.metadata.image
         known = all(
             image.partition(*each.partition) is not None
@@ -240,8 +243,9 @@ def cache_request(
     they repeat this request except for the correlation id, the offsets and the leader epochs.
 
     Return None for versions 0 and 1, and for rare requests: with tagged fields, a retention time, a
-    repeated partition or topic, a topic without partitions, an unknown topic, more than
-    MOST_PARTITIONS partitions, or metadata longer than offset.metadata.max.bytes.
+    repeated partition or topic, a topic without partitions, a topic that is unknown or that the
+    client may not read, no partitions, more than MOST_PARTITIONS partitions, or metadata longer
+    than offset.metadata.max.bytes.
     """
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None

@@ -45,8 +45,9 @@ def handle(
 def _add(
     services: TopicsServices, request: CreatePartitionsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Add or refuse the partitions of each topic independently of the others. A topic that the
-    request names twice gets one result, an error."""
+    """Add or refuse the partitions of each topic independently of the others. But if the topics
+    that pass the checks would together get more than MAX_PARTITIONS_PER_REQUEST new partitions,
+    refuse them all. A topic that the request names twice gets one result, an error."""
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}

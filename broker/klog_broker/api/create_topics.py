@@ -52,8 +52,9 @@ _DescribedSettings = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfig
 def handle(
     services: TopicsServices, request: CreateTopicsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Create or refuse each topic independently of the others. A topic that the request names twice
-    gets one result, an error."""
+    """Create or refuse each topic independently of the others. But if the topics that pass the
+    checks would together have more than MAX_PARTITIONS_PER_REQUEST partitions, refuse them all. A
+    topic that the request names twice gets one result, an error."""
     if services.other_controller() is not None:
         return error_response(request, ErrorCode.NOT_CONTROLLER)
     results: dict[str, CreatableTopicResult] = {}

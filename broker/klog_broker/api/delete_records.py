@@ -4,9 +4,9 @@ Retention deletes the segments below the new log start offset in its next round.
 offset is in memory when the response is sent, and on disk after the next checkpoint
 (log.flush.start.offset.checkpoint.interval.ms), as in Kafka.
 
-The response waits until the logs of all live replicas start at the new offset (the low watermark),
-so that the records stay deleted whichever replica becomes leader. After the request's timeout the
-response is REQUEST_TIMED_OUT, although the records are deleted.
+The response waits until the logs of all live replicas start at the new offset or later, so that the
+records stay deleted whichever replica becomes leader. A partition that still waits at the request's
+timeout gets REQUEST_TIMED_OUT, although its leader has deleted the records.
 """
 
 from typing import NamedTuple
@@ -136,8 +136,8 @@ class _DelayedDeletion(DelayedOperation):
 
 def _leader(services: LogServices, context: RequestContext, topic: str, index: int) -> Leader:
     """Return this broker's leadership of the partition. BrokerError if this broker is not the
-    leader, or if records of the topic cannot be deleted (an internal topic, or a topic whose
-    cleanup.policy is only compact)."""
+    leader, if the client may not delete from the topic, or if records of the topic cannot be
+    deleted (an internal topic, or a topic whose cleanup.policy is only compact)."""
     check_topic(services, context, AclOperation.DELETE, topic)
     if services.metadata.image.partition(topic, index) is None:
         raise BrokerError(why_not_led(services, topic, index))

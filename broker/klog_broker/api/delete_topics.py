@@ -45,14 +45,15 @@ def handle(
 def _delete(
     services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Delete or refuse each topic independently of the others. A topic that the request names twice
-    gets one result, an error."""
+    """Delete or refuse each topic independently of the others. A name or id that the request has
+    twice gets one result, an error. If the request has both the name and the id of a topic, the
+    first of the two deletes the topic, and the second gets an error."""
     requested = _requested_topics(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
     times = Counter((each.name, each.topic_id) for each in requested)
-    # The dict keeps one of several entries with the same name and id, so that a topic gets one
-    # result.
+    # The dict keeps one of several array elements with the same name or id, so that they get one
+    # result together.
     for key, each in {(each.name, each.topic_id): each for each in requested}.items():
         yield 2
         try:

@@ -52,7 +52,7 @@ def _failed(code: ErrorCode, text: str) -> DescribeClientQuotasResponse:
 
 
 def error_response(_: DescribeClientQuotasRequest, code: ErrorCode) -> DescribeClientQuotasResponse:
-    """Return a response with ``code`` without entries."""
+    """Return a response with ``code`` and without quotas."""
     return _failed(code, code.message)
 
 

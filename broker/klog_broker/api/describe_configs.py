@@ -126,7 +126,7 @@ def _configs(
     """Return the described settings of one resource. Each yield is the cost of a step, in units of
     about 5 us of the event loop's time (runtime/event_loop/slices.py). ``answered`` caches the
     described settings for later topics of the request with the same overrides (most topics have
-    none)."""
+    none) and the same requested setting names."""
     yield 1
     keys = resource.configuration_keys or None
     if resource.resource_type not in _SETTINGS:
@@ -147,8 +147,8 @@ def _configs(
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """Return each resource once, by type and name, with all settings that any of its entries
-    names."""
+    """Return each resource once, by type and name, with all settings that any of the request's
+    array elements for this resource names."""
     found: dict[tuple[int, str], DescribeConfigsResource] = {}
     for each in resources:
         first = found.setdefault((each.resource_type, each.resource_name), each)

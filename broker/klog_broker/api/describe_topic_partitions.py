@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): returns topics and their partitions by name, page by page.
 
-A page ends with a cursor: the partition that begins the next page (KIP-966).
+Each page except the last one ends with a cursor: the partition that begins the next page (KIP-966).
 """
 
 from collections.abc import Generator, Iterator

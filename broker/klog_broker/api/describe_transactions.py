@@ -38,8 +38,8 @@ def handle(
 def _transaction(
     services: TransactionServices, context: RequestContext, transactional_id: str
 ) -> tuple[ErrorCode, TransactionMetadata | None]:
-    """Return the transaction, or the error if it does not exist or the client may not describe
-    it."""
+    """Return the transaction, or the error if it does not exist, this broker does not serve the
+    transactional id now, or the client may not describe it."""
     if not is_allowed(
         services,
         context,

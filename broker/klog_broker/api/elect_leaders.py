@@ -1,8 +1,9 @@
 """ElectLeaders (key 43): elects preferred or unclean leaders of partitions.
 
 In a cluster the controller elects, and the response follows when this broker's metadata image shows
-the new leaders. On a standalone broker a partition's only replica is its leader, so there is
-nothing to elect: the leader is already the right one, or no broker can lead.
+the new leaders, or after the request's timeout. On a standalone broker a partition's only replica
+is its leader, so there is nothing to elect: the leader is already the right one, or no broker can
+lead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +54,8 @@ class Elections(Protocol):
     ) -> None:
         """Elect leaders of ``partitions`` (None: of all partitions). ``done`` gets the error code
         of each partition, NONE for success, once the metadata image shows the new leaders or after
-        the timeout. If no election was possible, ``done`` gets one error for all partitions."""
+        the timeout. If the controller refuses the whole request, or does not answer it before the
+        timeout, ``done`` gets one error for all partitions."""
 
 
 class ElectionServices(NamedTuple):
@@ -137,9 +139,10 @@ def _response_steps(
 ) -> ResponseSteps:
     """Return a generator that makes the response step by step.
 
-    An error for the whole request (NOT_CONTROLLER) is in the result of each requested partition and
-    not at the top level, as in Kafka, because Kafka's clients look for the error in the partitions'
-    results. Only a response without partitions has the error at the top level (since version 1).
+    An error for the whole request (such as NOT_CONTROLLER) is in the result of each requested
+    partition and not at the top level, as in Kafka, because Kafka's clients look for the error in
+    the partitions' results. Only a response without partitions has the error at the top level
+    (since version 1).
     """
     if isinstance(elected, ErrorCode):
         requested = request.topic_partitions
@@ -149,9 +152,9 @@ def _response_steps(
         else:
             partitions = _partitions(requested)
         if not partitions and context.api_version >= _FIRST_VERSION_WITH_ERROR:
-            # The request is for all partitions, but this broker knows no partition yet, so no
-            # result can carry the error. Without the top-level error the client would take the
-            # election for done.
+            # The request is for all partitions, but this broker knows no partition yet; or the
+            # request names topics without partitions. So no result can carry the error. Without the
+            # top-level error the client would take the election for done.
             return ElectLeadersResponse(error_code=elected)
         elected = dict.fromkeys(partitions, elected)
     found: dict[str, ReplicaElectionResult] = {}
