@@ -151,7 +151,7 @@ BETWEEN_BROKERS: tuple[BrokerApi[BetweenBrokersServices], ...] = (
     stop_replica.API,
     update_metadata.API,
 )
-"""APIs that a broker in a cluster serves to other brokers."""
+"""APIs that only a broker in a cluster serves, and only to the brokers of the cluster."""
 
 SERVED: tuple[BrokerApi[Any], ...] = (
     *_PRODUCE,
@@ -187,12 +187,13 @@ def log_handlers(services: LogServices) -> tuple[ApiHandler, ...]:
 
 
 def group_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of the APIs about consumer groups, except their committed offsets."""
+    """Return the handlers of the APIs about consumer groups, except OffsetCommit and
+    OffsetFetch."""
     return bind(_GROUPS, services)
 
 
 def offset_handlers(services: GroupServices) -> tuple[ApiHandler, ...]:
-    """Return a standalone broker's handlers of the APIs about committed offsets."""
+    """Return a standalone broker's handlers of OffsetCommit and OffsetFetch."""
     return bind(_OFFSETS, services)
 
 
@@ -208,7 +209,7 @@ def finder_handlers(services: FindCoordinatorServices) -> tuple[ApiHandler, ...]
 
 
 def transaction_handlers(services: TransactionServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of the APIs for transactional producers, and of InitProducerId."""
+    """Return the handlers of the APIs about transactions, and of InitProducerId."""
     return bind(_TRANSACTIONS, services)
 
 
@@ -239,7 +240,7 @@ def security_handlers() -> tuple[ApiHandler, ...]:
 
 
 def between_brokers_handlers(services: BetweenBrokersServices) -> tuple[ApiHandler, ...]:
-    """Return the handlers of the APIs that the brokers of a cluster send to each other."""
+    """Return the handlers of BETWEEN_BROKERS: the APIs that only brokers of the cluster send."""
     return bind(BETWEEN_BROKERS, services)
 
 
@@ -276,7 +277,8 @@ def cluster_handlers(
 
 
 def _handlers_everywhere(services: AllServices) -> Iterable[ApiHandler]:
-    """Return the handlers that a standalone broker and a broker in a cluster share."""
+    """Return the handlers that a standalone broker and a broker in a cluster share, except those of
+    ApiVersions and UpdateFeatures."""
     return (
         *produce_handlers(services),
         *fetch_handlers(services),

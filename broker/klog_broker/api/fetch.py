@@ -1,11 +1,13 @@
 """Fetch: long polls whose records stay in the log files until they are sent.
 
-The partitions are read immediately. If they have fewer than ``min_bytes``, the fetch waits in the
-purgatory until the high watermarks have moved so far that there are ``min_bytes``, this broker has
-stopped leading one of the partitions, or ``max_wait_ms`` has passed. Where the look-up of the fetch
-offset in a log would block on the disk, a helper thread reads the pages into the page cache first.
-For clients before version 4 the records are converted down before they are sent
-(down_conversion.py).
+The partitions are read immediately. If they have fewer than ``min_bytes`` that the client may read
+(a consumer up to the high watermark or last stable offset, a follower up to the log's end), the
+fetch waits in the purgatory. The wait ends when there are ``min_bytes``, this broker has stopped
+leading one of the partitions, or ``max_wait_ms`` has passed. A follower's wait also ends when this
+broker begins to lead a partition that has the follower in its ISR (fetch/awaited_followers.py).
+Where the look-up of the fetch offset in a log would block on the disk, a helper thread reads the
+pages into the page cache first. For clients before version 4 the records are converted down before
+they are sent (down_conversion.py).
 
 The *scope* of a fetch is the set of partitions that it reads: the partitions in the request, or the
 partitions of its fetch session that may have changed (scopes.py).
@@ -67,8 +69,10 @@ class _DelayedFetch(DelayedOperation):
         self._scope = scope
 
     def start(self) -> None:
-        """Read the partitions, and answer if they have at least the request's ``min_bytes`` or the
-        result of one of them, such as an error, must not wait; otherwise wait in the purgatory."""
+        """Read the partitions, and answer if they have at least the request's ``min_bytes``, the
+        result of one of them, such as an error, must not wait, or there is nothing to wait for,
+        such as with ``max_wait_ms`` 0; otherwise wait in the purgatory. If the client has
+        disconnected, only drop the records that were read."""
         context = self._context
         if not context.response_sink.is_open:
             context.response_sink.skip()
@@ -79,8 +83,9 @@ class _DelayedFetch(DelayedOperation):
     def go_on(self, cold: list[ReadPartition]) -> None:
         """Continue after the first read. ``cold`` are the partitions whose read would have blocked
         on the disk, so helper threads read the missing pages into the page cache first. Without
-        such partitions, answer if there are at least the request's ``min_bytes`` or the result of a
-        partition, such as an error, must not wait; otherwise wait in the purgatory."""
+        such partitions, answer if there are at least the request's ``min_bytes``, the result of a
+        partition, such as an error, must not wait, or there is nothing to wait for, such as with
+        ``max_wait_ms`` 0; otherwise wait in the purgatory."""
         context = self._context
         if cold:
             self._warm(cold)
@@ -212,8 +217,8 @@ class _DelayedFetch(DelayedOperation):
             each.note_answered()
 
     def _release_records(self) -> None:
-        """End the fetch of a client that has disconnected. The partitions of its fetch session stay
-        in memory, perhaps for days, so they must not keep the records read for this fetch."""
+        """Drop the records that were read for a client that has disconnected. The partitions of its
+        fetch session may stay in memory for days, so they must not keep these records."""
         for each in self._scope.partitions:
             each.release_records()
 

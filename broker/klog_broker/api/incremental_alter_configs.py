@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (key 44): sets or deletes single settings, or changes items of lists.
 
-When the response is sent, a topic's logs already follow the new settings. A broker's new settings
-are in effect too, but the logs of topics that inherit them get them over the next event-loop turns.
+When the response is sent, a topic's logs on this broker already follow the topic's new settings.
+New settings of brokers are in effect on this broker too, but the logs of topics that inherit them
+get them over the next event-loop turns.
 """
 
 from collections.abc import Callable, Mapping

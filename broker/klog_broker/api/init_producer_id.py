@@ -45,7 +45,7 @@ def handle(
             InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
         )
 
-    # An idempotent producer gets a new id even if it has one.
+    # An idempotent producer gets a new id even if the request names an id that it already has.
     services.producer_ids.next_id(on_producer_id)
 
 

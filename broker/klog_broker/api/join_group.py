@@ -15,8 +15,10 @@ SKIPS_ASSIGNMENT_SINCE = 9
 
 
 def handle(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> None:
-    """Answer when all members of the group have joined, or the rebalance timeout has passed. Later
-    requests of the connection wait until then. The reason for a join (version 8) is ignored."""
+    """Answer a member that takes part in a rebalance when all members of the group have joined, or
+    a time limit, such as the rebalance timeout, has passed. Answer any other join earlier, for
+    example one that is refused. Later requests of the connection wait for the response. The reason
+    for a join (version 8) is ignored."""
     joiner = Joiner(
         client_id=context.client_id,
         client_host=f"/{context.client_address}",

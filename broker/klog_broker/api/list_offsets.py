@@ -57,8 +57,8 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One ListOffsets request. If the look-up of an offset would block on the disk, a helper thread
-    does the blocking part, and the request continues after that."""
+    """One ListOffsets request. If the look-up of an offset would block on the disk or take long, a
+    helper thread does this part, and the request continues after that."""
 
     def __init__(
         self, services: LogServices, request: ListOffsetsRequest, context: RequestContext
@@ -180,8 +180,9 @@ class _ListOffsets:
             raise _NeedsHelper(key, long.search) from None
         is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
         if found is None or (is_of_record and found.offset >= readable_end):
-            # No record matches the requested timestamp, or the matching record is not below the
-            # offset up to which the client may read (the high watermark or last stable offset).
+            # No record or offset matches the requested timestamp, or the matching record is not
+            # below the offset up to which the client may read (for consumers the high watermark or
+            # last stable offset).
             if is_of_record:
                 self._check_watermark(leader)
             return
@@ -192,9 +193,10 @@ class _ListOffsets:
             answer.leader_epoch = found.leader_epoch
 
     def _offsets_before(self, log: PartitionLog, requested: ListOffsetsPartition) -> list[int]:
-        """Return the offsets of a version 0 response, newest first: base offsets of the segments
-        that were last modified up to the requested time. LATEST_TIMESTAMP selects all segments and
-        the log's end, EARLIEST_TIMESTAMP only the log's start."""
+        """Return the offsets of a version 0 response, newest first and at most as many as
+        requested: base offsets of the segments up to the newest one that was last modified by the
+        requested time, none above the offset up to which the client may read. LATEST_TIMESTAMP
+        selects all segments and the log's end, EARLIEST_TIMESTAMP only the log's start."""
         if requested.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if (
@@ -218,8 +220,9 @@ class _ListOffsets:
         return offsets[: requested.max_num_offsets]
 
     def _check_watermark(self, leader: Leader) -> None:
-        """Raise BrokerError while an offset could be lower than one that the previous leader
-        returned: a new leader may not know the latest high watermark yet (KIP-207)."""
+        """Raise BrokerError for a consumer while an offset could be lower than one that the
+        previous leader returned: a new leader may not know the latest high watermark yet
+        (KIP-207)."""
         if self._request.replica_id == _CONSUMER and leader.lags_behind_epoch:
             knows_code = self._context.api_version >= _FIRST_VERSION_WITH_NOT_AVAILABLE
             raise BrokerError(
@@ -235,8 +238,8 @@ class _ListOffsets:
 
 
 class _NeedsHelper(Exception):
-    """Raised when the look-up of an offset would block on the disk: a helper thread has to run
-    ``work`` before the look-up can continue."""
+    """Raised when the look-up of an offset would block on the disk or take long: a helper thread
+    has to run ``work`` before the look-up can continue."""
 
     def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
         self.key = key

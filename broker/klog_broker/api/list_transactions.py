@@ -1,5 +1,5 @@
-"""ListTransactions: returns this broker's transactional ids, filtered by state, producer and
-age."""
+"""ListTransactions: returns the transactional ids that this broker coordinates, filtered by state,
+producer id, age and a pattern for the id."""
 
 from klog_broker.api.linear_patterns import InvalidPattern, LinearPattern
 from klog_broker.api.services import TransactionServices
@@ -68,7 +68,8 @@ def _pattern(text: str | None) -> LinearPattern | None:
 
 
 class _Wanted:
-    """The filters of one ListTransactions request: states, producer ids and a duration."""
+    """The filters of one ListTransactions request, except its pattern: states, producer ids and a
+    duration."""
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         names = dict.fromkeys(request.state_filters)
@@ -80,7 +81,7 @@ class _Wanted:
         self._now_ms = now_ms
 
     def matches(self, known: TransactionMetadata) -> bool:
-        """Return whether a transaction passes all filters. An id without a transaction counts as
+        """Return whether a transaction passes these filters. An id without a transaction counts as
         running since 1970, as in Kafka."""
         if self._by_state and known.state not in self._states:
             return False

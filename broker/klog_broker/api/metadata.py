@@ -54,10 +54,10 @@ def handle(
 ) -> ResponseSteps | None:
     """Answer with brokers and topics.
 
-    In a cluster, the response waits a while for topics that the controller has not sent yet. After
-    that an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry. A request for all topics
-    waits only if the controller has never sent all topics since this broker started; if the wait
-    ends without them, the connection is closed.
+    In a cluster, the response waits a while for topics that the controller has not sent yet. If the
+    wait ends without them, an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry. A
+    request for all topics waits only if the controller has never sent all topics since this broker
+    started; if it still has not sent them then, the connection is closed.
 
     Versions 10 and 11 have a field for topic ids, but Kafka refuses requests that use it before
     version 12. From version 12 on a topic's id takes precedence over its name.
@@ -205,7 +205,7 @@ def _topics_to_create(
         return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     known = services.metadata.image.topics
-    # The coordinators create the internal topics, with special settings.
+    # Metadata creates no internal topics: FindCoordinator creates them, with special settings.
     missing = [name for name in names if name not in known and name not in INTERNAL_TOPICS]
     may_describe = partial(may_use_topic, services, context, AclOperation.DESCRIBE)
     return missing if services.authorizer is ALLOWS_ALL else list(filter(may_describe, missing))
@@ -217,9 +217,9 @@ def _describe(
     context: RequestContext,
     refused: dict[str, ErrorCode],
 ) -> ResponseSteps:
-    """Return the response; each yield is the cost of a step in units of about 5 us. The response is
-    made over several event-loop turns: a topic that is created or deleted meanwhile may or may not
-    be in it."""
+    """Return the response; each yield is the cost of a step in units of about 5 us. A long response
+    is made over several event-loop turns: a topic that is created or deleted meanwhile may or may
+    not be in it."""
     image = services.metadata.image
     seen = SeenPartitions(
         services,
@@ -237,8 +237,8 @@ def _describe(
     if request.topics is None or _names_all(request, context):
         wanted = image.topics.values()
     else:
-        # Describe each topic once, as in Kafka, since the description can be much longer than the
-        # name.
+        # Describe each requested name or id once, as in Kafka, since the description can be much
+        # longer than the name.
         wanted = {
             (requested.name, requested.topic_id): requested for requested in request.topics
         }.values()
@@ -287,7 +287,7 @@ def _one(
     refused: dict[str, ErrorCode],
     with_operations: bool,
 ) -> tuple[Topic | None, MetadataResponseTopic]:
-    """Return the topic, if it exists, and its response without partitions."""
+    """Return the topic (None if the response has an error), and its response without partitions."""
     # Names can be null in requests from version 10 on, but in responses only from 12 on.
     no_name = None if context.api_version >= 12 else ""
     if requested.name is None and requested.topic_id == NO_TOPIC_ID:

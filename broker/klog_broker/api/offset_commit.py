@@ -26,7 +26,8 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.layout import INT64_MAX
 
 COMMITS_AT_ONCE = 200
-"""How many partitions of one request are appended in one event-loop turn, as one batch."""
+"""The most partitions of one request whose commits are appended as one batch. The next ones follow
+in a later event-loop turn."""
 
 # Cost of one partition's commit, which is created, encoded, appended to __consumer_offsets, and
 # stored in the group's offsets in memory, in units of about 5 us of the event loop's time
@@ -37,8 +38,9 @@ _COMMIT = 5
 def handle(
     services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when the records of all commits are below the high watermark of the group's partition
-    of __consumer_offsets. Each partition in the request has its own result."""
+    """Answer when the records of all accepted commits are below the high watermark of the group's
+    partition of __consumer_offsets, or have failed. Each partition in the request has its own
+    result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     expire_ms = -1
     if request.retention_time_ms >= 0:

@@ -157,7 +157,7 @@ def _id_of(image: MetadataImage, name: str | None) -> UUID:
 def _committed(
     services: GroupServices, context: RequestContext, group_id: str
 ) -> tuple[ErrorCode, VisibleOffsets | None]:
-    """Return the group's offsets, or the error if this broker does not coordinate the group, or if
+    """Return the group's offsets, or the error if this broker does not serve the group now, or if
     the client may not describe the group."""
     if not is_allowed(services, context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, None

@@ -46,14 +46,14 @@ class OffsetsServices(NamedTuple):
 
 def is_in_zookeeper(context: RequestContext) -> bool:
     """Return whether a broker in a cluster serves this OffsetCommit or OffsetFetch from ZooKeeper:
-    it has version 0."""
+    the request has version 0."""
     return context.api_version == _IN_ZOOKEEPER
 
 
 def commit(
     both: OffsetsServices, request: OffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when all offsets are written to ZooKeeper."""
+    """Answer when each offset is written to ZooKeeper or has failed."""
     offsets: dict[TopicPartition, Offset] = {}
     codes: dict[TopicPartition, ErrorCode] = {}
     services = both.groups

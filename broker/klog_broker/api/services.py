@@ -1,5 +1,5 @@
-"""The services of APIs (the objects that their handlers use): one Protocol for each family of APIs,
-whose handlers use the same objects."""
+"""The services of APIs (the broker's objects that their handlers use): a Protocol for each of
+several families of APIs, whose handlers use the same objects."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class FindCoordinatorServices(AuthorizerServices, Protocol):
 
 
 class TransactionServices(MarkerServices, Protocol):
-    """The broker's objects that the handlers of InitProducerId and of the APIs for transactional
-    producers use."""
+    """The broker's objects that the handlers of InitProducerId and of the APIs about transactions
+    use."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -138,4 +138,4 @@ class AllServices(
     TransactionServices,
     Protocol,
 ):
-    """All objects that the handlers of a broker's APIs use."""
+    """All objects that every broker has for the handlers of its APIs."""

@@ -32,7 +32,8 @@ _ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
 def handle(
     services: BetweenBrokersServices, request: StopReplicaRequest, context: RequestContext
 ) -> None:
-    """Answer when the replicas are stopped, and the logs to delete are renamed for deletion."""
+    """Answer when each replica is stopped, and its log renamed if it is to be deleted, or that has
+    failed."""
     cluster_of(services, context)
     stops = _ReplicaStops(request, services)
     queue_controller_request(
@@ -92,7 +93,7 @@ class _ReplicaStops:
 
 def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
     """Return the leader epoch in the partition's state. A negative epoch means that the replica is
-    stopped in any epoch, because its topic is being deleted."""
+    stopped in any epoch, for example because its topic is being deleted."""
     return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
 
 

@@ -1,8 +1,9 @@
 """TxnOffsetCommit: commits a group's offsets within a producer's transaction (KIP-98, KIP-447).
 
 The transaction coordinator first verifies that the group's partition of ``__consumer_offsets`` is
-in the transaction. For clients of transaction.version 2 the coordinator adds the partition
-(KIP-890).
+in the transaction. A broker that is not this coordinator does not ask it if the transaction is
+already open in the partition's log. For clients of transaction.version 2 the coordinator adds the
+partition (KIP-890).
 """
 
 from collections.abc import Sequence
@@ -45,8 +46,9 @@ _Results = dict[TopicPartition, ErrorCode]
 def handle(
     services: TransactionServices, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Answer when the records of all commits are below the high watermark of the group's partition
-    of __consumer_offsets. Each partition in the request has its own result."""
+    """Answer when the records of all accepted commits are below the high watermark of the group's
+    partition of __consumer_offsets, or have failed. Each partition in the request has its own
+    result."""
     by_id = context.api_version >= TOPIC_IDS_SINCE
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
@@ -175,7 +177,7 @@ def _offsets_partition(
     services: TransactionServices, request: TxnOffsetCommitRequest
 ) -> TopicPartition:
     """Return the partition of ``__consumer_offsets`` with the group's offsets. BrokerError if this
-    broker does not coordinate the group."""
+    broker does not serve the group now, or if the group id is empty."""
     groups = services.groups
     partition = groups.partition_for(request.group_id)
     error = (
@@ -225,7 +227,9 @@ def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResp
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return a response with ``code`` for every partition."""
+    """Return a response with ``code`` for every partition, but with COORDINATOR_NOT_AVAILABLE
+    instead of COORDINATOR_LOAD_IN_PROGRESS: the version is not known here, and for old clients that
+    error is fatal."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -1,5 +1,4 @@
-"""The APIs that Kafka's brokers serve and klog does not, with the reason; printed in
-docs/apis.md."""
+"""The APIs of Kafka that klog does not serve, with the reason; printed in docs/apis.md."""
 
 from pyspark_klog.protocol.keys import ApiKey
 

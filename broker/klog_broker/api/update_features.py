@@ -1,4 +1,5 @@
-"""UpdateFeatures (key 57): accepts only the present level of transaction.version, the one feature.
+"""UpdateFeatures (key 57): accepts only the present level of transaction.version, klog's one
+feature.
 
 Any other level or feature is refused as Kafka refuses levels that a broker does not have. A cluster
 over ZooKeeper has no features.
