@@ -96,14 +96,16 @@ class BrokerServer:
     Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. One
     process can run any number of brokers. ``load_kernel`` loads the produce kernel, compiled code
     that checks many Produce requests at once. The broker calls it when clients send many or large
-    Produce requests (produce/turn_plans.py); without it, Python code checks all requests.
-    ``compile_kernel`` compiles the kernel when the broker has started; the kernel is then loaded
-    even for few requests: after the first Produce request, once no connection has been used for 250
-    ms (produce/quiet_loading.py). ``load_cleaner`` is called before the first log is compacted
+    Produce requests (produce/turn_plans.py), and before it converts records to an old format
+    (fetch/down_conversion.py); without it, Python code checks all requests. ``compile_kernel``
+    compiles the kernel when the broker has started; the kernel is then loaded even for few
+    requests: after the first Produce request, once no connection has been used for 250 ms
+    (produce/quiet_loading.py). ``load_cleaner`` is called before the first log is compacted
     (compaction/loading.py). ``adopt`` adds topics to the metadata for partition folders whose topic
-    is not in the metadata; without it, a standalone broker refuses such folders. ``accept_missing``
-    creates empty logs for partitions whose data is missing; without it, a standalone broker does
-    not start. ``authorizer`` decides what each client may do.
+    is not in the metadata; without it, a standalone broker that finds such folders does not start.
+    ``accept_missing`` makes a standalone broker create empty logs for partitions whose data is
+    missing; without it, a standalone broker does not start then. ``authorizer`` decides what each
+    client may do.
     """
 
     def __init__(
@@ -297,7 +299,9 @@ class BrokerServer:
         return _Started(services, server)
 
     def _begin(self, started: _Started, metadata: AdoptingStore) -> None:
-        """Give partitions their roles (leader or follower), open the listeners, and serve."""
+        """Start the metadata store, open the listeners, and begin to serve. A standalone broker
+        becomes the leader of its partitions here; in a cluster, the controller assigns the roles
+        later."""
         services, server = started
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
@@ -352,8 +356,9 @@ class BrokerServer:
         )
 
     def _lead(self, metadata: AdoptingStore) -> None:
-        """Make the metadata store give every partition its role (leader or follower), before
-        listeners are open."""
+        """Start the metadata store before listeners are open. The store of a standalone broker
+        makes this broker the leader of every partition; in a cluster, the controller assigns the
+        roles later."""
 
         def on_image(image: MetadataImage, names: Sequence[str]) -> None:
             self._settings.image_changed(image)
@@ -520,7 +525,9 @@ class BrokerServer:
         return self._exit_code
 
     def stop(self, reason: str = "stop() was called") -> None:
-        """Make ``serve_forever`` return within seconds, after accepted requests are answered.
+        """Make ``serve_forever`` return once accepted requests are answered, with time limits of a
+        few seconds. In a cluster, other brokers first take over this broker's partitions
+        (controlled shutdown), which can take longer.
 
         May be called from any thread or signal handler.
         """
@@ -550,8 +557,9 @@ class BrokerServer:
         """Close connections, wait for the helper threads, close the logs and the metadata store.
         Blocks.
 
-        With ``cleanly=False``, after a bug, the state in memory cannot be trusted: the logs are
-        left as after a kill, and the next start recovers them from the disk.
+        With ``cleanly=False``, after a bug or an unexpected error at the start, the state in memory
+        cannot be trusted: the logs are left as after a kill, and the next start recovers them from
+        the disk.
         """
         if self._is_closed:
             return

@@ -21,7 +21,7 @@ DEFAULT_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 10_000
 
 HELP = {"help_option_names": ["-h", "--help"]}
-"""click's context settings of every command and group: -h shows the help, like --help."""
+"""click's context settings for a command or group: -h shows the help, like --help."""
 
 _OPTIONS = (
     click.option(
@@ -61,7 +61,8 @@ class ClientOptions:
     def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "ClientOptions":
         """Return a copy with a command's ``own`` settings, overridden by the ``name=value`` texts.
 
-        :raises SettingError: for a name that Kafka's clients don't have, or a wrong value
+        :raises SettingError: for a text without ``=``, a name that Kafka's clients don't have, or a
+        wrong value
         """
         more = dict(own)
         for text in texts:
@@ -158,7 +159,7 @@ def _settings_of(file: Path) -> dict[str, Value]:
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:
     """Print one line for each name: ``what`` (such as "deleted"), then the name. With ``as_json``
-    print an object ``{what: names}`` instead."""
+    print an object ``{what: names}`` instead, with _ for each space in ``what``."""
     if as_json:
         print_json({what.replace(" ", "_"): list(names)})
         return

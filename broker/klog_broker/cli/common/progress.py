@@ -14,7 +14,7 @@ Advance = Callable[[int], None]
 def progress_bar(what: str, total: int | None = None) -> Iterator[Advance]:
     """Show a progress bar while the ``with`` block runs; ``total`` is None if it is unknown.
 
-    No bar is shown without rich, or if stderr is not a terminal.
+    No bar is shown without rich, or if stderr is not a terminal or has TERM=dumb.
     """
     console = rich_console(sys.stderr)
     if console is None:

@@ -33,7 +33,7 @@ class GroupPosition(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """A group with its positions, in order of partitions."""
+    """A group, and a GroupPosition for each of its partitions, sorted by partition."""
 
     group: DescribedGroup
     positions: Sequence[GroupPosition]

@@ -60,8 +60,8 @@ command.add_command(reset_offsets)
 )
 @with_client_options
 def list_all(asking: ClientOptions, states: Sequence[str]) -> None:
-    """List the groups with their states and members; groups that store the progress of exactly-once
-    sinks are only counted."""
+    """List the groups with their states and members; without --json, groups that store the progress
+    of exactly-once sinks are only counted."""
     with asking.client() as client:
         wanted = {state.lower() for state in states}
         groups = [

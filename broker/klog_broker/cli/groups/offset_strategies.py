@@ -156,7 +156,7 @@ def read_csv(file: Path, group_ids: list[str]) -> dict[str, dict[TopicPartition,
 
     The columns are topic, partition and offset; if there are several groups, the group comes first.
     :raises SettingError: if the file cannot be read, or a row is invalid; the message names the
-    file and the line
+    file, and the line of the row
     """
     found: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     try:

@@ -15,8 +15,8 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 
 _DIFFERENT = 4
-"""How many batches with different values are made for each number of records in a batch. After
-that, these batches are sent again in turn."""
+"""How many batches, each with the next of the given values, are made for each number of records in
+a batch. After that, these batches are sent again in turn."""
 _OVERHEAD_BYTES = 20
 """The most bytes that a record without key and headers takes in addition to its value."""
 

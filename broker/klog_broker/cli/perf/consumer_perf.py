@@ -20,8 +20,8 @@ def measure_reading(
     advance: Advance,
     say: PrintFigures,
 ) -> dict[str, float]:
-    """Read a topic from its beginning until ``most_records`` records have come, or no record has
-    come for ``idle_ms``. Return the totals and rates (`Flow.figures`)."""
+    """Read a topic from its beginning until ``most_records`` records or more have come, no record
+    has come for ``idle_ms``, or Ctrl-C is pressed. Return the totals and rates (`Flow.figures`)."""
     partitions = named_partitions(client, [topic])
     positions = list_offsets(client, dict.fromkeys(partitions, EARLIEST))
     check_crcs = client.settings.flag("check.crcs")
@@ -68,6 +68,6 @@ def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
 
 
 def _at_the_beginning(lost: OutOfRange) -> int:
-    """Return the log start offset: reading continues there, because retention has deleted records
-    before they were read."""
+    """Return the log start offset: reading continues there after an offset that the log does not
+    have, normally because retention has deleted records before they were read."""
     return lost.earliest
