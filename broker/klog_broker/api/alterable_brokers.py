@@ -1,6 +1,6 @@
-"""Finds the settings that a client describes or alters: those of this broker, or those of all
-brokers together. A request for the settings of another single broker is refused with
-BrokerError."""
+"""Finds the stored name of the broker whose settings a client describes or alters: the id of this
+broker, or ALL_BROKERS for the settings of all brokers together. A request for the settings of
+another single broker is refused with BrokerError."""
 
 import re
 

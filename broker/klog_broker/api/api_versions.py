@@ -71,8 +71,8 @@ def handle(
 
 
 def _check_node(services: VersionsServices, request: ApiVersionsRequest) -> None:
-    """Raise BrokerError if the client expects another broker, or gives only a cluster id or a node
-    id."""
+    """Raise BrokerError if the client expects another cluster or broker, or gives only one of
+    cluster id and node id."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE_ID):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (

@@ -12,7 +12,7 @@ def handle(
     services: BetweenBrokersServices, request: ControlledShutdownRequest, context: RequestContext
 ) -> None:
     """Move the leaderships of a broker that shuts down to other replicas. Answer NOT_CONTROLLER
-    unless this broker stays the controller until then.
+    unless this broker stays the controller until they are moved.
 
     The response lists the partitions that the broker to shut down still leads, because no other
     replica is in sync. Partitions with one replica are not listed.

@@ -69,9 +69,9 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 def _describe(
     request: DescribeLogDirsRequest, services: LogServices, usages: _Usages
 ) -> ResponseSteps:
-    """Return the response; each yield is the cost of a step in units of about 5 us. A long response
-    is made over several event-loop turns: a partition that is created or deleted meanwhile may or
-    may not be in it."""
+    """Return the response; each yield is the cost of a step in units of about 5 us of the event
+    loop's time. A long response is made over several event-loop turns: a partition that is created
+    or deleted meanwhile may or may not be in it."""
     results = {directory: _result(directory, usage) for directory, usage in usages.items()}
     topics: dict[tuple[LogDirectory, str], DescribeLogDirsTopic] = {}
     for log in _wanted(request, services):

@@ -54,10 +54,10 @@ def handle(
 ) -> ResponseSteps | None:
     """Answer with brokers and topics.
 
-    In a cluster, the response waits a while for topics that the controller has not sent yet. If the
-    wait ends without them, an unknown topic gets LEADER_NOT_AVAILABLE, so that clients retry. A
-    request for all topics waits only if the controller has never sent all topics since this broker
-    started; if it still has not sent them then, the connection is closed.
+    In a cluster, the response waits up to 2 s (PATIENCE_MS) for topics that the controller has not
+    sent yet. If the wait ends without them, an unknown topic gets LEADER_NOT_AVAILABLE, so that
+    clients retry. A request for all topics waits only if the controller has never sent all topics
+    since this broker started; if it still has not sent them then, the connection is closed.
 
     Versions 10 and 11 have a field for topic ids, but Kafka refuses requests that use it before
     version 12. From version 12 on a topic's id takes precedence over its name.
@@ -217,9 +217,9 @@ def _describe(
     context: RequestContext,
     refused: dict[str, ErrorCode],
 ) -> ResponseSteps:
-    """Return the response; each yield is the cost of a step in units of about 5 us. A long response
-    is made over several event-loop turns: a topic that is created or deleted meanwhile may or may
-    not be in it."""
+    """Return the response; each yield is the cost of a step in units of about 5 us of the event
+    loop's time. A long response is made over several event-loop turns: a topic that is created or
+    deleted meanwhile may or may not be in it."""
     image = services.metadata.image
     seen = SeenPartitions(
         services,

@@ -13,8 +13,9 @@ NAMES_PROTOCOL_SINCE = 5
 
 
 def handle(services: GroupServices, request: SyncGroupRequest, context: RequestContext) -> None:
-    """Answer when the assignment from the group's leader is committed to __consumer_offsets. From
-    version 5 on a member must name its protocol (KIP-559)."""
+    """Answer when the assignment from the group's leader is committed to __consumer_offsets, or at
+    an error, such as a new rebalance. From version 5 on a member must name its protocol
+    (KIP-559)."""
     protocol = (request.protocol_type, request.protocol_name)
     if context.api_version >= NAMES_PROTOCOL_SINCE and None in protocol:
         raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,4 +1,5 @@
-"""UpdateMetadata: the controller sends the cluster's topics, for this broker's metadata image.
+"""UpdateMetadata: the controller sends all or the changed topics of the cluster, for this broker's
+metadata image.
 
 The broker reads the live brokers from ZooKeeper itself.
 """
@@ -36,7 +37,8 @@ _PARTITIONS_A_STEP = 50
 def handle(
     services: BetweenBrokersServices, request: UpdateMetadataRequest, context: RequestContext
 ) -> None:
-    """Answer when this broker's metadata image shows the topics in the request."""
+    """Answer when this broker's metadata image has the changes of topics that the request
+    contains."""
     cluster = cluster_of(services, context)
 
     def begin(done: Callable[[], None]) -> None:
