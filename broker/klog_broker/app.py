@@ -168,7 +168,7 @@ class BrokerServer:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings in force: the settings at start-up, with all later changes applied."""
+        """The settings in force: the settings at start-up, with all later valid changes applied."""
         return self._settings.config
 
     @property
@@ -529,7 +529,8 @@ class BrokerServer:
         few seconds. In a cluster, other brokers first take over this broker's partitions
         (controlled shutdown), which can take longer.
 
-        May be called from any thread or signal handler.
+        May be called from any thread or signal handler. If the broker is still starting, ``start``
+        can raise CannotStart instead.
         """
         self._lifecycle_log.will_stop(reason)
         self._is_wanted = False
