@@ -1,8 +1,9 @@
 """The blocking driver of a producer: sends batches and waits for their acknowledgements.
 
-Callers hand over encoded batches (v2, one partition each). A batch is sent at once, without linger,
-unless it has to wait for earlier batches of its partition. `flush` waits until all batches are
-acknowledged. All work is done in the caller's thread.
+Callers hand over encoded batches (v2, one partition each). A batch is sent without linger: at once,
+unless it has to wait, for example for earlier batches of its partition or for a leader. `flush`
+waits until all batches are acknowledged (with acks=0: sent). All work is done in the caller's
+thread.
 """
 
 import logging
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_REQUEST_BYTES = 4 << 20
 """The size limit of a request with several batches, in bytes, if the user does not set
-max.request.size. A single batch is limited by max.request.size in either case."""
+max.request.size. `RowEncoder` limits a single batch to max.request.size in either case."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -54,8 +55,9 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 class Producer:
     """Writes batches through ``client``, which it does not close.
 
-    Once `add`, `add_all`, `flush` or `handle_responses_until` has raised an error, the producer
-    can't be used any more, and some of its records may be written.
+    Once `add`, `add_all`, `flush` or `handle_responses_until` has raised a `KlogError`, the
+    producer can't be used any more (but see `TransactionalProducer`), and some of its records may
+    be written.
     """
 
     is_transactional = False
@@ -93,12 +95,14 @@ class Producer:
         leader. A broker reports an error of acks=0 only by closing this connection, so the leaders
         are looked up again once the leader has another connection."""
         self._troubled: set[TopicPartition] = set()
-        """Partitions to which the last attempt to send a batch failed."""
+        """Partitions to which an attempt to send a batch failed, and of which no batch has been
+        acknowledged since."""
 
     def on_refused_record(self, receiver: Callable[[RefusedRecord], None] | None) -> None:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
         ``receiver``, and write the other records. With None, which is the default, the producer
-        fails with DeliveryFailed at a refused record.
+        fails with DeliveryFailed at a refused record. In a transaction the producer fails even with
+        a receiver if an earlier attempt may have written the refused record.
 
         `add`, `add_all`, `flush` and `handle_responses_until` call the receiver, which must not
         call them. With acks=0 the receiver is never called, because brokers send no response.
@@ -114,8 +118,8 @@ class Producer:
 
     def size_factor(self, topic: str) -> float:
         """The factor by which callers multiply the size limit of a topic's batches. The factor is 1
-        until the topic refuses a batch as too large; then half the ratio of the smallest refused
-        batch's size to the largest one's, so at most 0.5."""
+        until the topic refuses a batch of several records as too large; then half the ratio of the
+        smallest such batch's size to the largest one's, so at most 0.5."""
         least, most = self._refused_bytes.get(topic, (2, 1))
         return least / (2 * most)
 
@@ -131,7 +135,8 @@ class Producer:
 
     # --- partitions of topics --------------------------------------------------------------------
     def partition_count(self, topic: str) -> int:
-        """A topic's number of partitions; waits for the topic (`wait_for_topic`) if it is unknown.
+        """A topic's number of partitions; asks for it (`wait_for_topic`) if the client has no
+        metadata of the topic, or only old metadata.
 
         :raises TopicMissing: if the topic is still unknown after max.block.ms
         """
@@ -168,8 +173,8 @@ class Producer:
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
         """Queue v2 batches with their numbers of records, waiting while buffer.memory is full, then
-        send all queued batches that need not wait for earlier batches of their partition or for
-        the time of a retry.
+        send the queued batches that may be sent now: others wait, for example for earlier batches
+        of their partition, for a leader or for the time of a retry.
 
         A writable buffer is not copied: it belongs to the producer until `flush` returns.
 
@@ -188,7 +193,8 @@ class Producer:
         self._left_ms = self._client.now_ms()
 
     def flush(self) -> None:
-        """Wait until every batch is acknowledged (with acks=0: until it is sent).
+        """Wait until every batch is acknowledged (with acks=0: until it is sent) or was passed to
+        the receiver of refused records (`on_refused_record`).
 
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
@@ -231,8 +237,9 @@ class Producer:
             raise DeliveryFailed(f"this producer failed before: {self._failure}")
 
     def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
-        """Send the batches that may be sent, then handle the responses that came. With ``wait``,
-        wait for a response if there is none yet, but not beyond ``until_ms``."""
+        """Send the batches that may be sent, then handle the responses that came. With ``wait``, if
+        there is no response yet, first wait for one or until a paused partition may be sent to
+        again, but not beyond ``until_ms``."""
         client = self._client
         try:
             with client.retries.attribute_to(self._trouble, self._gives_up_at_ms):
@@ -260,7 +267,7 @@ class Producer:
 
     def _gives_up_at_ms(self) -> int:
         """The time of the client's clock, in ms, at which the oldest batch reaches
-        delivery.timeout.ms."""
+        delivery.timeout.ms; without batches delivery.timeout.ms from now."""
         oldest_ms = self._core.oldest_ms()
         waited_ms = 0 if oldest_ms is None else self._active_time_ms() - oldest_ms
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
@@ -322,8 +329,9 @@ class Producer:
         client = self._client
         link = client.link_to_broker(leader_id, client.now_ms() + self._request_timeout_ms)
         if self._acks == 0 and self._unheard.setdefault(leader_id, link) is not link:
-            # The leader has closed the connection of the last batches. With acks=0 that is the only
-            # sign of a leader that was replaced: ask for the leaders again before sending more.
+            # The connection of the last batches is closed, perhaps by the leader. With acks=0 that
+            # is the only sign of a leader that was replaced: ask for the leaders again before
+            # sending more.
             self._unheard[leader_id] = link
             for partition in partitions:
                 client.forget_topic(partition.topic)
@@ -416,7 +424,11 @@ class Producer:
         self._refused_bytes[topic] = min(least, size), max(most, size)
 
     def _lost(self, batches: list[Batch], error: KlogError) -> None:
-        """Send batches again unchanged, because it is unknown whether they were written."""
+        """Queue batches to be sent again, unchanged, because it is unknown whether they were
+        written.
+
+        :raises DeliveryFailed: if a batch was sent more often than ``retries`` allows
+        """
         for batch in batches:
             self._client.forget_topic(batch.partition.topic)
             if batch.attempts > self._client.settings.number("retries"):
@@ -432,7 +444,8 @@ class Producer:
 
     def _retry_with_new_identity(self, batch: Batch) -> None:
         """Send the batch again under a new identity (producer id and epoch). If no batch has been
-        written since the last change of identity, wait first, longer each time."""
+        written, or passed to the receiver of refused records, since this method was called last,
+        wait first, longer each time."""
         self._core.retry_with_new_identity(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)

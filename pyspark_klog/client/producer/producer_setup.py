@@ -14,10 +14,11 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def request_producer_id(client: BlockingClient, timeout_ms: int) -> Identity:
-    """A new producer id and epoch; NO_IDENTITY if brokers are older than 0.11.
+    """A new producer id and epoch; NO_IDENTITY if the broker is older than Kafka 0.11.
 
-    :raises BrokerError: if the client's user may not write idempotently
-    :raises TimedOut: if no broker answered in time
+    :raises BrokerError: if the client's user may not write idempotently, or for another error code
+        that is not retriable
+    :raises TimedOut: if no broker gave a producer id in time
     """
     deadline_ms = client.now_ms() + timeout_ms
 
@@ -43,8 +44,10 @@ def wait_for_topic(client: BlockingClient, topic: str) -> int:
     """Wait for a topic to exist and return its number of partitions. The request may create the
     topic, as with Kafka's producer.
 
-    :raises TopicMissing: if it is still unknown after max.block.ms
-    :raises BrokerError: if the client's user may not write to the topic
+    :raises TopicMissing: if the topic is still unknown after max.block.ms
+    :raises BrokerError: if the client's user may not write to the topic, or for another error code
+        that is not retriable
+    :raises TimedOut: if no broker answered within max.block.ms
     """
     max_block_ms = client.settings.number("max.block.ms")
     deadline_ms = client.now_ms() + max_block_ms

@@ -41,9 +41,11 @@ def send_batches(
     """Send one Produce request with these batches, each of a different partition, in a version
     that supports all of them.
 
-    Sets the ``topic_id`` of each batch to the id by which the request names its topic.
+    Sets the ``topic_id`` of each batch to the topic id in the request; all zero if the request
+    names the topic.
 
-    :raises UnsupportedByBroker: if the broker is too old for the batches' codec or headers
+    :raises UnsupportedByBroker: if the broker is too old for the batches' codec or headers, for
+        idempotence or for the transaction
     """
     version = _version(client, link, batches, is_idempotent=is_idempotent, transaction=transaction)
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)

@@ -44,13 +44,13 @@ class RowEncoder:
         headers: "Array | None",
         timestamp: "Array | None",
     ) -> "EncodedRows":
-        """Encode the rows as batches of at most batch.size bytes. Once the topic has refused a
-        batch as too large, this limit is multiplied by `Producer.size_factor`, which is then at
-        most 0.5.
+        """Encode the rows as batches of at most batch.size bytes before compression (never more
+        than max.request.size). Once the topic has refused a batch of several records as too large,
+        this limit is multiplied by `Producer.size_factor`, which is then at most 0.5.
 
         If a single row is larger than the limit, all rows are encoded again with the limit
         max.request.size, multiplied by the same factor; and if a row is larger than that, too,
-        with the whole max.request.size.
+        with the whole max.request.size. A row that is larger than that is rejected.
 
         ``rows`` has a column value, and may have columns key and partition.
         """
@@ -112,7 +112,8 @@ class RowEncoder:
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
         """The partition of each row, null for a row that the default partitioner places: by its
-        key, or without a key in the partition ``sticky``. If it places all rows, return None."""
+        key, or without a key in the partition ``sticky``. The method returns None only if the
+        default partitioner places all rows."""
         given = _column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given
@@ -126,8 +127,9 @@ class RowEncoder:
         return pc.replace_with_mask(given, missing, chosen)
 
     def _next_sticky(self, topic: str, partition_count: int) -> int:
-        """The partition for all rows without a key in one call of `encode`: a random one for a
-        topic's first call, and in each further call the next partition (KIP-480)."""
+        """The partition for the rows of one call of `encode` that have neither a partition nor a
+        key: a random one for a topic's first call, and in each further call the next partition
+        (KIP-480)."""
         last = self._sticky.get(topic)
         chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
         self._sticky[topic] = chosen
