@@ -32,7 +32,7 @@ class OwnKey(NamedTuple):
 def trusted_certificates(store: Store) -> str:
     """The certificates of a truststore, as PEM.
 
-    :raises SettingError: naming the setting, and what is wrong with the file
+    :raises SettingError: naming the setting, and what is wrong with the file or text
     """
     if store.certificates is not None:
         found, where = certificates_of(store.certificates.reveal()), f"{store.name}.certificates"
@@ -50,7 +50,7 @@ def trusted_certificates(store: Store) -> str:
 def own_key(store: Store) -> OwnKey:
     """The private key of a keystore with its certificates.
 
-    :raises SettingError: naming the setting, and what is wrong with the file
+    :raises SettingError: naming the setting, and what is wrong with the file or text
     """
     if store.key is not None and store.certificates is not None:
         text = store.key.reveal() + "\n" + store.certificates.reveal()
@@ -144,8 +144,8 @@ def _pkcs12_certificates(store: Store, content: bytes) -> str:
 
 
 def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
-    """The first key of a PKCS12 store, encrypted again with a password that only this process
-    knows, so that no file ever holds the key in plain text."""
+    """The private key and the certificates of a PKCS12 store. The key is encrypted again with a
+    password that only this process knows, so that no file ever holds the key in plain text."""
     from cryptography.hazmat.primitives import serialization
 
     found = _load(store, content)
@@ -167,7 +167,8 @@ def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
 
 def _chain(leaf: "Certificate", others: list["Certificate"]) -> list["Certificate"]:
     """The chain of certificate ``leaf`` in the order that TLS requires: the certificate itself,
-    then that of its issuer, that of the issuer's issuer and so on."""
+    then that of its issuer, that of the issuer's issuer and so on, as far as ``others`` has
+    them."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject and len(chain) <= len(others):
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

@@ -61,10 +61,12 @@ class Tls:
     def wrap(self, sock: socket.socket, host: str, peer: str) -> ssl.SSLSocket:
         """``sock`` after the TLS handshake, within the socket's timeout; on failure it is closed.
 
-        ``host`` is the name that the certificate must have; ``peer`` names the address in messages.
+        ``host`` is the name that the certificate must have, unless the settings turn this check
+        off; ``peer`` names the address in messages.
 
-        :raises TlsFailed: if another attempt would fail in the same way
+        :raises TlsFailed: if another attempt would probably fail in the same way
         :raises ConnectionFailed: if the connection ended or the time ran out
+        :raises SettingError: if a TLS setting is wrong
         """
         try:
             context = self.context()
@@ -86,7 +88,8 @@ class Tls:
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """Make an OpenSSL context for a client from its TLS settings.
+    """Make an OpenSSL context for a client from its TLS settings; if they name a function of the
+    user (``config.engine``), return the context that this function makes.
 
     :raises SettingError: naming the setting that is wrong
     """
@@ -164,8 +167,9 @@ def _load_own_certificate(context: ssl.SSLContext, store: Store, prefix: str) ->
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Yield the path of a file with ``pem``, a private key and its certificates, because OpenSSL
-    reads keys only from files. The file is in memory on systems with memfd_create (Linux)."""
+    """Yield the path of a file with ``pem``, a private key and its certificates, because Python's
+    ssl module reads keys only from files. On Linux (memfd_create and /proc) the file is in
+    memory."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("key")
         try:
@@ -187,7 +191,8 @@ def _reason(error: BaseException) -> str:
 
 # --- errors of the handshake ---------------------------------------------------------------------
 def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -> ClientError:
-    """The error for a failed TLS handshake with ``peer``, in one line with advice."""
+    """The error for a failed TLS handshake with ``peer``, in one line; with advice if the cause is
+    known."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, host, peer, config)
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):

@@ -87,7 +87,8 @@ class TlsLink(Link):
                 return count, False, False
             except OSError:
                 if count:
-                    # Return the bytes that came before the error; the next call raises it again.
+                    # Return the bytes that came before the error; the next call meets the failed
+                    # connection again.
                     return count, True, False
                 raise
             if got == 0:
@@ -120,9 +121,10 @@ class TlsLink(Link):
         return ConnectionFailed(str(alert))
 
     def _is_refused_quietly(self) -> bool:
-        """Handle a close by a broker that may have refused this client's certificate, or the lack
-        of one: end the connection with that reason and return True. Under TLS 1.3 a broker that
-        refuses may close the connection before the client has read its alert."""
+        """Return whether the broker has closed the connection before it answered ApiVersions; if
+        so, end the connection with an error that says that the broker may have refused this
+        client's certificate, or the lack of one. Under TLS 1.3 a broker that refuses may close the
+        connection before the client has read its alert."""
         if self.connection.state is not ClientConnectionState.NEGOTIATING:
             return False
         own = self._config.own

@@ -82,6 +82,7 @@ def request_token(login: ClientCredentials) -> IssuedToken:
     """Ask the endpoint for a token, without retries.
 
     :raises EndpointFailed: if there is no token; the message has the endpoint's URL and its error
+    :raises SettingError: if a TLS setting for the endpoint is wrong
     """
     where = f"token endpoint {login.url}"
     alarm = _Alarm(login.read_timeout_ms / 1000)
@@ -199,7 +200,8 @@ def _read(content: bytes, where: str) -> IssuedToken:
 
 
 def _seconds(given: Any) -> int | None:
-    """A token's lifetime, given as a number or text; None if it is missing or infinite."""
+    """A token's lifetime in seconds (0 to ten years), given as a number or text; None if it is
+    missing or not finite."""
     if given is None:
         return None
     seconds = float(given)

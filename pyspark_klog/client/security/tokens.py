@@ -1,6 +1,7 @@
 """Bearer tokens: gets them from their source, and decides how long to use each.
 
-A token is requested when a connection needs one and the current token is due for renewal.
+A token is requested when a connection needs one, and there is no current token or it is due for
+renewal.
 """
 
 import logging
@@ -70,9 +71,9 @@ class TokenSource:
 
     def token(self) -> Token:
         """The current token, or a new one once the current one is due for renewal. If no new token
-        can be got, the current one is used until it expires.
+        can be got, the current one is used until it expires, but not if its expiry is unknown.
 
-        :raises AuthenticationFailed, SettingError: if there is no token
+        :raises AuthenticationFailed, SettingError: if there is no usable token
         """
         now_ms, held = self._now_ms(), self._token
         if held is not None and now_ms < self._renew_at_ms:

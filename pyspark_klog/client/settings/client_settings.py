@@ -22,9 +22,11 @@ for the warning that the setting has no effect, or None if there is no advice on
 
 
 class ClientSettings:
-    """Checked settings. Equal settings compare and hash alike, so they can be keys of a cache.
+    """Checked settings. Objects with equal values are equal and hash alike, so they can be keys of
+    a cache; the prefix and settings without effect do not count.
 
-    :raises SettingError: for a name that Kafka's clients don't have, and for a value out of bounds
+    :raises SettingError: for a name that Kafka's clients don't have (but see ``note_on_unknown``),
+        for a value out of bounds, and for a setting that klog does not support
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class ClientSettings:
         """``prefix`` is put before names in messages (``kafka.`` for Spark's options).
 
         With ``note_on_unknown`` a name that Kafka's clients lack counts as a setting without
-        effect, as in Java, unless ignoring it would change security or which records are read.
-        The constructor logs nothing about settings without effect; `warn_of_ignored` does.
+        effect, as in Java, unless ignoring it would change security or which records are read:
+        then SettingError is raised. The constructor logs nothing about settings without effect;
+        `warn_of_ignored` does.
         """
         self.prefix = prefix
         self._given: dict[str, Value] = {}
@@ -119,8 +122,8 @@ class ClientSettings:
             )
 
     def __getitem__(self, name: str) -> Value:
-        """The typed value of setting ``name``, or its default if the user did not set it. The value
-        is a `Secret` if it must not be shown."""
+        """The typed value of setting ``name``: the user's, else one that follows from the user's
+        other settings, else the default. The value is a `Secret` if it must not be shown."""
         if name in self._given:
             return self._given[name]
         return SETTINGS[name].default
@@ -139,7 +142,8 @@ class ClientSettings:
         return frozenset(name for name, _ in self._ignored)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user set the value; otherwise the default holds."""
+        """Whether the user set the value, or it follows from the user's other settings; otherwise
+        the default holds."""
         return name in self._given
 
     def number(self, name: str) -> int:

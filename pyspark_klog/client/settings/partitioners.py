@@ -60,10 +60,10 @@ def check_partitioner(name: str, prefix: str = "") -> None:
 def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | None:
     """The partitioner for rows that name no partition; None for the default (the key's hash).
 
-    ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which only the default
-    partitioner uses.
+    ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which counts only if
+    ``name`` is None: then all rows of one call go into one partition, whatever their keys.
 
-    :raises SettingError: if a user's own partitioner cannot be imported
+    :raises SettingError: if a user's own partitioner cannot be imported, or is not callable
     """
     if name is None:
         return _uniform_sticky if ignore_keys else None
@@ -110,7 +110,7 @@ class UserPartitioner:
     def __call__(self, given: RowsWithoutPartition) -> "Array":
         """The partitions that the user's function returns for the rows.
 
-        :raises SettingError: if the function does not return a whole number for each row
+        :raises SettingError: if the function does not return a whole number or null for each row
         """
         import pyarrow as pa
 

@@ -13,7 +13,8 @@ from pyspark_klog.security.config import uses_sasl, uses_tls
 from pyspark_klog.security.jaas import EXAMPLE
 
 RENAMED: dict[str, str] = {
-    # Settings of Kafka's clients before 0.9, and of Kafka's producers before 1.0
+    # Settings of Kafka's clients before 0.9, and of Kafka's producers before 1.0 ("brokers" is a
+    # name of KafkaJS)
     "broker.list": "bootstrap.servers",
     "metadata.broker.list": "bootstrap.servers",
     "brokers": "bootstrap.servers",
@@ -46,7 +47,7 @@ RENAMED: dict[str, str] = {
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.location",
     "ssl.key.pem": "ssl.keystore.key",
-    # Names that no client has, but that a user may guess
+    # The setting ssl_cafile of kafka-python, and names that a user may guess
     "ssl.cafile": "ssl.truststore.location",
     "ssl.keystore.path": "ssl.keystore.location",
     "ssl.truststore.path": "ssl.truststore.location",
@@ -104,8 +105,8 @@ _OWNERS = (
 _SIDES = re.compile(r"(kafka|consumer|producer|admin|client|spark)\.")
 _SHORTEST_BEGINNING = 5
 _SHORTEST_FOR_TWO = 10
-"""An unknown name of at least this length still counts as a known setting's name if two letters are
-wrong; a shorter name if one letter is wrong."""
+"""An unknown name of at least this length still counts as a known setting's name if up to two
+letters are wrong; a shorter name if one letter is wrong."""
 
 
 def find_similar_setting(name: str, known: Collection[str] = SETTINGS) -> str | None:
