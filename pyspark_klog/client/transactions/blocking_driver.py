@@ -14,8 +14,9 @@ from pyspark_klog.protocol.message import Response
 TRANSACTION_VERSION = "transaction.version"
 """The feature whose level decides which requests a transaction uses (KIP-890)."""
 _COORDINATORS = 2
-"""One call of `carry_out` looks up at most two coordinators: of the transactional id, and of one
-group. Further look-ups mean that one has failed, or that a broker named a wrong coordinator."""
+"""One call of `carry_out` usually looks up at most two coordinators: that of the transactional id,
+and that of one group. Further look-ups suggest that a look-up has failed, or that a broker named a
+wrong coordinator."""
 
 
 def carry_out(

@@ -65,7 +65,7 @@ class TransactionManager:
     """The transactions of one transactional id, seen from its producer.
 
     ``wait_ms`` returns how long to wait before a request is sent again, for the number of times
-    that the request has failed in a row.
+    that the request has failed; after CONCURRENT_TRANSACTIONS the wait is shorter.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class TransactionManager:
 
     # --- methods for the calls of the producer's user --------------------------------------------
     def initialize(self) -> None:
-        """Ask for a producer id and epoch, which fences all older producers."""
+        """Queue the request for a producer id and epoch, which fences all older producers with the
+        same transactional id; do nothing if it is queued already."""
         is_repeated = self.state is TransactionalProducerState.INITIALIZING
         self._move(TransactionEvent.INITIALIZE)
         if not is_repeated:
@@ -108,7 +109,7 @@ class TransactionManager:
         return self.state is TransactionalProducerState.READY and is_first and not self._is_unused
 
     def request_new_epoch(self) -> None:
-        """Ask the coordinator for the producer's next epoch."""
+        """Queue the request that asks the coordinator for the producer's next epoch."""
         self._move(TransactionEvent.INITIALIZE)
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
@@ -152,7 +153,8 @@ class TransactionManager:
         self._steps.append(CommitOffsets(*id_and_version, member, offsets))
 
     def commit(self) -> None:
-        """Commit the transaction. The caller has waited until all batches are written."""
+        """Queue the request that commits the transaction, unless it is queued already or nothing
+        was written in the transaction. The caller has waited until all batches are written."""
         is_repeated = self.state is TransactionalProducerState.COMMITTING
         self._move(TransactionEvent.COMMIT)
         if is_repeated:
@@ -163,7 +165,9 @@ class TransactionManager:
         self._steps.append(End(self._owner, self.identity, self.version, commit=True))
 
     def abort(self) -> None:
-        """Abort the transaction. The caller has waited until no Produce request is under way."""
+        """Drop the queued requests and queue the one that aborts the transaction, unless it is
+        queued already or the coordinator knows nothing of the transaction. The caller has waited
+        until no Produce request is under way."""
         is_repeated = self.state is TransactionalProducerState.ABORTING
         self._move(TransactionEvent.ABORT)
         if is_repeated:
@@ -242,8 +246,8 @@ class TransactionManager:
             self._become_unusable(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
-        """Handle a request that has failed without a response: find its coordinator, and send the
-        request again."""
+        """Handle a request that has failed without a response: send it again, to a
+        coordinator only after that coordinator's address was looked up again."""
         self._schedule_retry(step, f"{step.step.value}: {error}", now_ms, find=True)
 
     def on_error(self, error: KlogError) -> None:

@@ -59,7 +59,7 @@ _OWN: dict[Step, dict[ErrorCode, Outcome]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE: Outcome.RETRY,
         ErrorCode.NOT_COORDINATOR: Outcome.RETRY,
     },
-    # At this step (InitProducerId) there is no transaction to abort. So these errors, which at
+    # At this step (InitProducerId) there is no transaction to abort. So these errors, which at most
     # other steps cause an abort of the transaction, make the producer unusable.
     Step.INITIALIZE: {
         ErrorCode.UNKNOWN_PRODUCER_ID: Outcome.FATAL,

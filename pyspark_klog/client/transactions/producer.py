@@ -1,5 +1,5 @@
-"""A producer that writes in transactions. Its methods have the names of those of Kafka's producer,
-and wait for the brokers' responses."""
+"""A producer that writes in transactions. The methods that begin and end transactions have, except
+`hand_over`, the names of those of Kafka's producer, and wait for the brokers' responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -39,10 +39,11 @@ class TransactionalProducer(Producer):
     """Writes batches through ``client``, in transactions under ``transactional_id``.
 
     The coordinator aborts a transaction that stays open for longer than ``transaction_timeout_ms``.
-    A call waits for the coordinator for at most max.block.ms, and for the delivery of batches for
-    at most delivery.timeout.ms; after TimedOut the same call may be made again. After any call has
-    raised `TransactionMustAbort`, `abort_transaction` makes the producer usable again; after
-    `ProducerUnusable` nothing does. Brokers have to be of Kafka 2.5 or newer.
+    Requests to the coordinator are given up after max.block.ms, or after delivery.timeout.ms while
+    batches are written; delivery.timeout.ms also limits the delivery of batches. After TimedOut the
+    same call may be made again. After any call has raised `TransactionMustAbort`,
+    `abort_transaction` makes the producer usable again; after `ProducerUnusable` nothing does.
+    Brokers have to be of Kafka 2.5 or newer.
     """
 
     is_transactional = True
@@ -68,7 +69,8 @@ class TransactionalProducer(Producer):
 
     @property
     def identity(self) -> Identity:
-        """Producer id and epoch of the running transaction, or of the next one."""
+        """The producer's current id and epoch; NO_IDENTITY before the first response to
+        `init_transactions`."""
         return self._manager.identity
 
     @property
@@ -116,8 +118,8 @@ class TransactionalProducer(Producer):
         self._carry_out()
 
     def abort_transaction(self) -> None:
-        """Drop the batches that were not sent, and abort the transaction. The producer can then
-        begin its next transaction."""
+        """Wait for the responses to the Produce requests under way, drop all other batches, and
+        abort the transaction. The producer can then begin its next transaction."""
         if self.state is not TransactionalProducerState.ABORTING:
             self._manager.check(TransactionEvent.ABORT)
             self._give_up_batches()
@@ -137,7 +139,8 @@ class TransactionalProducer(Producer):
     def add_all(
         self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
     ) -> None:
-        """Queue batches in the running transaction; waits while buffer.memory is full."""
+        """Write batches in the running transaction, as `Producer.add_all` does; before
+        transaction.version 2 first add their partitions to the transaction."""
         given = list(batches)
         self._manager.write_to(partition for partition, _, _ in given)
         super().add_all(given)
@@ -191,9 +194,12 @@ def end_transaction(
 
     ``timeout_ms`` is max.block.ms unless given.
 
-    :raises ProducerFenced: if a newer producer has the transactional id
-    :raises ProducerUnusable: if the transaction ended in the other way, for example was aborted
-        because it took too long (before transaction.version 2 ProducerFenced is raised instead)
+    :raises ProducerFenced: if a newer producer has the transactional id, or, before
+        transaction.version 2, if the coordinator has aborted the transaction because it took too
+        long
+    :raises ProducerUnusable: if the transaction ended in the other way, or after another error that
+        an abort cannot cure
+    :raises TransactionMustAbort: if the transaction can only be aborted
     :raises TimedOut: if the coordinator did not answer in time; the transaction may have ended
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms

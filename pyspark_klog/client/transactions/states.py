@@ -1,7 +1,8 @@
 """The states of a transactional producer, and the events that each allows. Pure.
 
-The states are those of Kafka's TransactionManager, without those for two-phase commit. A timeout
-changes no state: the same call may be made again and goes on where the first one stopped.
+The states are those of Kafka's TransactionManager, without those for two-phase commit. When a call
+raises TimedOut, the state stays as it is: the same call may be made again and goes on where the
+first one stopped.
 """
 
 from enum import Enum

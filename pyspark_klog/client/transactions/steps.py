@@ -89,7 +89,8 @@ class PendingStep:
     request: Request
     response: type[Response]
     versions: tuple[int, int | None] = (0, None)
-    """The lowest and the highest version in which this client can send the request."""
+    """The lowest and the highest version in which this client can send the request; None instead of
+    the highest version: the newest that klog knows."""
 
     def __init__(self, coordinator: CoordinatorKey | None) -> None:
         """``coordinator`` is the receiver of the request; with None any broker can answer it."""
