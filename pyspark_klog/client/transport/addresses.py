@@ -19,7 +19,7 @@ def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
     """Parse ``host:port,[::1]:port,...``: the value of setting ``name`` as addresses, each once.
 
     A protocol before the host (``PLAINTEXT://host:port``) is ignored, as in Kafka.
-    :raises SettingError: naming the address that cannot be parsed
+    :raises SettingError: naming the address that cannot be parsed, or if there is no address
     """
     addresses: list[Address] = []
     for part in (p.strip() for p in text.split(",")):

@@ -11,7 +11,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """The version ranges that a broker supports, by API key, both ends inclusive."""
+    """The version ranges that a broker supports, by API key, both ends inclusive; also the features
+    of its cluster."""
 
     ranges: dict[int, tuple[int, int]]
     features: dict[str, int] = field(default_factory=dict)

@@ -12,9 +12,9 @@ _MOST_CONCURRENT_MS = 100
 
 
 def concurrent_wait_ms(failures: int) -> int:
-    """The wait in ms after ``failures`` (>= 1) responses CONCURRENT_TRANSACTIONS in a row. A broker
-    sends these responses for a few ms after nearly every transaction, until the transaction's
-    markers are written."""
+    """The wait in ms after a response CONCURRENT_TRANSACTIONS to a request that has now failed
+    ``failures`` (>= 1) times. A broker sends these responses for a few ms after nearly every
+    transaction, until the transaction's markers are written."""
     return min(_CONCURRENT_MS << min(failures - 1, 10), _MOST_CONCURRENT_MS)
 
 
@@ -27,8 +27,8 @@ class Backoff:
     max_ms: int
 
     def wait_ms(self, failures: int, random: Callable[[], float]) -> int:
-        """The wait in ms after ``failures`` (>= 1) failed attempts in a row; ``random`` gives
-        [0, 1)."""
+        """The wait in ms after ``failures`` (>= 1) failed attempts in a row; 0 if ``initial_ms`` is
+        0. ``random`` gives [0, 1)."""
         if self.initial_ms <= 0:
             return 0
         # The bound on the exponent keeps the number small: even 1 ms, doubled 40 times, is a wait

@@ -68,7 +68,7 @@ class ClientConnectionState(Enum):
 
 @dataclass(slots=True)
 class Call(Generic[R]):
-    """A request that was sent, with its response or its error once it is done."""
+    """A request that was queued or sent, with its response or its error once it is done."""
 
     api_key: ApiKey
     version: int
@@ -83,7 +83,8 @@ class Call(Generic[R]):
         return self.response is not None or self.error is not None
 
     def result(self) -> R:
-        """Return the response; raises the call's error if the call failed."""
+        """Return the response; raises the call's error if the call failed, and RuntimeError before
+        the call is done."""
         if self.error is not None:
             raise self.error
         if self.response is None:
@@ -175,7 +176,8 @@ class Connection:
 
     # --- what the driver sends and receives ------------------------------------------------------
     def to_send(self) -> memoryview | None:
-        """The next bytes for the socket; `sent` reports how many of them were sent."""
+        """The next bytes for the socket, None if there are none; `sent` reports how many of them
+        were sent."""
         return self._out[0] if self._out else None
 
     def sent(self, count: int) -> None:
@@ -313,8 +315,8 @@ class Connection:
             raise ReplyUnreadable(f"{self.peer}: {error}") from None
 
     def _closed_while(self) -> str:
-        """The text appended to the error message "the broker closed the connection": the state in
-        which the broker closed it, and the likely cause; empty if the cause is unknown."""
+        """The text appended to the error message "the broker closed the connection": in which state
+        or at which request the broker closed it, and the likely cause, as far as they are known."""
         if self.state is not ClientConnectionState.READY:
             hint = (
                 ": has this listener TLS?"
@@ -380,7 +382,7 @@ class Connection:
         self._exchange = self._exchange_call = None
         if exchange.session_lifetime_ms > 0:
             # The broker counts the session's lifetime from the end of the SASL exchange. This
-            # client counts from the exchange's start, so that it never authenticates too late.
+            # client counts from the exchange's start, so that its count never ends later.
             usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
             self._authentication_due_ms = self._exchange_began_ms + usable_ms
         self._become_ready()

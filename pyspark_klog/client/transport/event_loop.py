@@ -11,7 +11,8 @@ READABLE = 1
 WRITABLE = 2
 BROKEN = 4
 """The bits of a file descriptor's readiness. A callback is registered with an interest: READABLE,
-WRITABLE or both. BROKEN (an error or a hang-up) is reported together with the whole interest."""
+WRITABLE or both. BROKEN (an error or a hang-up) is reported together with the whole interest; a
+loop that cannot detect it reports only the interest."""
 
 
 class LoopTimer(Protocol):
@@ -26,17 +27,19 @@ class EventLoop(Protocol):
     is the number of a file descriptor."""
 
     def now_ms(self) -> int:
-        """The start time of the current event-loop turn in ms, by a clock that never goes back."""
+        """The time in ms at which the current event-loop turn stopped waiting for events, by a
+        clock that never goes back."""
 
     def call_at(self, deadline_ms: int, action: Callable[[], None], /) -> LoopTimer:
         """Runs ``action`` once, in the first event-loop turn at or after ``deadline_ms``."""
 
     def call_soon(self, action: Callable[[], None], /) -> None:
-        """Runs ``action`` in the next event-loop turn, which does not wait for events."""
+        """Runs ``action`` after the caller has returned: in the next event-loop turn, which does
+        not wait for events, or, if a timer's action is the caller, in the same turn."""
 
     def call_at_send(self, action: Callable[[], None], /) -> None:
-        """Runs ``action`` later in the same event-loop turn, after the loop has handled the bytes
-        that it received on all connections in this turn."""
+        """Runs ``action`` later in the same event-loop turn, usually after the loop has handled the
+        bytes that it received on all connections in this turn."""
 
     def register(self, fd: int, interest: int, callback: Callable[[int], None], /) -> None:
         """Calls ``callback(readiness)`` in each event-loop turn in which ``fd`` is ready
@@ -76,4 +79,4 @@ class Connector(Protocol):
     def connect(self, host: str, port: int, from_address: str | None, /) -> LoopStream:
         """Begins to connect to an IP address. The stream becomes WRITABLE once it is connected or
         connecting has failed. Raises OSError for an immediate failure, ValueError if ``host`` is a
-        name instead of an address."""
+        name and this connector does not look up names."""

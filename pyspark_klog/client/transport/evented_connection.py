@@ -44,7 +44,8 @@ OnDone = Callable[[R | None, KlogError | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventedSettings:
-    """The settings of an `EventedConnection`; the defaults are those of Kafka's clients."""
+    """The settings of an `EventedConnection`; the defaults of times and of ``max_in_flight`` are
+    those of Kafka's clients."""
 
     client_id: str
     from_address: str | None = None
@@ -93,12 +94,13 @@ class _PendingRequest:
 class EventedConnection:
     """A connection to one broker, made when a request needs it and made again after a loss.
 
-    The callback of each `send` is called exactly once, in the order of sending, by the loop: never
-    within `send` or another callback. Callbacks may call `send` and `close`. If the connection
-    can't be made or is lost, or a request times out, the connection is closed, and all unanswered
-    and queued requests fail with the same error. So if the caller sends a failed request again, no
-    request that it sent after the failed one has succeeded meanwhile. All methods must be called
-    in the loop's thread. ``random`` returns [0, 1), for the waits between connections.
+    The callback of each `send` is called exactly once, in the order of sending, by the loop or by
+    `close`: never within `send` or another callback. Callbacks may call `send` and `close`. If the
+    connection can't be made or is lost, or a request times out, the connection is closed, and all
+    unanswered and queued requests fail with the same error. So if the caller then sends a failed
+    request again, no request that it sent after the failed one has succeeded meanwhile. All methods
+    must be called in the loop's thread. ``random`` returns [0, 1), for the waits between
+    connections.
     """
 
     def __init__(
@@ -157,9 +159,9 @@ class EventedConnection:
         support.
 
         ``timeout_ms`` counts from now and includes connecting and queueing. Errors that
-        ``on_done`` gets: ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable
-        and ClientError. Only UnsupportedByBroker and errors of encoding the request leave the
-        connection open.
+        ``on_done`` gets: ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable,
+        other kinds of ClientError, and errors of encoding the request. Only UnsupportedByBroker and
+        the errors of encoding leave the connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         pending = _PendingRequest(
@@ -195,7 +197,8 @@ class EventedConnection:
     # --- callbacks of finished requests, and sending of queued requests --------------------------
     def _run_turn(self) -> None:
         """Call the callbacks of finished requests, then send queued requests. Called after every
-        event: the socket is ready, the timer has expired, or `close` was called."""
+        event: the socket is ready, the timer has expired, `close` was called, or a request has
+        finished outside these events (`_call_soon`)."""
         self._answer()
         self._start()
 
@@ -215,8 +218,8 @@ class EventedConnection:
 
     def _answer(self) -> None:
         """Call the callbacks of finished requests, in order. If a callback sends a request, that
-        request's callback is called in a later event-loop turn: otherwise a caller that repeats a
-        failing request at once would block the loop."""
+        request's callback is called only by a later call of this method: otherwise a caller that
+        repeats a failing request at once would block the loop."""
         end = self._next_number
         started = self._started
         self._is_answering = True
@@ -349,9 +352,9 @@ class EventedConnection:
 
     # --- closing and timeouts --------------------------------------------------------------------
     def _lost(self, error: KlogError) -> None:
-        """Close a failed connection. The next connection is made after a wait, which is longer
-        after each failure in a row. The response to a request resets the number of failures; a new
-        connection does not."""
+        """Close a failed connection. The next connection is made after a wait, which grows with the
+        number of failures in a row, up to a limit. The response to a request resets this number; a
+        new connection does not."""
         self._failures += 1
         wait_ms = self._settings.reconnect.wait_ms(self._failures, self._random)
         self._connect_at_ms = self._loop.now_ms() + wait_ms
@@ -359,7 +362,8 @@ class EventedConnection:
         self._end(error)
 
     def _end(self, error: KlogError) -> None:
-        """Close the stream, if there is one, and fail all unanswered requests with ``error``."""
+        """Close the stream, if there is one, and fail all unanswered and queued requests with
+        ``error``."""
         link, self._link = self._link, None
         if link is not None:
             connection, stream = link

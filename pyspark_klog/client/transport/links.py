@@ -1,7 +1,8 @@
-"""The connections of one client, one to each broker, with their sockets.
+"""The connections of one client, one to each address of a broker, with their sockets.
 
-A connection is made when it is first needed, kept, and replaced after it has ended. `Links.poll`
-moves bytes on all connections. This module does not look into requests.
+A connection is made when it is first needed, kept, and replaced after it has ended or was unused
+for connections.max.idle.ms. `Links.poll` moves bytes on all connections. This module does not look
+into requests.
 """
 
 import selectors
@@ -29,8 +30,8 @@ from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import KlogError
 
 IDLE_PROBE_MS = 1_000
-"""Before the next request over a connection that was unused for at least this time, the client
-checks whether the broker has closed the connection."""
+"""Before the next request over a connection that was unused for at least this time, and on which no
+request waits for a response, the client checks whether the broker has closed the connection."""
 _NOT_READY = (ClientConnectionState.NEGOTIATING, ClientConnectionState.AUTHENTICATING)
 
 
@@ -82,8 +83,8 @@ class Links:
         self._security = security
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
-        """By address: the number of failed attempts in a row to connect, and the time of the last
-        failure."""
+        """By address: the number of failed attempts in a row to make a connection ready for
+        requests, and the time of the last failure in ms of the client's clock."""
         self._reconnect = Backoff(
             settings.number("reconnect.backoff.ms"), settings.number("reconnect.backoff.max.ms")
         )
@@ -102,7 +103,8 @@ class Links:
     def link_to(self, address: Address, deadline_ms: int) -> Link:
         """A ready connection to an address, opened if needed.
 
-        :raises ClientError: if it can't be made before the deadline
+        :raises KlogError: if the connection can't be made ready before the deadline, most often a
+            ClientError
         """
         link = self._links.get(address)
         if link is not None and self._is_stale(link):
@@ -141,11 +143,12 @@ class Links:
         self, known: Iterable[Address], deadline_ms: int, doubted: Address | None = None
     ) -> Link:
         """A ready connection to any broker: an open connection, else a new one to an address of
-        ``known``, else to a bootstrap server. ``doubted`` is the address of a broker whose metadata
-        seems to be old: it comes after all other addresses, except those whose last connection
-        attempt has failed.
+        ``known``, else to a bootstrap server. Addresses whose last connection attempt has failed
+        come last. ``doubted`` is the address of a broker whose metadata seems to be old: it comes
+        after all other addresses whose last attempt has not failed.
 
         :raises NoBrokerAvailable: naming each address and why it failed
+        :raises KlogError: the first error that is not retriable, without trying further addresses
         """
         now_ms = self._now_ms()
         for link in list(self._links.values()):
@@ -210,7 +213,8 @@ class Links:
         link.send_pending()
 
     def _is_stale(self, link: Link) -> bool:
-        """Whether a connection has ended, or was unused for connections.max.idle.ms."""
+        """Whether a connection has ended, or was unused for connections.max.idle.ms while no
+        request waited for its response."""
         idle_ms = self._now_ms() - link.last_used_ms
         longest_ms = self._settings.number("connections.max.idle.ms")
         if link.is_open and link.connection.in_flight == 0 and idle_ms >= IDLE_PROBE_MS:
@@ -251,9 +255,10 @@ def _connect(
 ) -> Link:
     """A connection whose socket is connected, and which has begun to ask for the API versions.
 
-    Every IP address of the host's name is tried, each for at most
-    socket.connection.setup.timeout.ms, or until the deadline if the deadline comes before. The TLS
-    handshake is done when the function returns; SASL begins once the API versions are known.
+    The IP addresses of the host's name are tried until one accepts, each for at most
+    socket.connection.setup.timeout.ms, or for the time that is left until the deadline when the
+    first is tried, if this is shorter. The TLS handshake, with the same limit, is done when the
+    function returns; SASL begins once the API versions are known.
 
     :raises ConnectionFailed: naming the address and the reason
     :raises ClientError: if the connection can't be secured as ``security`` requires

@@ -65,7 +65,8 @@ class SaslExchange:
     def on_handshake(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
         """The request that follows the response to SaslHandshake.
 
-        :raises AuthenticationFailed: if the broker does not have the mechanism
+        :raises AuthenticationFailed: if the broker does not have the mechanism, or has no SASL
+        :raises BrokerError: for any other error code
         """
         code = error_code(response.error_code)
         if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -89,6 +90,7 @@ class SaslExchange:
 
         :raises AuthenticationFailed: if the broker has refused the client, or does not follow the
             mechanism
+        :raises BrokerError: for an error code that is retriable
         """
         code = error_code(response.error_code)
         if code is not ErrorCode.NONE:

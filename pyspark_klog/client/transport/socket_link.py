@@ -1,4 +1,4 @@
-"""Moves the bytes of one connection over its socket, once a selector reports the socket ready."""
+"""Moves the bytes of one connection over its non-blocking socket."""
 
 import contextlib
 import selectors
@@ -45,7 +45,8 @@ class Link:
         self._set_interest(connection.to_send() is not None)
 
     def receive_available(self) -> None:
-        """Receive bytes and pass them to the connection, until the socket has no more bytes."""
+        """Receive bytes and pass them to the connection, until the socket has no more bytes or the
+        connection is closed."""
         connection = self.connection
         try:
             while connection.state is not ClientConnectionState.CLOSED:
