@@ -1,7 +1,9 @@
 """Encodes and decodes messages, and caches the codec of each message class and version.
 
-Bytes that are no valid message raise `MalformedRequest`, an unknown version raises
-`UnsupportedVersion`, and a value that does not fit its field raises `UnencodableMessage`.
+Bytes that are no valid message raise `MalformedRequest`, and a value that does not fit its field
+raises `UnencodableMessage`. `UnsupportedVersion` is raised for a value that would be lost, because
+the version lacks its field, and for an unknown version; `decode_in_steps` and `encode_in_steps` do
+not check the version.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ def decode_message(
 
     Record sets are views of ``buffer``; all other values are copies. If the arrays and tagged
     sections of a message have more than ``max_elements`` elements together, MalformedRequest is
-    raised before the elements are created.
+    raised before the elements of the array or section that exceeds the bound are created.
     """
     decode = codec_of(cls, version).decode
     try:
@@ -165,7 +167,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
     """Append an encoded message to ``out``; after an error ``out`` may contain a part of it.
 
     If ``out`` is a `SegmentedBuffer`, large record sets are not copied into it, and a record set
-    may be a `FileRegion`: a part of a file, which is sent without being read.
+    may be a `FileRegion`: a part of a file, which this function does not read.
     """
     encode = codec_of(type(message), version).encode
     try:

@@ -1,8 +1,9 @@
 """Generates the source of a decoder for one message class in one version.
 
 The source is one function that calls few others. One ``unpack`` call reads consecutive fields of
-fixed size, and the length of the value after them, directly into the message's slots. Arrays of
-structs are loops in the same function. codec.py generates a decoder at the first use of a version.
+fixed size directly into the message's slots, and in versions that are not flexible also the length
+of the value after them. Arrays of structs are loops in the same function. codec.py generates a
+decoder at the first use of a version.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
 def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
     """Return a decoder (buffer, position, most elements) -> (message, position after the message).
 
-    The elements of all arrays and the tagged fields count together, before they are created. A
-    message with more than "most elements" raises MalformedRequest.
+    The elements of all arrays and the tagged fields count together, those of each array or tagged
+    section before they are created. A message with more than "most elements" raises
+    MalformedRequest.
     """
     source, names = _DecoderSource(version, flexible, counts=True).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} bounded decoder>", "exec"), names)
@@ -302,8 +304,9 @@ class _DecoderSource:
             self.indent -= 1
 
     def count(self, count: str) -> None:
-        """Add the code that counts array elements or tagged fields, and refuses a message that has
-        more than ``most`` of both together. ``count`` is the variable with their number."""
+        """In a decoder that counts, add the code that counts array elements or tagged fields, and
+        refuses a message that has more than ``most`` of both together. ``count`` is the variable
+        with their number."""
         if self.counts:
             self.line(f"left -= {count}")
             self.line("if left < 0: raise_too_many_elements(most)")

@@ -1,7 +1,7 @@
 """Generates the source of an encoder for one message class in one version.
 
 The source is one function, as in decoders.py. One ``pack`` call writes consecutive fields of fixed
-size.
+size, and in versions that are not flexible also the length of the value after them.
 """
 
 from __future__ import annotations

@@ -226,7 +226,8 @@ def record_set(
 ) -> Any:
     """Declare a record set, which decoders return as a view of the buffer that they read.
 
-    Encoders accept any buffer, or a FileRegion (a part of a file, which is sent without a copy).
+    Encoders accept any buffer, and into a `SegmentedBuffer` also a FileRegion: a part of a file,
+    which is sent without a copy. Null is None.
     """
     return _row("records", None, locals())
 

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: add partitions to a transaction.
 
-Since version 4 brokers send this request, for several transactions at once.
+Clients send versions 0 to 3. Later versions are for brokers, and for several transactions at once.
 """
 
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: set an earlier expiry time of a token, or delete the token."""
+"""ExpireDelegationToken: set the expiry time of a token, counted from now, or delete the token."""
 
 from pyspark_klog.protocol.fields import binary, int16, int32, int64
 from pyspark_klog.protocol.keys import ApiKey

@@ -109,7 +109,10 @@ class PartitionData(Struct):
     records: memoryview | bytes | FileRegion | None = record_set()
 
     def records_view(self) -> memoryview:
-        """Return a view of the record set of a decoded response; an empty view for null."""
+        """Return a view of the record set of a decoded response; an empty view for null.
+
+        :raises InvariantViolation: if the record set is a `FileRegion`, a part of a file to send
+        """
         if isinstance(self.records, FileRegion):
             raise InvariantViolation(
                 "the record set is a part of a file to be sent; only decoded responses have a view"
@@ -138,12 +141,12 @@ class FetchResponse(Response, api=ApiKey.FETCH, versions=(0, 18), flexible_since
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
 
 
-# The hand-written decoder of Fetch requests reads the usual shape as fast as possible: no forgotten
-# topics, no tagged fields, and in flexible versions counts and lengths below 127. All other
-# requests, including damaged ones, and versions below 9 go to the decoder ``rows``, which codec.py
-# generates from the fields. Responses need no hand-written codec, because the generated codec does
-# not copy record sets either: decoding makes views of them, and encoding leaves a record set in a
-# file to the code that sends the response.
+# The hand-written decoder of Fetch requests reads the usual shape as fast as possible: at least one
+# topic, each with a partition, no forgotten topics, no tagged fields, and in flexible versions
+# counts and lengths below 127. All other requests, including damaged ones, and versions below 9 go
+# to the decoder ``rows``, which codec.py generates from the fields. Responses need no hand-written
+# codec, because the generated codec does not copy large record sets either: decoding makes views of
+# them, and encoding into a `SegmentedBuffer` leaves them to the code that sends the response.
 #
 # A hand-written encoder is faster for one kind of request only: the request of a follower that
 # fetches from a single partition. A producer with acks=all waits for this request, because it tells

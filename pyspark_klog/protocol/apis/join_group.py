@@ -1,4 +1,5 @@
-"""JoinGroup: join a group's next generation; the response comes when all members have joined."""
+"""JoinGroup: join a group's next generation. The response comes when all members have joined, or
+after the rebalance timeout without the others."""
 
 from pyspark_klog.protocol.fields import array, binary, boolean, int16, int32, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""ListOffsets: look up the offset of a timestamp, or of the start or end of a log."""
+"""ListOffsets: look up the offset of a timestamp, or for example of the start or end of a log."""
 
 from pyspark_klog.protocol.fields import array, int8, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -1,4 +1,4 @@
-"""ListTransactions: transactional ids by state, producer id and age."""
+"""ListTransactions: transactional ids by state, producer id, age of the transaction and pattern."""
 
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string
 from pyspark_klog.protocol.keys import ApiKey

@@ -83,9 +83,10 @@ class ProduceResponse(Response, api=ApiKey.PRODUCE, versions=(0, 13), flexible_s
 
 
 # The hand-written decoder of Produce requests reads the usual shape as fast as possible: no
-# transactional id, no tagged fields, and in flexible versions counts and lengths below 127. All
-# other requests, including damaged ones, go to the decoder ``rows``, which codec.py generates from
-# the fields. The encoder is generated, too, because a hand-written encoder was not faster.
+# transactional id, at least one topic, each with a partition, no null, no tagged fields, and in
+# flexible versions counts and lengths of topic names below 127. All other requests, including
+# damaged ones, go to the decoder ``rows``, which codec.py generates from the fields. The encoder is
+# generated, too, because a hand-written encoder was not faster.
 
 _HEAD_V0 = layouts.Struct(">hii").unpack_from
 _HEAD_V3 = layouts.Struct(">hhii").unpack_from

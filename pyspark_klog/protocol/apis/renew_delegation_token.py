@@ -1,4 +1,4 @@
-"""RenewDelegationToken: set a later expiry time of a token."""
+"""RenewDelegationToken: set the expiry time of a token that is still valid, counted from now."""
 
 from pyspark_klog.protocol.fields import binary, int16, int32, int64
 from pyspark_klog.protocol.keys import ApiKey
