@@ -23,7 +23,8 @@ _DER_SEQUENCE = b"\x30"
 
 
 class OwnKey(NamedTuple):
-    """A private key with its certificates, as PEM, and the password that encrypts the key."""
+    """A private key with its certificates, as PEM, and the password that encrypts the key; None if
+    no password was given."""
 
     pem: Secret
     password: Secret | None

@@ -82,7 +82,8 @@ class ClientSettings:
         self._ignored.append((self.prefix + name, reason))
 
     def _security(self, prefix: str) -> "SecurityConfig | None":
-        """How connections are secured; None for plaintext, which needs no further imports."""
+        """How connections are secured; None for plaintext. Settings of TLS or SASL that have no
+        effect with security.protocol are removed from the given values."""
         protocol = self.text("security.protocol")
         if not any(name.startswith(("ssl.", "sasl.")) for name in self._given) and (
             protocol == "PLAINTEXT"
@@ -175,7 +176,8 @@ class ClientSettings:
 
 
 def read_value(row: ClientSetting, value: Value, prefix: str = "") -> Value:
-    """The typed value of a setting; text is read as Kafka reads it.
+    """The typed value of a setting. Text is read as Kafka reads it, but the letters of a choice may
+    have any case.
 
     :raises SettingError: naming the setting, what was given and what is expected
     """

@@ -39,7 +39,8 @@ class RowsWithoutPartition(NamedTuple):
 
 
 Partitioner = Callable[[RowsWithoutPartition], "Array"]
-"""Returns an Arrow array of int32, a partition for each row; null means the default partitioner."""
+"""Returns an Arrow array of int32 with the partition number of each row; null leaves the row to the
+default partitioner."""
 
 
 def check_partitioner(name: str, prefix: str = "") -> None:

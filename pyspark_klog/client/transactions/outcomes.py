@@ -21,7 +21,8 @@ class Outcome(Enum):
     ABORT = auto()
     FATAL = auto()
     FENCED = auto()
-    """The producer becomes unusable, as with FATAL: a newer producer has its transactional id."""
+    """The producer becomes unusable, as with FATAL: a newer producer has its transactional id, or
+    the coordinator has raised the epoch when it aborted a transaction that took too long."""
 
 
 class Step(Enum):
