@@ -34,7 +34,8 @@ from pyspark_klog.protocol.wire import (
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _REQUEST = struct.Struct(">hhih")
-"""The fields of a request header: API key, API version, correlation id, client id's length."""
+"""The fixed-size fields at the start of a request header: API key, API version, correlation id and
+the length of the client id that follows."""
 assert _REQUEST.size == 10
 
 NO_CLIENT_ID_LENGTH = -1
@@ -42,15 +43,15 @@ NO_CLIENT_ID_LENGTH = -1
 _NEVER = 1 << 15
 """The cached first flexible version of an API that has none: a number above all int16 versions."""
 
-# The first flexible version by API key, cached because each header needs it.
+# The first flexible version by API key, cached because most headers need it.
 _first_flexible_versions: dict[int, int] = {}
 
 MAX_HEADER_TAGS = 1000
-"""Largest number of tagged fields in a header; Kafka has defined none so far."""
+"""Largest number of tagged fields that a decoded header may have; Kafka defines none so far."""
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request. klog may not know ``api_key``."""
+    """The header of a request. ``api_key`` may be the key of an API that klog does not know."""
 
     api_key: int
     api_version: int
@@ -62,8 +63,9 @@ class RequestHeader(NamedTuple):
 def request_header_version(api_key: int, api_version: int) -> int:
     """Return the version of a request's header: 2 for flexible API versions, else 1.
 
-    API versions newer than klog are allowed. For an unknown API the result is 1: both headers begin
-    with the same key, version, correlation id and client id, and klog cannot read the rest anyway.
+    API versions that are newer than klog are allowed. For an unknown API the result is 1: headers 1
+    and 2 begin with the same four fields (API key, API version, correlation id and client id), and
+    klog cannot read the rest anyway.
     """
     first = _first_flexible_versions.get(api_key)
     if first is None:

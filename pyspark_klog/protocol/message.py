@@ -25,14 +25,15 @@ _IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
 
 
 class Unset:
-    """The type of UNSET, which marks a field without a default."""
+    """The type of UNSET, which stands for a default value that the caller does not give."""
 
     def __repr__(self) -> str:
         return "UNSET"
 
 
 UNSET = Unset()
-"""Marks a field without a default. The value None would mean that the default is null."""
+"""Stands for a default value or an argument that is not given: the field then has the zero value of
+its kind, for arrays and structs a new list or struct. A default of None means null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Field:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the field is a tagged struct whose default is created at the first access.
+        """Whether the field is a tagged struct, not nullable, that is created at the first access.
 
         Most messages never contain the tagged struct, so it is not created with the message.
         """
@@ -72,8 +73,8 @@ class Field:
 class MessageMeta(type):
     """Metaclass of messages: turns the rows (field declarations) in a class body into slots.
 
-    A field in the tagged section that is a struct has a private slot, which is None at first, and a
-    property that creates the struct at the first access (see `Field.is_lazy`).
+    A field in the tagged section that is a struct and not nullable has a private slot, which is
+    None at first, and a property that creates the struct at the first access (`Field.is_lazy`).
     """
 
     __fields__: dict[str, Field]
@@ -174,7 +175,7 @@ class Struct(_Declared):
         return _restore, (cls, slots, state, dict(self.unknown_tagged_fields))
 
     def __repr__(self) -> str:
-        """Show only the fields that differ from their defaults, and no secrets, for log lines."""
+        """Show only the fields that differ from their defaults; ``***`` replaces a secret value."""
         cls = type(self)
         shown = [
             f"{name}={'***' if row.secret else repr(value)}"
@@ -189,7 +190,7 @@ class Struct(_Declared):
 def _restore(
     cls: type[Struct], slots: list[str], state: list[Any], unknown: dict[int, bytes]
 ) -> Struct:
-    """Create a copied or pickled struct from the state that ``__reduce__`` returned."""
+    """Create the struct that ``__reduce__`` described, when a struct is copied or unpickled."""
     restored = object.__new__(cls)
     for slot, value in zip(slots, state, strict=True):
         setattr(restored, slot, value)
@@ -264,7 +265,7 @@ def default_of(row: Field) -> Any:
 
 
 def _make_init(cls: type[Struct]) -> Any:
-    """Generate the constructor, a function with one keyword argument per field."""
+    """Generate the constructor: a keyword argument per field, and ``unknown_tagged_fields``."""
     arguments: list[str] = []
     lines: list[str] = []
     names: dict[str, Any] = {"UNSET": UNSET, "NO_TAGS": NO_TAGS}

@@ -1,4 +1,4 @@
-"""Request and response classes and versions of all APIs by API key; modules are loaded lazily."""
+"""Request and response classes, with versions, of all APIs that klog knows; loaded lazily."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Api:
         return self.request.first_flexible_version
 
 
-# Cached APIs by key, filled at first use, because each request looks up its API three times.
+# Cached APIs by key, filled at first use, because the API of each request is looked up here.
 _loaded: dict[int, Api] = {}
 
 

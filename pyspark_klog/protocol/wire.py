@@ -2,7 +2,7 @@
 
 Generated and hand-written codecs share these functions, so the same limits on lengths and counts
 hold for both. A read function takes a position and returns the next position. At the end of a
-buffer it raises Python's IndexError or struct.error, which codec.py converts to `MalformedRequest`.
+buffer it raises Python's IndexError, which codec.py and headers.py convert to `MalformedRequest`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ MAX_STRING_BYTES = 0x7FFF
 MAX_TAGGED_FIELDS = 10_000
 """Kafka 4.4's bound for the fields of one tagged section.
 
-Kafka 4.4 also bounds an array to 1,000,000 elements. klog's brokers have a lower bound for all
-arrays of a request together (``MAX_REQUEST_ELEMENTS``).
+Kafka 4.4 also bounds an array to 1,000,000 elements. klog's brokers bound the elements of all
+arrays and tagged sections of a large request together, to a lower number
+(``MAX_REQUEST_ELEMENTS``, and more only for requests of other brokers).
 """
 
 
 class SegmentedBuffer(bytearray):
-    """A bytearray for encoded messages that leaves out large record sets.
+    """A bytearray for encoded messages that leaves out large record sets, and those in files.
 
     ``left_out`` lists these record sets as (position in the bytearray, record set), in rising order
     of the positions. So codecs neither copy a large buffer nor read a `FileRegion`, which is a
@@ -38,7 +39,7 @@ class SegmentedBuffer(bytearray):
     """
 
     MIN_CUT_BYTES = 4096
-    """Smaller record sets are copied, because sending them as separate parts would cost more."""
+    """Smaller record sets in memory are copied: sending them as separate parts would cost more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class SegmentedBuffer(bytearray):
 
     def segments(self) -> list[Buffer | FileRegion]:
         """Return the non-empty parts to send, in order: the bytes of this bytearray, and between
-        them, not copied, the large record sets that it leaves out (``left_out``)."""
+        them, not copied, the record sets that it leaves out (``left_out``)."""
         if not self.left_out:
             return [self] if self else []
         whole = memoryview(self)
@@ -127,22 +128,23 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def raise_bad_length(field: str, length: int, remaining: int) -> NoReturn:
-    """Raise MalformedRequest for a wrong length of a string, bytes or a record set."""
+    """Raise MalformedRequest for a wrong length of a string, bytes, record set or tagged field."""
     if length < 0:
         raise MalformedRequest(f"{field}: found null (length {length}), which is not allowed")
     raise MalformedRequest(f"{field}: found a length of {length}, with {remaining} bytes left")
 
 
 def raise_bad_count(field: str, count: int, remaining: int) -> NoReturn:
-    """Raise MalformedRequest for a wrong count of an array, before its elements are created."""
+    """Raise MalformedRequest for a wrong count of array elements or tagged fields, before these are
+    created."""
     if count < 0:
         raise MalformedRequest(f"{field}: found null (count {count}), which is not allowed")
     raise MalformedRequest(f"{field}: found a count of {count}, with {remaining} bytes left")
 
 
 def raise_too_many_elements(most: int) -> NoReturn:
-    """Raise MalformedRequest for a message whose arrays and tagged sections have more than ``most``
-    elements together."""
+    """Raise MalformedRequest for more than ``most`` elements: of all arrays and tagged sections of
+    a message together, or of the tagged section of a header."""
     raise MalformedRequest(
         f"found more than {most} array elements and tagged fields in one message, where {most} is"
         " the limit"

@@ -1,4 +1,4 @@
-"""Decides which batches of a Fetch response a read_committed consumer must skip."""
+"""Decides which batches of a Fetch response belong to aborted transactions (read_committed)."""
 
 from collections import deque
 from collections.abc import Sequence

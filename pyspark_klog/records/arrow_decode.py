@@ -36,13 +36,13 @@ from pyspark_klog.records.legacy import LegacyView
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# A scan, which reads the batch headers and checks the CRCs, lists at most _TABLE_ROWS batches and
-# stops after _SCAN_BYTES, so that the scanned bytes are still in the processor's cache when they
-# are decoded. The inflated records of compressed batches are also decoded in groups of about
-# _SCAN_BYTES.
+# A scan, which reads the batch headers and can check the CRCs, lists at most _TABLE_ROWS batches,
+# and stops after the batch that reaches _SCAN_BYTES, so that the scanned bytes are still in the
+# processor's cache when they are decoded. The inflated records of compressed batches are also
+# decoded in groups, each of which ends with the batch that reaches _SCAN_BYTES.
 _SCAN_BYTES = 1 << 20
 _TABLE_ROWS = 4096
-_FEWEST_ROWS = 1024  # a margin: buffers are allocated for this many rows more than estimated
+_FEWEST_ROWS = 1024  # added to the estimated rows of a RecordBatch, see _likely_rows
 
 _PLAIN, _COMPRESSED, _LEGACY = range(3)
 
@@ -66,14 +66,16 @@ class ArrowDecoder:
     RecordBatch, and :meth:`flush` returns the rest. Control records and records outside
     ``start_offset`` <= offset < ``end_offset`` are dropped. Like in Kafka's consumer, records below
     ``next_offset`` that arrive a second time are dropped too. A RecordBatch has at most
-    ``max_rows`` rows, ``target_bytes`` of keys and ``target_bytes`` of values; a single larger
-    record becomes a RecordBatch by itself. Plain Python reads formats v0 and v1, without kernels.
+    ``max_rows`` rows. Its keys together have at most ``target_bytes`` bytes, or the size of its
+    first record if that is larger; the same holds for its values. Messages of formats v0 and v1 are
+    listed by a kernel, but decoded by plain Python.
 
     Raises CorruptRecords for damaged batches (a wrong length, CRC, magic, count or varint),
-    UnsupportedCodec, DecompressedTooLarge for a batch that inflates to more than
-    ``max_decompressed_bytes``, and MalformedTimestamp if the timestamp column is requested and a
-    timestamp in microseconds does not fit 64 bits. After an error :meth:`flush` returns the records
-    before the error. Invalid UTF-8 in header keys becomes U+FFFD, like in Kafka's clients.
+    InvalidRecords for a malformed wrapper message or control record, UnsupportedCodec,
+    DecompressedTooLarge for a batch that inflates to more than ``max_decompressed_bytes``, and
+    MalformedTimestamp if the timestamp column is requested and a timestamp in microseconds does not
+    fit 64 bits. After an error :meth:`flush` returns the records before the error. Invalid UTF-8 in
+    header keys becomes U+FFFD, like in Kafka's clients.
     """
 
     def __init__(
@@ -96,10 +98,11 @@ class ArrowDecoder:
             )
         self.schema = schema_for(columns)
         self.next_offset = start_offset
-        """Offset for the next Fetch: the offset after the last decoded batch."""
+        """Offset for the next Fetch: the offset after the last decoded batch, or the larger offset
+        that the caller has set with ``start_offset`` or `skip_to`."""
         self.cut_off_bytes = 0
         """Size of the partial batch at the end of the buffer that was decoded last; 0 if that
-        buffer ends with a whole batch."""
+        buffer ends with a whole batch, or if decoding has reached ``end_offset`` before."""
         self._topic = topic
         self._partition = partition
         self._columns = tuple(columns)
@@ -189,9 +192,9 @@ class ArrowDecoder:
             and not in_common & (at.CODEC_MASK | at.CONTROL_BIT)
             and not self._scan_state[scan.STATE_LEGACY]
         ):
-            # In this usual case (uncompressed v2 batches without control batches, all of which
-            # overlap the requested offsets) no batch has to be dropped. The kernel decode_batches
-            # drops single records outside the requested offsets.
+            # In this usual case (no aborted transactions, and uncompressed v2 batches without
+            # control batches, all of which overlap the requested offsets) no batch has to be
+            # dropped. The kernel decode_batches drops single records outside the requested offsets.
             yield from self._append(data, rows)
             return
         attributes = rows[:, scan.ATTRIBUTES]
@@ -281,8 +284,8 @@ class ArrowDecoder:
         """Return for how many rows to allocate the buffers of the next RecordBatch.
 
         The number is an estimate from the average record size of ``rows``, plus a quarter and
-        _FEWEST_ROWS as a margin. Buffers for too many rows cost time; with buffers for too few rows
-        a RecordBatch ends a little early.
+        _FEWEST_ROWS as a margin, but at most ``max_rows``. Buffers for too many rows cost time;
+        with buffers for too few rows a RecordBatch ends a little early.
         """
         records = int(rows[:, scan.RECORD_COUNT].sum())
         size_bytes = max(int(rows[:, scan.SIZE_BYTES].sum()) - len(rows) * at.RECORDS_AT, 1)
@@ -368,8 +371,8 @@ def _split_at_overlaps(rows: Table) -> Sequence[Table]:
     """Split ``rows``, a table with one row per batch, before each batch whose base offset is not
     above the last offset of the previous batch.
 
-    Such a batch repeats offsets. The decoder decodes the parts one after the other, and drops the
-    records below the end offset of the previous part.
+    Such a batch repeats offsets. The decoder decodes the parts one after the other, and drops
+    records whose offsets are not above the last offsets of all earlier parts.
     """
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)

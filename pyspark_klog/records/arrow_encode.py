@@ -74,7 +74,7 @@ class EncodedRows(NamedTuple):
     batches: list[EncodedBatch]
     rejected: list[RejectedRow]
     unkeyed_count: int
-    """Number of rows with neither partition nor key, which went to the sticky partition."""
+    """Number of rows with neither partition nor key, which got the sticky partition."""
 
 
 def encode_from_arrow(
@@ -110,7 +110,8 @@ def encode_from_arrow(
     number of each partition, and is advanced in place by the encoded records. ``memory`` provides
     the buffer that the records are encoded into; uncompressed batches are views of this buffer.
 
-    Raises InvalidRecords for a column of a wrong type or length.
+    Raises InvalidRecords for a column of a wrong type or length, or with a number that is too large
+    to encode, and ValueError for a wrong number of partitions, sticky partition or batch size.
     """
     _check_numbers(partition_count, sticky_partition, max_batch_bytes)
     rows = len(value)
@@ -161,8 +162,9 @@ def _check_numbers(partition_count: int, sticky_partition: int, max_batch_bytes:
 
 
 class _Writer:
-    """Encodes records with the compiled kernel ``encode_rows``, then compresses the batches and
-    writes the batch headers."""
+    """Encodes records with the compiled kernel ``encode_rows``, which also writes the headers of
+    uncompressed batches. With a codec the class then compresses the records of each batch and
+    writes the batch header."""
 
     def __init__(
         self,

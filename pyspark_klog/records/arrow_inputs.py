@@ -1,8 +1,9 @@
 """Converts the Arrow columns of rows to be written into the arrays that klog's kernels (functions
 that numba compiles) take.
 
-The arrays of a binary column are the end position of each value, the bytes of all values, and the
-validity bitmap. All functions raise InvalidRecords for a column of a wrong type.
+The arrays of a binary column are the positions of the values (the start of the first value, then
+the end of each value), the bytes of all values, and the validity bitmap. The function for each kind
+of column raises InvalidRecords for a column of a wrong type.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from pyspark_klog.records.errors import InvalidRecords
 
 NO_BYTES = np.empty(0, np.uint8)
 NO_ENDS = np.empty(0, np.int32)
-# The difference of two timestamps up to this value fits a record's timestamp delta, a varlong.
+# The difference of two timestamps from 0 to this value fits a record's timestamp delta, a varlong.
 _MAX_TIMESTAMP_MS = 2**61
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
@@ -52,7 +53,8 @@ class HeaderColumn(NamedTuple):
 
 
 def bytes_column(name: str, column: pa.Array | None) -> BytesColumn:
-    """Return the arrays of a binary or string column of any Arrow layout.
+    """Return the arrays of a binary or string column, also of Arrow's types with 64-bit offsets
+    (large), with views or with values of a fixed size.
 
     ``name`` is the column's name, which error texts contain. A missing column (None) gives empty
     arrays, and so does a column of Arrow's null type. Only the value column is different: with the

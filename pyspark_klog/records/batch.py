@@ -114,7 +114,8 @@ class BatchView:
     def has_delete_horizon(self) -> bool:
         """Whether ``base_timestamp_ms`` is the delete horizon.
 
-        The delete horizon is the time from which the log cleaner may delete tombstones (KIP-534).
+        The delete horizon is the time from which the log cleaner may delete the batch's tombstones
+        or transaction marker (KIP-534).
         """
         return bool(self.attributes & at.DELETE_HORIZON_BIT)
 
@@ -217,7 +218,7 @@ class BatchView:
     ) -> None:
         """Set the producer fields and the transactional bit, and update the CRC.
 
-        A client calls this method just before it sends the batch.
+        klog's idempotent producer calls this method when it puts the batch into a Produce request.
         """
         target = self._writable()
         attributes = self.attributes & ~at.TRANSACTIONAL_BIT
@@ -268,12 +269,14 @@ class BatchView:
             return decompress(codec, section, magic=at.MAGIC_V2, max_bytes=max_bytes)
 
     def records(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """Iterate over the records in order. All of the batch is checked except the CRC.
+        """Iterate over the records in order. Their lengths, counts and varints are checked; the CRC
+        and the other fields of the batch header are not.
 
-        Raises CorruptRecords, UnsupportedCodec or DecompressedTooLarge, before the first record or
-        at the damaged record. Under log append time each record has the batch's max timestamp. Like
-        in Kafka, a batch whose record count is 0 has no records, whatever bytes follow the header.
-        Offsets (base offset plus offset delta) and timestamps wrap around at 64 bits.
+        Raises CorruptRecords, UnsupportedCodec or DecompressedTooLarge: before the first record, at
+        a damaged record, or after the last record if bytes are left. Under log append time each
+        record has the batch's max timestamp. Like in Kafka, a batch whose record count is 0 has no
+        records, whatever bytes follow the header. Offsets (base offset plus offset delta) and
+        timestamps wrap around at 64 bits.
         """
         count = self.record_count
         if count == 0:

@@ -1,4 +1,4 @@
-"""Reuses large buffers for data that arrives piece by piece, once no view of a buffer is left.
+"""Reuses large buffers for received or encoded data, once no view of a buffer is left.
 
 New memory is cleared twice, page by page: by the operating system at the first use of a page, and
 by Python. Clearing takes longer than receiving or encoding data into the buffer.
@@ -8,7 +8,8 @@ _SLACK_BYTES = 64 * 1024
 
 
 class BufferPool:
-    """A pool of the last ``count`` buffers that :meth:`get_buffer` returned. Not thread-safe."""
+    """A pool of the last ``count`` buffers of at most ``max_bytes`` bytes that :meth:`get_buffer`
+    returned. Not thread-safe."""
 
     def __init__(self, count: int, max_bytes: int) -> None:
         """Create an empty pool; buffers of more than ``max_bytes`` are never pooled."""
