@@ -1,8 +1,8 @@
 """Public names for decoding batches to Arrow columns and encoding Arrow columns to batches.
 
-Importing this module loads numba, if it is installed, and klog's kernels (functions that numba has
-compiled) from their cache directory. Compiling a kernel that is missing in the cache takes seconds;
-``python -m pyspark_klog.warm`` fills the cache beforehand.
+Importing this module loads numba, if it is installed, and the kernels (functions that numba has
+compiled) for decoding and encoding from their cache directory. Compiling a kernel that is missing
+in the cache takes seconds; ``python -m pyspark_klog.warm`` fills the cache beforehand.
 """
 
 from pyspark_klog.records.aborted_transactions import AbortedTransaction

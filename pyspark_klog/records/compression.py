@@ -2,10 +2,10 @@
 
 Compressed bytes have the form that Kafka's Java clients write. Decompression checks the bound while
 it inflates, so a compression bomb costs no more memory than a small multiple of the bound.
-Concatenated gzip members, lz4 frames and zstd frames are read as one stream. Snappy is read raw or
-in the framing of xerial's Java library, and written in that framing. Bytes after a stream of gzip,
-lz4 or snappy are ignored where Kafka ignores them
-(docs/decisions/0056-what-compressed-records-may-be.md).
+Concatenated gzip members, lz4 frames and zstd frames are read as one stream, except that
+`inflate_produced` reads only the first lz4 frame. Snappy is read raw or in the framing of xerial's
+Java library, and written in that framing. Bytes after a stream of gzip, lz4 or snappy are ignored
+where Kafka ignores them (docs/decisions/0056-what-compressed-records-may-be.md).
 """
 
 from enum import IntEnum
@@ -42,12 +42,14 @@ class Inflated(NamedTuple):
 
     data: bytes | bytearray
     is_plain: bool
-    """Whether one gzip member, lz4 frame or xerial stream fills the compressed bytes.
+    """Whether the compressed bytes are one gzip member, one lz4 frame, one raw snappy block or one
+    xerial stream with the usual header, without further bytes.
 
-    Always True for zstd. If False, some clients read only the first part of the data, or nothing.
+    Always True for zstd and for uncompressed data. If False, some clients read only the first part
+    of the data, or nothing.
     """
     has_further_frames: bool = False
-    """Whether further lz4 frames follow the inflated ones. Java's clients ignore such frames."""
+    """Whether another lz4 frame begins after the inflated ones. Java's clients ignore it."""
 
 
 _GZIP_FORMAT = 31  # zlib's wbits for a gzip header and trailer with a window of 32 KiB
@@ -67,7 +69,8 @@ _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_STEP_BYTES = 256 * 1024  # a multiple of the size of an lz4 block, 64 KiB
 
-# Levels that Kafka's settings allow (KIP-390). compress(level=None) uses the codec's default.
+# Levels that ``compress`` accepts: those of Kafka's settings (KIP-390) and level 0 of gzip, which
+# klog's settings refuse like Kafka's. compress(level=None) uses the codec's default.
 LEVELS: dict[Codec, range] = {
     Codec.GZIP: range(-1, 10),
     Codec.LZ4: range(1, 18),
@@ -95,7 +98,7 @@ def compress(
 ) -> bytes:
     """Compress ``data`` in the form that record format ``magic`` (0, 1 or 2) requires.
 
-    Raises UnsupportedCodec for zstd before v2, and ValueError for a level that Kafka refuses;
+    Raises UnsupportedCodec for zstd before v2, and ValueError for a level that is not in LEVELS;
     SNAPPY and NONE accept no level.
     """
     if level is not None and (codec not in LEVELS or level not in LEVELS[codec]):
@@ -130,11 +133,12 @@ def decompress(
 
     Raises DecompressedTooLarge if the result would exceed ``max_bytes``, DamagedCompression for
     partial or damaged data and for other bytes after the frames of zstd, and UnsupportedCodec for
-    zstd in record formats v0 and v1. ``Codec.NONE`` copies ``data`` without a bound.
+    zstd in record formats v0 and v1. A damaged lz4 frame after the first one is ignored.
+    ``Codec.NONE`` copies ``data`` without a bound.
 
     ``max_parts`` bounds the number of parts: gzip members, lz4 frames (in format v0 also their
-    blocks), snappy blocks, or zstd frames and blocks. Each part costs some Python time, however
-    small it is. More parts raise DecompressedTooLarge.
+    blocks), headers and blocks of xerial's snappy framing, or zstd frames and blocks. Each part
+    costs some Python time, however small it is. More parts raise DecompressedTooLarge.
     """
     return _inflate(codec, data, magic, max_bytes, max_parts, all_lz4_frames=True).data
 
@@ -147,7 +151,7 @@ def inflate_produced(
     max_bytes: int,
     max_parts: int | None = None,
 ) -> Inflated:
-    """Inflate records that a producer sent, as strictly as Kafka's brokers do.
+    """Inflate records that a producer sent, at least as strictly as Kafka's brokers do.
 
     The function differs from :func:`decompress` for lz4: only the first frame is read, and this
     frame must be readable by Java's clients (DamagedCompression).
@@ -258,7 +262,8 @@ def _begins_gzip_member(data: memoryview, position: int) -> bool:
 
 
 def _check_lz4_is_javas(data: memoryview) -> None:
-    """Raise DamagedCompression for frames that lz4's library reads and Java's clients refuse."""
+    """Raise DamagedCompression if ``data`` begins with a frame that lz4's library reads and Java's
+    clients refuse: a skippable frame, or one with linked blocks."""
     if len(data) <= _LZ4_MAGIC_BYTES or not lz4_v0.begins_frame(data, 0):
         return  # lz4's library itself refuses data that does not begin with a frame
     if int.from_bytes(data[:_LZ4_MAGIC_BYTES], "little") != lz4_v0.FRAME_MAGIC:

@@ -101,7 +101,8 @@ def control_type_of(key: bytes | None) -> ControlType:
 def decode_end_transaction(record: Record) -> EndTransactionMarker:
     """Read a transaction marker from a control record.
 
-    Raises InvalidRecords if the record is not a transaction marker or its value is too short.
+    Raises InvalidRecords if the record is not a transaction marker, or if its key or value is null,
+    too short or of a negative version.
     """
     control_type = control_type_of(record.key)
     value = record.value

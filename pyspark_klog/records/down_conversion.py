@@ -49,7 +49,8 @@ class DownConverted(NamedTuple):
 
 @dataclass(slots=True)
 class ConversionBudget:
-    """A work budget that several conversions share: bytes that may be inflated and written.
+    """A work budget that several conversions share: bytes that may be inflated and written, and
+    _ENTRY_WORK_BYTES for each compressed batch or wrapper message.
 
     ``limit_bytes`` is the whole budget, and ``done_bytes`` is the part used so far.
     """
@@ -75,17 +76,18 @@ def down_convert(
     """Convert the batches and messages (the entries) of ``buffer[start:end]`` to formats no newer
     than ``magic`` (0 or 1).
 
-    Entries in an old enough format are copied. For each newer entry the CRC is checked. Control
+    Entries in an old enough format are copied. The CRC of each converted entry is checked. Control
     batches are left out. Offsets, codec and timestamps stay (v0 has no timestamps), while headers
     and producer fields are lost. A compressed entry becomes one wrapper message, and an
     uncompressed entry becomes plain messages.
 
-    ``first_offset`` is the fetch offset. Records of uncompressed entries below it are left out,
-    because not all old clients skip them; compressed entries keep such records.
+    ``first_offset`` is the fetch offset. When an uncompressed entry is converted, its records below
+    this offset are left out, because not all old clients skip them. Compressed entries and copied
+    ones keep such records.
 
-    Raises CorruptRecords, InvalidRecords, UnsupportedCodec for a zstd batch, even one without
-    records, and DecompressedTooLarge if an entry inflates to more than ``max_bytes`` or its
-    messages take more than twice ``max_bytes``.
+    Raises CorruptRecords, InvalidRecords, UnsupportedCodec for an unknown codec or a zstd batch,
+    even one without records, and DecompressedTooLarge if an entry inflates to more than
+    ``max_bytes`` or the messages of a batch take more than twice ``max_bytes``.
     """
     end = len(buffer) if end is None else end
     conversion = _Conversion(
@@ -111,7 +113,7 @@ def down_convert_fetched(
     Whole entries (batches and messages) are converted until the message set has about the size of
     ``data``, like in Kafka, or until the budget ``work`` is used up. The last entry may be cut off.
     While the budget is unused, the first entry is converted whatever it costs. Returns None if the
-    rest of the budget is too small for any entry.
+    budget is used up before any entry has given messages.
 
     An entry that cannot be converted ends the message set; its error is raised only if no entry
     before it gave any messages. If the converted entries give no messages, for example because they
@@ -184,14 +186,14 @@ class _Conversion:
         self._max_bytes = max_bytes
         self._work = work
         self._state = np.zeros(down_conversion.STATE_FIELDS, dtype=np.int64)
-        # All kernel calls write to this buffer. Its size suffices for the largest possible result;
-        # memory pages that no call writes to cost no time.
+        # All calls of the kernel convert_entries write to this buffer. Its size suffices for the
+        # largest possible result; memory pages that no call writes to cost no time.
         self._out = self._empty(down_conversion.MOST_GROWTH * (end - start))
         self._pieces: list[Any] = []
 
     def convert_until(self, stop_bytes: int) -> _ConversionEnd:
-        """Convert batches and messages until the result has ``stop_bytes``, or until the work
-        budget is used up or the buffer ends."""
+        """Convert batches and messages until the result has ``stop_bytes`` bytes, the work budget
+        is used up, the buffer ends, or a batch or message cannot be converted."""
         while True:
             found = self._run_plain(stop_bytes)
             if found in (status.OK, status.FULL, status.INCOMPLETE):
@@ -216,10 +218,11 @@ class _Conversion:
         return DownConverted(data, int(self._state[self._kernels.MESSAGES]))
 
     def _run_plain(self, stop_bytes: int) -> int:
-        """Convert batches and messages with the compiled kernel up to the next compressed one, and
-        return the kernel's status.
+        """Convert batches and messages with the compiled kernel up to the next one that must be
+        inflated or cannot be converted, and return the kernel's status.
 
-        The kernel also stops when the result has ``stop_bytes`` or the work budget is used up.
+        The kernel also stops when the result has ``stop_bytes`` bytes or the work budget is used
+        up.
         """
         stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
         if self.position >= self._end:

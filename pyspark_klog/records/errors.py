@@ -4,8 +4,8 @@ from pyspark_klog.errors import KlogError
 
 
 class RecordsError(KlogError):
-    """Base class of the exceptions of `pyspark_klog.records`. Bytes that cannot be read as records
-    always raise a subclass."""
+    """Base class of the exceptions of `pyspark_klog.records`. The functions that read records raise
+    a subclass for bytes that they cannot read."""
 
 
 class CorruptRecords(RecordsError):
@@ -21,7 +21,7 @@ class DamagedCompression(CorruptRecords):
 
 
 class InvalidRecords(RecordsError):
-    """The bytes are readable, but a value in them is not allowed (INVALID_RECORD)."""
+    """A value is not allowed in records: in readable bytes, or to be written (INVALID_RECORD)."""
 
 
 class UnsupportedCodec(RecordsError):
@@ -29,14 +29,16 @@ class UnsupportedCodec(RecordsError):
 
 
 class DecompressedTooLarge(RecordsError):
-    """The inflated bytes would exceed the limit that the error text names (MESSAGE_TOO_LARGE).
+    """Records exceed a limit on inflated bytes, on the bytes of a message, or on the number of
+    records, compressed frames or blocks (MESSAGE_TOO_LARGE).
 
-    Inflating stops at the limit.
+    Inflating stops when the limit is exceeded.
     """
 
 
 class BatchTooLarge(RecordsError):
-    """A record does not fit into the batch or message set that is being built.
+    """A record does not fit into the batch or message set that is being built, or the finished
+    batch is longer than its length field can express.
 
-    The batch or set is left as it was before.
+    A record that does not fit leaves the batch or set as it was before.
     """

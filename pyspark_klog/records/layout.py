@@ -8,7 +8,7 @@ can distinguish the formats.
 from struct import Struct
 from typing import TypeAlias
 
-# The types that records are read from. Readers slice them through a memoryview, without a copy.
+# The types of the buffers that batches, messages and records are read from.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 INT8 = Struct(">b")

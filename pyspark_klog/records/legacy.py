@@ -48,7 +48,7 @@ class LegacyView:
     offset: int  # the stored offset: of the message, or of the last message in a wrapper
     crc: int  # the stored CRC-32, unsigned
     attributes: int
-    timestamp_ms: int  # the stored timestamp: in a wrapper the largest or the append time; -1 in v0
+    timestamp_ms: int  # the stored timestamp, in a wrapper usually the largest; -1 in v0
 
     def __init__(self, buffer: Buffer, position: int = 0, end: int | None = None) -> None:
         available = (len(buffer) if end is None else end) - position
@@ -179,10 +179,12 @@ class LegacyView:
         """Return the record of a plain message, or all records of a wrapper, with absolute offsets.
 
         The wrapper's timestamp type holds for all its records, and under log append time so does
-        its timestamp. Raises CorruptRecords for damaged bytes, DecompressedTooLarge if the wrapper
-        inflates to more than ``max_bytes``, and InvalidRecords for a wrapper that is null, is
-        empty, mixes formats, contains a wrapper, or has a smaller offset than its last message.
-        The CRC of the entry itself is not checked.
+        its timestamp. Raises CorruptRecords for damaged bytes, UnsupportedCodec,
+        DecompressedTooLarge if the wrapper inflates to more than ``max_bytes``, and InvalidRecords
+        for a wrapper that is null, is empty, mixes formats, contains a wrapper, or (in v1) has a
+        smaller offset than the relative offset of its last message. The CRC of the plain message or
+        wrapper itself is not checked; ``check_inner_crcs`` checks those of the messages in a
+        wrapper.
         """
         if self.codec is Codec.NONE:
             return iter((self._record(self.offset, self.timestamp_ms, self.timestamp_type),))

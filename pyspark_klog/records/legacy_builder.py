@@ -11,9 +11,9 @@ from pyspark_klog.records.record import TimestampType
 class LegacyBuilder:
     """Collects records and writes them as a message set of format ``magic`` (0 or 1).
 
-    With a codec the set is one wrapper that carries the last offset and the largest timestamp; in
-    v1 the offsets of the messages in the wrapper are relative to ``base_offset``. Under
-    LOG_APPEND_TIME (v1) every message has ``log_append_time_ms``. ``max_bytes`` bounds
+    With a codec the set is one wrapper that carries the last offset. In v1 the wrapper also carries
+    the largest timestamp, and the offsets of the messages in it are relative to ``base_offset``.
+    Under LOG_APPEND_TIME (v1) every message has ``log_append_time_ms``. ``max_bytes`` bounds
     :attr:`size_bytes`, the size before compression. These formats have no record headers.
     """
 

@@ -32,8 +32,8 @@ def with_right_checksums(data: memoryview, max_parts: int | None = None) -> byte
     """Return a copy of the LZ4 frames in ``data`` with right header checksums.
 
     Bytes after the frames are copied as they are. Raises DamagedCompression if ``data`` does not
-    begin with a whole frame, and DecompressedTooLarge if the number of frames and blocks together
-    exceeds ``max_parts``.
+    begin with a frame, or ends inside the header or the blocks of the first frame, and
+    DecompressedTooLarge if the number of frames and blocks together exceeds ``max_parts``.
     """
     out = bytearray(data)
     position = parts = 0
@@ -61,7 +61,7 @@ def begins_frame(data: Buffer, position: int) -> bool:
 
 
 def _correct_frame(out: bytearray, start: int, max_blocks: int | None) -> tuple[int, int]:
-    """Correct the header checksum of the frame at ``start`` in place.
+    """Correct the header checksum of the frame at ``start`` in place; a skippable frame has none.
 
     Return the end of the frame and the number of its blocks.
     """
@@ -123,7 +123,7 @@ def _rotl(value: int, bits: int) -> int:
 
 
 def xxh32(data: bytes | bytearray, seed: int = 0) -> int:
-    """Return the xxHash32 of ``data``, an LZ4 frame header of some 20 bytes.
+    """Return the xxHash32 of ``data``, an LZ4 frame header of at most 18 bytes.
 
     The Python binding of the LZ4 library does not offer this function.
     """

@@ -67,22 +67,23 @@ def entries(
 
 
 def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry:
-    """Return a view of the batch or message at ``position``; CorruptRecords if ``end`` cuts it
-    off."""
+    """Return a view of the batch or message at ``position``; CorruptRecords if it is malformed or
+    ``end`` cuts it off."""
     if read_entry_head(buffer, position).magic == at.MAGIC_V2:
         return BatchView(buffer, position, end)
     return LegacyView(buffer, position, end)
 
 
 def offset_after(data: memoryview) -> int | None:
-    """Return the offset after the last whole batch of ``data``; None without a whole batch.
+    """Return the offset after the last whole batch or message of ``data``; None if there is none.
 
-    :raises CorruptRecords: for a length that no batch can have
+    :raises CorruptRecords: for a batch or message that is too short for its magic byte, or if the
+        last one is a malformed v2 batch
     """
     last = -1
     position, end = 0, len(data)
-    # Local variables are faster than attributes of ``at``, and this loop runs for every batch that
-    # a reader fetches.
+    # Local variables are faster than attributes of the module ``at``, and this loop runs for every
+    # batch that a consumer fetches.
     unpack, size_at, overhead_bytes = at.INT32.unpack_from, at.SIZE_AT, at.LOG_OVERHEAD_BYTES
     least_bytes = at.UP_TO_MAGIC_BYTES
     while end - position >= least_bytes:
