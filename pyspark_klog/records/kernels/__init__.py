@@ -1,9 +1,10 @@
 """Compiled functions that work on the bytes of many records: kernels.
 
-Kernels serve arrow.py and the broker's validation, down-conversion and recovery. This package may
-import layout, errors and checksums of records/. Only jit.py imports numba, when a kernel is loaded.
-Start reading at jit.py, then records.py (one record), batch_decoding.py, batch_encoding.py,
-down_conversion.py, scan.py and record_validation.py.
+Kernels serve arrow.py and, for example, the broker's validation, down-conversion and compaction.
+This package may import layout, errors and checksums of records/. Only jit.py imports numba, which
+happens when the first module with kernels is imported. Start reading at jit.py, then records.py
+(one record), batch_decoding.py, batch_encoding.py, down_conversion.py, scan.py and
+record_validation.py.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ def kernels_compiled() -> bool:
     """Whether kernels run as machine code that numba has compiled; False if they run as plain
     Python, which is slow.
 
-    The call imports numba, if it is installed, which takes 0.2 to 0.5 s.
+    The first call imports numba, which takes 0.2 to 0.5 s, unless numba is not installed or
+    NUMBA_DISABLE_JIT is set.
     """
     from pyspark_klog.records.kernels.jit import COMPILED
 

@@ -22,7 +22,7 @@ from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V2, MIN_RECORD_BYTES, 
 
 # Indexes of the array ``result``, into which check_batch_contents writes the place of an error.
 RESULT_ROW = 0  # row in ``table`` of the batch with the error; argument ``end`` if no error
-RESULT_RECORD = 1  # number of the record with the error in its batch
+RESULT_RECORD = 1  # number, from 0, of the record with the error in its batch
 RESULT_FIELDS = 2
 
 
@@ -32,8 +32,8 @@ def _check_section(
 ) -> tuple[int, int]:
     """Check that ``count`` well-formed records with rising offset deltas fill ``buf[start:end]``.
 
-    Returns (status, number of the record with the error). No offset delta may be larger than
-    ``last_offset_delta``.
+    Returns (status, number of the record with the error, from 0; ``count`` if no record has one).
+    No offset delta may be larger than ``last_offset_delta``.
     """
     if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
         return BAD_COUNT, 0

@@ -146,8 +146,8 @@ def decode_batches(
     ``len(header_key_ends) - 1`` headers fit.
 
     Returns OK after the last batch; FULL when the next record does not fit, and the caller must
-    call again with new columns and the same ``state``; else the error status of the record at
-    ``state[POSITION]``.
+    call again with new columns and the same ``state``, whose fields from ROWS on the caller sets to
+    0; else the error status of the record or batch at ``state[POSITION]``.
     """
     batch = int(state[BATCH])
     record = int(state[RECORD])

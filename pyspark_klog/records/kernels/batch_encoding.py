@@ -266,8 +266,8 @@ def encode_rows(
                 total = varint_size(body) + body
                 if total > max_batch_bytes - BATCH_HEADER_BYTES:
                     # With its timestamp and offset deltas in the present batch, the row is too
-                    # large for any batch. As the only record of a batch it is smaller, because both
-                    # deltas are 0 and take one byte each.
+                    # large for any batch. As the only record of a batch it may be smaller, because
+                    # both deltas are then 0 and take one byte each.
                     alone = body - varint_size(timestamp_ms - base_timestamp_ms)
                     alone += 2 - varint_size(count)
                     if varint_size(alone) + alone > max_batch_bytes - BATCH_HEADER_BYTES:

@@ -64,9 +64,10 @@ def cache_candidates(
 def find_cache_directory(
     candidates: Iterable[CacheCandidate], fingerprint: str, uid: int | None
 ) -> Path | None:
-    """Create a folder named ``fingerprint`` in the first writable candidate, and return its path.
+    """Create a folder named ``fingerprint`` in the first usable candidate, and return its path.
 
-    Returns None if no candidate is writable.
+    A candidate is usable if it is writable and, if it is ``private``, nobody else can write to it.
+    Returns None if no candidate is usable.
     """
     for candidate in candidates:
         try:
@@ -95,7 +96,7 @@ def _make_private(path: Path, uid: int | None) -> bool:
 def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> None:
     """Copy kernels from the cache in ``package_dir`` to ``directory``, if ``directory`` is empty.
 
-    ``directory`` is another cache, because the user cannot write to ``package_dir`` or has set
+    ``directory`` is another cache if the user cannot write to ``package_dir`` or has set
     NUMBA_CACHE_DIR. Without the copy, a container image that root built and warmed up would compile
     all kernels again when another user runs it.
     """
@@ -130,9 +131,10 @@ def remove_outdated(package_dir: Path, fingerprint: str) -> None:
 def cache_directory(source: str) -> Path | None:
     """Return the cache directory for the kernels that the file ``source`` defines.
 
-    Returns None if no directory is writable. If the directory is empty, the first call for
-    ``source`` copies the kernels that are cached in the folder of ``source`` to it. The first call
-    also deletes kernels in that folder that were compiled from other sources.
+    Returns None if no directory is usable (`find_cache_directory`). If the directory is empty, the
+    first call for ``source`` copies the kernels that are cached in the folder of ``source`` to it.
+    The first call also deletes kernels in that folder that were compiled from other versions of
+    their sources.
     """
     package_dir = Path(source).parent
     kernels = _fingerprint(source)
@@ -151,10 +153,12 @@ def cache_directory(source: str) -> Path | None:
 
 
 def _fingerprint(source: str) -> str:
-    """Return a name with a digest of all source files that the kernels in ``source`` depend on.
+    """Return a name with a digest of the source files of this package and, if ``source`` lies in
+    another package, of ``source``.
 
-    numba's own cache key covers only the file that defines the kernel. The key also does not
-    contain NUMBA_BOUNDSCHECK, so the name ends with ``.checked`` if that variable asks for checks.
+    Kernels call functions of other files, and numba's own cache key covers only the file that
+    defines the kernel. The key also does not contain NUMBA_BOUNDSCHECK, so the name ends with
+    ``.checked`` if that variable asks for checks.
     """
     digest = hashlib.sha256()
     for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
@@ -172,6 +176,7 @@ def _fingerprint(source: str) -> str:
 def is_warm(source: str) -> bool:
     """Whether all kernels of the file ``source`` are in the cache, so that none must be compiled.
 
+    For a file of this package, all kernels of the package must be in the cache.
     Only kernels count that were compiled for the running version of Python, the installed version
     of numba and the present processor. The call does not import numba.
     """
@@ -181,7 +186,10 @@ def is_warm(source: str) -> bool:
 
 
 def mark_warm(source: str) -> None:
-    """Record that all kernels of the file ``source`` are cached; :func:`is_warm` is then True."""
+    """Record that all kernels of the file ``source`` are cached; :func:`is_warm` is then True.
+
+    Without a usable cache directory, or without numba, the call has no effect.
+    """
     directory = cache_directory(source)
     stamp = _stamp_name()
     if directory is not None and stamp is not None:

@@ -2,8 +2,8 @@
 
 When this module is loaded, it chooses the implementation of CRC-32C. Processors with a CRC-32C
 instruction (SSE4.2, ARMv8) compute the CRCs of three blocks at the same time, and join them; other
-processors use tables, eight bytes per step. Without numba the C libraries in records/checksums.py
-are called.
+processors use tables, eight bytes per step. CRC-32 always uses such tables. Without numba the C
+libraries in records/checksums.py are called for both.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,8 @@ _BLOCK_BYTES = 1024
 def _byte_table(polynomial: int) -> npt.NDArray[np.int64]:
     """Return the table of the bytewise CRC: the CRC register's change for each value of a byte.
 
-    The next register is ``table[register & 0xFF] ^ (register >> 8)``.
+    After the next byte of the data is XORed into the register, the new register is
+    ``table[register & 0xFF] ^ (register >> 8)``.
     """
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
@@ -49,10 +50,11 @@ def _slicing_tables(polynomial: int) -> npt.NDArray[np.int64]:
 def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
     """Return four concatenated tables of 256 numbers, one table for each byte of a CRC register.
 
-    The xor of the entries that the four bytes select is the register after ``count`` zero bytes.
+    Each byte of the register selects a number of its table. The XOR of these four numbers is the
+    register after ``count`` zero bytes.
     """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # entry i: register 1 << i after the zero bytes
+    columns = 1 << np.arange(32, dtype=np.int64)  # number i: register 1 << i after zero bytes
 
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)

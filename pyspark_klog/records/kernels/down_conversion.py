@@ -221,9 +221,9 @@ def convert_section(
 ) -> int:
     """Convert the inflated records of a v2 batch to the messages of a wrapper of format ``magic``.
 
-    ``append_time_ms`` replaces the timestamps of the records, unless it is -1. With ``is_relative``
-    the offsets of the messages are relative to the first record. Returns OK, FULL if ``out`` is too
-    short, or an error status.
+    ``append_time_ms`` replaces the timestamps of the records, unless it is negative. With
+    ``is_relative`` the offsets of the messages are relative to the first record. Returns OK, FULL
+    if ``out`` is too short, or an error status.
     """
     return _convert_records(
         buf,
@@ -408,8 +408,9 @@ def convert_entries(
     """Convert the batches and messages (the entries) of ``buf[start:end]`` to formats no newer than
     ``magic``.
 
-    Entries in an old enough format are copied, and only their length is checked. For newer entries
-    the CRC is checked; records below ``first_offset`` and control batches are left out. Returns
+    Entries in an old enough format are copied, and only their length and codec number are checked.
+    Newer entries are converted and their CRC is checked; records below ``first_offset`` and control
+    batches are left out. Returns
 
     - OK at ``end``,
     - NOT_PLAIN before an entry that must be inflated or has an unknown codec,

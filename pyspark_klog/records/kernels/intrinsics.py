@@ -1,7 +1,7 @@
-"""LLVM code for operations that numba cannot compile from Python.
+"""LLVM code for operations that numba cannot compile from Python, or not to such fast code.
 
 The operations are unaligned loads, a plain memory copy, prefetching, and the processor's CRC-32C.
-All of them work in compiled kernels only, and do not check that a position is inside its array.
+All of them work in compiled kernels only, and none checks that a position is inside its array.
 """
 
 from typing import Any
@@ -134,7 +134,7 @@ def _crc_step(bits: int) -> Any:
     return _intrinsic(typed)
 
 
-# Both functions take (CRC of the bytes so far, number). The first one returns the CRC after the
-# eight bytes of the number, the second one the CRC after its lowest byte.
+# Both functions take (CRC register, number) and return the next CRC register: crc32c_add_word after
+# the eight bytes of the number, lowest first, and crc32c_add_byte after its lowest byte.
 crc32c_add_word = _crc_step(64)
 crc32c_add_byte = _crc_step(8)

@@ -83,7 +83,8 @@ def kernel(*signature: str) -> Callable[[F], F]:
     The function takes arrays and integers and returns an integer. ``signature`` has the type of
     each argument: ``i64``, the read-only arrays ``in8``, ``in32`` and ``in64`` (uint8, int32,
     int64), and the writable arrays ``out8``, ``out32`` and ``out64``; all arrays are contiguous.
-    Compiled code is stored in the cache directory, runs without the GIL and does not raise.
+    Compiled code is stored in the cache directory, if there is one, and runs without the GIL. The
+    code raises no exception, except IndexError with NUMBA_BOUNDSCHECK=1.
     """
 
     def decorate(function: F) -> F:
@@ -122,7 +123,7 @@ def _compile(function: Any, arguments: Any) -> Any:
 def _with_source_in(directory: Path, function: Any) -> Any:
     """Return ``function`` with its source file copied to ``directory``.
 
-    numba does not cache a function whose source file lies in a zip archive.
+    Older releases of numba do not cache a function whose source file lies in a zip archive.
     """
     code = function.__code__
     copy = directory / Path(code.co_filename).name

@@ -1,8 +1,8 @@
 """Access to bytes and numbers in arrays, and copies, for kernels.
 
-Compiled kernels use single machine instructions without checks, so callers must check every
-position first. With NUMBA_BOUNDSCHECK=1 a checked form is compiled instead, so that a test finds an
-access outside an array. Without numba plain Python is used.
+Compiled kernels access memory without checks, so callers must check every position first. With
+NUMBA_BOUNDSCHECK=1 a checked form is compiled instead, so that a test finds an access outside an
+array. Without numba plain Python is used.
 """
 
 from collections.abc import Callable

@@ -121,7 +121,8 @@ def read_header(buf: Array, position: int, end: int) -> tuple[int, int, int, int
 
 @inline
 def check_headers(buf: Array, position: int, end: int, count: int) -> int:
-    """Return OK if ``count`` headers fill ``buf[position:end]`` exactly, else an error status."""
+    """Return OK if ``count`` valid headers fill ``buf[position:end]`` exactly, else an error
+    status."""
     at = position
     for _ in range(count):
         status, at, _, _, _, _ = read_header(buf, at, end)

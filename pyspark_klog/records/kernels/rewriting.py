@@ -38,8 +38,8 @@ MEASURED_TIMESTAMP_FAULTS = 8
 MEASURED_LAST_OFFSET = 9  # stored offset of the last message; -1 for records of a v2 batch
 MEASURED_FIELDS = 10
 
-# Columns of the array ``faults``, which has a row for each fault of a record: the record's number,
-# the kind of fault (a number of status.py), the timestamp in ms.
+# Columns of the array ``faults``, which has a row for each fault of a record until it is full: the
+# record's number, the kind of fault (a number of status.py), the timestamp in ms.
 FAULT_COLUMNS = 3
 
 

@@ -66,7 +66,7 @@ TABLE_COLUMNS = 13
 
 # Indexes of the array ``state``, which scan_batches fills with facts about the rows of its table.
 STATE_BATCHES = 0  # number of rows
-STATE_POSITION = 1  # end of the last valid batch or message
+STATE_POSITION = 1  # end of the last valid batch or message, or the start of the scan
 STATE_ATTRIBUTES = 2  # bitwise or of the column ATTRIBUTES of all rows
 STATE_LEGACY = 3  # number of rows with format v0 or v1
 STATE_FIELDS = 4

@@ -1,7 +1,7 @@
-"""Status numbers that kernels return, and the exception for each error status.
+"""Status numbers of kernels, and the exceptions for errors in records.
 
-Kernels never raise. The caller of a kernel raises the exception that ``error_for`` returns for the
-status.
+Kernels raise no exceptions: the caller of a kernel raises the one that ``error_for`` returns for
+the status. The ROW_* numbers, which say why a row is not encoded, have no exception.
 """
 
 from pyspark_klog.records.errors import (
@@ -12,9 +12,9 @@ from pyspark_klog.records.errors import (
 )
 
 OK = 0
-FULL = 1  # no error: an output array is full, or max_bytes is reached; call the kernel again
-INCOMPLETE = 2  # the kernel's input ends inside a batch, which is no error in a Fetch response
-NOT_PLAIN = 3  # no error: the next batch or wrapper is compressed, and the caller must inflate it
+FULL = 1  # no error: an output array is full, or a limit of bytes is reached; call the kernel again
+INCOMPLETE = 2  # the kernel's input ends inside a batch or message; no error in a Fetch response
+NOT_PLAIN = 3  # no error: the next batch or message has a codec, and the caller must inflate it
 
 BAD_LENGTH = 10
 BAD_MAGIC = 11

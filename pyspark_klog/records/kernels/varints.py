@@ -1,4 +1,7 @@
-"""Zigzag varints for kernels, with the same results as records/varint.py."""
+"""Zigzag varints for kernels, with the same results as records/varint.py.
+
+A damaged number gives the position -1, where records/varint.py raises CorruptRecords.
+"""
 
 from pyspark_klog.records.kernels.jit import Array, hot, inline
 from pyspark_klog.records.kernels.memory import byte_at
