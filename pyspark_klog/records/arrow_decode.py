@@ -42,7 +42,7 @@ Table: TypeAlias = npt.NDArray[np.int64]
 # decoded in groups, each of which ends with the batch that reaches _SCAN_BYTES.
 _SCAN_BYTES = 1 << 20
 _TABLE_ROWS = 4096
-_FEWEST_ROWS = 1024  # added to the estimated rows of a RecordBatch, see _likely_rows
+_FEWEST_ROWS = 1024  # a margin: added to the estimated number of rows of a RecordBatch
 
 _PLAIN, _COMPRESSED, _LEGACY = range(3)
 

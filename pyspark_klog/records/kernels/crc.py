@@ -54,7 +54,8 @@ def _skip_tables(polynomial: int, count: int) -> npt.NDArray[np.int64]:
     register after ``count`` zero bytes.
     """
     first = _byte_table(polynomial)
-    columns = 1 << np.arange(32, dtype=np.int64)  # number i: register 1 << i after zero bytes
+    # At the end number i of ``columns`` is what ``count`` zero bytes make of the register 1 << i.
+    columns = 1 << np.arange(32, dtype=np.int64)
 
     power = first[columns & 0xFF] ^ (columns >> 8)
     bits = np.arange(32)
