@@ -32,8 +32,8 @@ _PAYLOADS = 10_000
 of them would take more than `_PAYLOAD_BYTES`."""
 _PAYLOAD_BYTES = 1 << 24
 _BATCHES_A_SECOND = 100
-"""With --throughput, batches are so small that at least this many are sent per second. In larger
-batches, records would wait longer for their batch to be sent."""
+"""With --throughput, a batch has at most the records of one second divided by this number (but at
+least one record), so that records are sent evenly and not in rare, large batches."""
 
 
 _NAMES = {
@@ -42,7 +42,7 @@ _NAMES = {
     "mb_per_second": "MB/s",
     **{f"{name}_ms": f"{name.replace('_', '.')} ms" for name in ("avg", "max", *PERCENTILES)},
 }
-"""The names of the figures in the printed table."""
+"""The names of figures in the printed table, where they differ from the names in JSON."""
 
 
 @click.group("perf", context_settings=HELP)
@@ -103,8 +103,9 @@ def produce(
 ) -> None:
     """Write records, and show the rate and the latency of their acknowledgements.
 
-    Batches are made once and sent many times, so that making them is not measured. A batch has
-    batch.size bytes (default 1000000; in Kafka 16384), or fewer with a low --throughput.
+    A few batches are made and sent many times, so that making them takes hardly any of the measured
+    time. A batch has as many records as fit into batch.size bytes uncompressed (default 1000000; in
+    Kafka 16384), but at least one. With a low --throughput it has fewer.
     """
     if (record_size is None) == (payload_file is None):
         raise click.UsageError("expected one of --record-size and --payload-file")
@@ -160,8 +161,8 @@ def consume(
 ) -> None:
     """Read records, and show the rate.
 
-    Batches are checked (check.crcs) and counted, but their records are not decoded: the MB are the
-    sizes of the batches as stored, perhaps compressed.
+    Batches are checked (check.crcs), and their records are counted without decoding them (except in
+    the old formats v0 and v1). The MB are the sizes of the batches as stored, perhaps compressed.
     """
     with (
         asking.with_properties(properties, {}).client() as client,
@@ -178,7 +179,8 @@ def consume(
 
 def _say(asking: ClientOptions) -> PrintFigures:
     """Return a function that prints an interval's figures (counts and rates, and for writes
-    latencies), unless a progress bar or --json is used."""
+    latencies). The function prints nothing with --json, or if stderr is a terminal, which may show
+    a progress bar."""
 
     def say(figures: dict[str, float]) -> None:
         if not asking.as_json and not sys.stderr.isatty():

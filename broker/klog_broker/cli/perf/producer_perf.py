@@ -15,14 +15,15 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 PrintFigures = Callable[[dict[str, float]], None]
-"""Called every PRINT_EVERY_S seconds with the figures of that interval: counts and rates, and for
-writes latencies."""
+"""Called at most every PRINT_EVERY_S seconds with the figures since the last call: counts and
+rates, and for writes latencies."""
 PRINT_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many records to write, how many in each batch, and the most per second."""
+    """How many records to write, the most records in each batch, and the most records per second
+    (None: no limit)."""
 
     records: int
     batch_records: int
@@ -30,7 +31,7 @@ class Pace:
 
 
 class _Meter:
-    """Counts acknowledged records and their latencies."""
+    """Counts acknowledged records (with acks=0: sent records) and their latencies."""
 
     def __init__(self, advance: Advance, say: PrintFigures) -> None:
         self.start_s = monotonic_s()
@@ -86,8 +87,7 @@ def measure_writing(
     """Write records to all partitions in turn until all are acknowledged, or until Ctrl-C. Return
     the figures: count, rate and latencies.
 
-    :raises KlogError: if records could not be written; the message has the number of acknowledged
-        records
+    :raises KlogError: if the topic does not exist, or if records could not be written
     """
     producer = Producer(client)
     partitions = [TopicPartition(topic, each) for each in range(producer.partition_count(topic))]

@@ -172,8 +172,8 @@ def _fields(text: str) -> tuple[str, ...]:
 class Printer:
     """Prints fetched records, and remembers the position of each partition.
 
-    Without ``idle_ms`` the command never stops by itself: it waits for new records, and for
-    unavailable brokers, without end. With ``idle_ms`` it waits for unavailable brokers for at most
+    Without ``idle_ms`` the printer waits for new records, and for unavailable brokers, without end.
+    With ``idle_ms`` it raises TimedOut when requests for a partition have failed for
     ``default.api.timeout.ms``.
     """
 
@@ -194,7 +194,8 @@ class Printer:
         self._idle_ms = idle_ms
         self._trouble_reported_ms: int | None = None
         self._printed = dict(positions)
-        """The next offset of each partition: all records before it have been written to stdout."""
+        """By partition: the offset at which printing goes on. The offset changes only after the
+        records before it have been flushed to stdout."""
         self._reader = RecordReader(form.wanted, check_crcs=client.settings.flag("check.crcs"))
         self._follower = ContinuousReader(
             client,
@@ -234,9 +235,9 @@ class Printer:
         return self._follower.has_responses_from_all_since(quiet_since_ms)
 
     def _print_next(self, until_ms: int) -> bool:
-        """Print the records that arrive until ``until_ms``. Return whether any batch came, even if
-        it had only records that are not printed (control records and records of aborted
-        transactions)."""
+        """Wait until ``until_ms`` for the next records, and print them. Return whether any batch
+        came, even if it had only records that are not printed (control records and records of
+        aborted transactions)."""
         reached: dict[TopicPartition, int] = {}
         for fetched in self._follower.poll(until_ms):
             for columns in self._reader.read(fetched):
@@ -263,15 +264,15 @@ class Printer:
         """Commit the position after the printed records for the group.
 
         A position is committed for partitions without printed records, too. Without a committed
-        offset, the next run of the command would by default begin at the log end offset, and would
-        miss the records written between the two runs.
+        offset, the next run of the command would by default begin at the end of the partition, and
+        would miss the records written between the two runs.
         """
         if self._group is not None:
             self._group.commit(self._printed)
 
     def _commit_while_reading(self) -> None:
-        """Commit while reading. If the coordinator cannot be reached, continue, because a later
-        commit replaces the failed one."""
+        """Commit while reading. After an error that may pass (an unavailable coordinator, for
+        example), report the error and continue, because a later commit replaces the failed one."""
         try:
             self.commit()
         except KlogError as error:

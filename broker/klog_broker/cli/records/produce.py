@@ -26,8 +26,8 @@ from pyspark_klog.client.settings.setting_rows import SETTINGS, Value
 from pyspark_klog.errors import KlogError
 
 _WRAPPING = 2
-"""A line of input may be this many times as long as max.request.size, because base 64 and the field
-names of JSON make a line longer than its record."""
+"""Reading the input fails if more bytes than this many times max.request.size have come without a
+line end. Base 64 and the field names of JSON make a line longer than its record."""
 
 _HELP = """Write each line of stdin, or of a file, as a record.
 
@@ -146,7 +146,7 @@ def _write(
     """Write all lines and wait until they are acknowledged. Return the number of records.
 
     :raises KlogError: at an invalid line, at Ctrl-C, or if records cannot be written; the message
-        has the number of acknowledged records
+        has the number of acknowledged records, unless the error is a SettingError
     """
     producer = writer.producer
     try:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]]
 
 CHUNK_BYTES = 1 << 20
-"""The most bytes of input that are read before their records are parsed."""
+"""The most bytes of input that are read before the whole lines among them are parsed."""
 _LATEST_MS = (2**63 - 1) // 1000
 """The latest timestamp in milliseconds whose microseconds fit into 64 bits."""
 _FIELDS = frozenset(
@@ -72,8 +72,8 @@ class Lines:
     lines: list[bytes]
     read_bytes: int
     pauses: bool
-    """Whether no input is available after these lines now: the stream's writer pauses or has
-    ended."""
+    """Whether no more input is available yet after these lines, because the stream's writer pauses.
+    True, too, for a last line without a line end."""
 
 
 def read_lines(
@@ -81,7 +81,8 @@ def read_lines(
 ) -> Iterator[Lines]:
     """Yield the lines as they arrive, a chunk at a time; the last line needs no line end.
 
-    :raises BadLine: for a line of more than ``most_bytes``, after all earlier lines were yielded
+    :raises BadLine: if more than ``most_bytes`` of a line have come without its line end, after all
+        earlier lines were yielded
     """
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     first_line = 1

@@ -1,5 +1,5 @@
-"""Converts record sets to columns of Python values: large ones with pyarrow and klog's compiled
-kernels, small ones record by record."""
+"""Converts record sets to columns of Python values: large ones with pyarrow (if installed) and
+klog's compiled kernels, others record by record."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 MUCH_BYTES = 256 * 1024
-"""Record sets from this size on are read with pyarrow and klog's compiled kernels, which take a
-second to load."""
+"""Record sets from this size on are read with pyarrow (if it is installed) and klog's compiled
+kernels, which take a second to load."""
 _ROWS = 10_000
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -60,7 +60,8 @@ class RecordReader:
         self._has_arrow = find_spec("pyarrow") is not None
 
     def read(self, fetched: Fetched) -> Iterator[Columns]:
-        """Yield the records from ``fetched.start`` on, without control records and aborted records.
+        """Yield the records from ``fetched.start`` on, without control records and (under
+        read_committed) records of aborted transactions.
 
         :raises RecordsError: if the bytes are not valid records
         """
@@ -90,8 +91,8 @@ class RecordReader:
             if rest is not None:
                 yield self._of_arrow(fetched.partition, rest)
         except MalformedTimestamp:
-            # Arrow cannot hold timestamps of the year 294,247 or later; Python's integers can. Read
-            # the rest of the record set record by record.
+            # Arrow holds timestamps until January of the year 294,247; Python's integers can hold
+            # later ones. Read the rest of the record set record by record.
             yield from self._one_by_one(fetched._replace(start=next_offset))
 
     def _of_arrow(self, partition: TopicPartition, batch: "RecordBatch") -> Columns:

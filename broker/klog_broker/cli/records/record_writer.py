@@ -1,5 +1,5 @@
 """Gives the records of `klog produce` to a producer as batches; many records are encoded with
-pyarrow and klog's compiled kernels."""
+pyarrow (if it is installed) and klog's compiled kernels."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -24,13 +24,14 @@ _Encoded = tuple[TopicPartition, bytes | memoryview, int]
 """A partition, an encoded batch, and its number of records."""
 
 MANY_ROWS = 2_000
-"""From this number of rows on, batches are encoded with pyarrow and klog's compiled kernels, which
-take a second to load."""
+"""From this number of rows on, batches are encoded with pyarrow (if it is installed) and klog's
+compiled kernels, which take a second to load."""
 
 
 class RecordWriter:
     """Writes rows (records) to one topic. ``partition`` is the partition of rows that name none; if
-    it is None, the row's key or the setting partitioner.class decides."""
+    it is None, the row's key decides (without a key, chance does), unless settings such as
+    partitioner.class say otherwise."""
 
     def __init__(self, client: BlockingClient, topic: str, partition: int | None) -> None:
         settings = client.settings
@@ -55,6 +56,7 @@ class RecordWriter:
         """Give the rows to the producer, up to the first row that cannot be written.
 
         :raises BadLine: with that row's line; the producer has the rows before it
+        :raises SettingError: if the topic does not have the partition of the option --partition
         """
         if rows.values:
             count = self.producer.partition_count(self._topic)

@@ -18,7 +18,8 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """The start of reading: an offset, or the first record that is not older than a time."""
+    """The start of reading: an offset, the partition's beginning or end, or the first record that
+    is not older than a time."""
 
     offset: int | None = None
     timestamp_ms: int = LATEST
@@ -46,8 +47,9 @@ class StartPosition:
     def positions(
         self, client: BlockingClient, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the start offset of each partition: its log end for a time after its last
-        record."""
+        """Return the start offset of each partition. For a time after a partition's last record,
+        the start is the offset LATEST: the high watermark, or under read_committed the last stable
+        offset."""
         if self.offset is not None:
             return dict.fromkeys(partitions, self.offset)
         found = _list_offsets(client, partitions, self.timestamp_ms)
@@ -101,7 +103,7 @@ class GroupPositions:
         """Commit the positions for the group; only positions that differ from the committed offsets
         are sent.
 
-        :raises KlogError: if a member has joined the group
+        :raises KlogError: if a member has joined the group, or if the commit fails otherwise
         """
         changed = {
             each: CommittedOffset(offset)

@@ -53,8 +53,9 @@ def takes_targets(command: Callable[..., None]) -> Callable[..., None]:
 def read_targets(given: Mapping[str, Any]) -> Targets:
     """Return the resources or the quota entity that the options name.
 
-    :raises UsageError: if options for resources and for quotas are given together, or a name and
-        the default of the same type (``--user`` and ``--default-user``)
+    :raises UsageError: if options for resources and for quotas are given together, or options for
+        addresses and for users or client ids, or a name and the default of the same type
+        (``--user`` and ``--default-user``)
     """
     resources = [Resource(ResourceType.TOPIC, name) for name in given["topics"]]
     resources += [Resource(ResourceType.BROKER, str(each)) for each in given["brokers"]]

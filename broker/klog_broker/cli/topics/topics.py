@@ -177,8 +177,8 @@ def delete(asking: ClientOptions, names: Sequence[str], if_exists: bool) -> None
 def _in_trouble(
     infos: Sequence[TopicInfo], unavailable: bool, under_replicated: bool
 ) -> list[TopicInfo]:
-    """Return the topics that have unavailable or under-replicated partitions, without
-    their other partitions."""
+    """Return the topics that have partitions of the requested kinds (``unavailable``: without a
+    leader; ``under_replicated``), without their other partitions."""
     found = []
     for info in infos:
         partitions = {

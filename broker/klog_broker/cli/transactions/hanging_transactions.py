@@ -31,8 +31,8 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _AT_ONCE = 1_000
-"""For how many partitions the open transactions are requested together; the progress bar moves
-after each such request."""
+"""For how many partitions the producers are requested together; the progress bar moves after each
+such group of partitions."""
 
 
 @click.command("find-hanging", context_settings=HELP)
