@@ -16,28 +16,28 @@ class Access(NamedTuple):
     name_in: Callable[[Any], str | None] | None = None
     """Returns the name of the one resource to which the whole request needs access, or None if the
     request needs no such access. The dispatcher checks the access before it calls the handler.
-    Without this function, the handler checks the access to each resource in the request."""
+    Without this function, the handler itself checks the access."""
 
 
 # --- access that the handler checks ---------------------------------------------------------------
 def on_topics(operation: AclOperation) -> Access:
-    """Access to each topic that a request names."""
+    """Access to topics; the handler decides which topics it checks."""
     return Access(operation, AclResourceType.TOPIC)
 
 
 def on_groups(operation: AclOperation) -> Access:
-    """Access to each group that a request names."""
+    """Access to groups; the handler decides which groups it checks."""
     return Access(operation, AclResourceType.GROUP)
 
 
 def on_transactional_ids(operation: AclOperation) -> Access:
-    """Access to each transactional id that a request names."""
+    """Access to transactional ids; the handler decides which ids it checks."""
     return Access(operation, AclResourceType.TRANSACTIONAL_ID)
 
 
 def sometimes_on_cluster(operation: AclOperation) -> Access:
     """Access to the cluster that only some requests of the API need, or that a client may have
-    instead of access to each resource in the request."""
+    instead of another access (to each resource in the request, for example)."""
     return Access(operation, AclResourceType.CLUSTER)
 
 
@@ -76,4 +76,4 @@ NO_ACCESS: tuple[Access, ...] = ()
 """The access of an API that every client may use."""
 
 BROKERS_ONLY = (on_cluster(AclOperation.CLUSTER_ACTION),)
-"""The access that the APIs between brokers need."""
+"""The access of an API that only brokers may use."""

@@ -53,19 +53,20 @@ class ServedApi(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerApi(Generic[S]):
-    """An API that a broker with the services ``S`` can serve: the object ``API`` at the end of each
-    module ``api/<api>.py``.
+    """An API that a broker with the services ``S`` can serve, declared at the end of a module in
+    ``api/``.
 
     ``handle`` may raise BrokerError, which ``error_response`` turns into a response. Any other
-    exception is a bug: the client gets UNKNOWN_SERVER_ERROR, the log the traceback.
+    exception is reported as a bug (`BugReports`), and the client gets UNKNOWN_SERVER_ERROR unless
+    ``handle`` has already answered.
     """
 
     api_key: ApiKey
     handle: Callable[[S, Any, RequestContext], Response | ResponseSteps | None]
     error_response: ErrorResponse
     access: tuple[Access, ...]
-    """The operations that a client must be allowed for the API. The order has no meaning: which of
-    the operations a request needs depends on its fields."""
+    """The operations that a client must be allowed for the API; which of them a request needs
+    depends on its fields. If the dispatcher denies several, the first decides the error code."""
     max_version: int | None = None
     """The newest served version; None means the newest version that pyspark_klog.protocol.registry
     lists for the API."""
@@ -80,8 +81,9 @@ class BrokerApi(Generic[S]):
     that this API's repeated requests change (the fetch offsets of Fetch, for example)."""
     max_elements: int = MAX_REQUEST_ELEMENTS
     """The most elements of all arrays and tagged fields of one request; a request with more is
-    malformed. Only brokers, on the inter-broker listener, may send more than
-    MAX_REQUEST_ELEMENTS; such a request is decoded in several event-loop turns."""
+    malformed (the dispatcher does not count the elements of small requests). Only brokers, on the
+    inter-broker listener, may send more than MAX_REQUEST_ELEMENTS; such a request is decoded in
+    several event-loop turns."""
     cached_request_max_bytes: int = CACHED_REQUEST_BYTES
     """The longest frame for which `cache_request` is called. The limit bounds the memory that
     cached requests take for each connection."""

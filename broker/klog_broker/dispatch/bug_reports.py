@@ -1,5 +1,5 @@
-"""Reports of bugs in the broker's own code: counters, and in the log one traceback for each faulty
-line of code."""
+"""Reports of bugs in the broker's own code: counters, and in the log the traceback of each
+different bug once."""
 
 import logging
 from collections import Counter
@@ -10,8 +10,8 @@ _log = logging.getLogger("klog.bug")
 class BugReports:
     """Counts and logs exceptions that no request should be able to cause.
 
-    The caller answers the request that has caused the exception with UNKNOWN_SERVER_ERROR, or
-    closes its connection. Other clients do not notice.
+    The caller then answers the request that has caused the exception, or a part of it, with an
+    error, closes its connection, or serves the request in another way. Other clients do not notice.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class BugReports:
 
     def report(self, what: str, error: BaseException) -> None:
         """Count a bug in `what` (the name of an API, for example). Log the traceback once for each
-        type of exception and line of code."""
+        combination of `what`, type of exception and line of code."""
         self.counts[what] += 1
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:

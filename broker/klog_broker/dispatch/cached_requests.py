@@ -31,7 +31,8 @@ class CachedRequest(Protocol):
     def serve(self, frame: memoryview, slot: ResponseSlot) -> bool:
         """Serve a frame (without its size) that differs from the cached request's frame only in the
         correlation id and in the fields that the API lets change, such as fetch offsets; the
-        response may come later. Returns False, without any effect, if other bytes differ.
+        response may come later. Returns False if other bytes differ, or if the handler has to serve
+        the frame (to answer with an error, for example).
 
         The frame's bytes are reused after the return, so nothing may keep a view of them. If this
         method raises before it has answered, the dispatcher decodes the frame and calls the API's

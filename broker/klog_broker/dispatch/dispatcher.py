@@ -28,7 +28,7 @@ from pyspark_klog.protocol.message import Request, Response
 
 UNCOUNTED_BYTES = 8 * 1024
 """A request up to this size is decoded without counting its elements: it is too small to have more
-than MAX_REQUEST_ELEMENTS, the most elements that one event-loop turn may decode."""
+than MAX_REQUEST_ELEMENTS, the most elements of a request that is decoded in one event-loop turn."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
 """The size up to which a Produce or Fetch request is decoded without counting its array elements.
@@ -113,13 +113,13 @@ class Dispatcher:
         be reused now.
 
         The memory may be reused if a cached request (an object that serves repeated requests
-        without decoding) has served the frame. A decoded request may have views of the memory until
-        the event-loop turn ends.
+        without decoding) has served the frame. A decoded request may have views of the memory at
+        least until the event-loop turn ends.
         """
         if self._authorizer is not None:
             self._forget_old_decisions(connection, self._authorizer.version)
         # Look the cached request up by the lower byte of the API key only. A match of another API
-        # does no harm, because a cached request compares the whole frame.
+        # does no harm, because a cached request compares both bytes of the key.
         found = connection.cached_requests.get(frame[1])
         if found is not None:
             try:
@@ -237,7 +237,8 @@ class Dispatcher:
         )
 
     def handle(self, handler: ApiHandler, request: Request, context: RequestContext) -> None:
-        """Call a handler and send its response; an exception becomes an error response."""
+        """Call a handler and send its response. An exception becomes an error response, or closes
+        the connection if the API has no error response for the request."""
         try:
             answer = handler.handle(request, context)
             if answer is None:
@@ -305,7 +306,8 @@ class Dispatcher:
     def _report_bug(
         self, handler: ApiHandler, request: Request, context: RequestContext, error: Exception
     ) -> None:
-        """Report a bug of the handler, and answer UNKNOWN_SERVER_ERROR."""
+        """Report a bug of the handler, and answer UNKNOWN_SERVER_ERROR unless the handler has
+        already answered."""
         self._runtime.bugs.report(handler.api.api_key.name, error)
         response_sink = context.response_sink
         if not (isinstance(response_sink, EncodedResponse) and response_sink.is_used):

@@ -49,8 +49,7 @@ class EncodedResponse:
             try:
                 parts = encode_response_parts(header.correlation_id, response, header.api_version)
             except Exception as error:
-                # Do not raise: the caller is usually the purgatory, which does not handle
-                # exceptions.
+                # Do not raise: the caller may be the purgatory, which does not handle exceptions.
                 self._close_for_bug(response, error)
                 return
             for code in error_codes(response):

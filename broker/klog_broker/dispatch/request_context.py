@@ -1,10 +1,10 @@
 """The context of a request: its client, its connection, and the destination of its response.
 
-A handler returns its response, or returns None and answers later through
-``context.response_sink``: exactly once, by ``send``, ``skip`` or ``close``. Until then the
-purgatory holds the delayed request. A response that can become long is a generator of steps
-(``ResponseSteps``), which may run in several event-loop turns. A request's records are views of the
-receive buffer, valid until the append phase of the event-loop turn ends.
+A handler returns its response, or returns None and answers through ``context.response_sink``,
+perhaps later: only once, by a method that sends a response, ``skip`` or ``close``. A response that
+can become long is a generator of steps (``ResponseSteps``), which may run in several event-loop
+turns. A request's records are views of the buffer into which they were received, valid until the
+event-loop turn ends (see ``ResponseSink.hold``).
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class RequestContext:
     client_address: str
     """The client's IP address, as text."""
     connection_id: str
-    """The connection's id, unique in this process: ``local-remote-number``. Log lines name it.
-    Appends that wait for validation are queued by it; so are the controller's requests."""
+    """The connection's id, unique in this process: ``local-remote-number``. Log lines name it, and
+    appends that wait for validation are queued by it. Later connections have greater numbers."""
     listener: str
     """The name of the listener that accepted the connection."""
     principal: KafkaPrincipal
@@ -98,8 +98,8 @@ ResponseSteps = Generator[int, None, Response | None]
 the broker's topics and groups."""
 
 Handle = Callable[[Any, RequestContext], Response | ResponseSteps | None]
-"""(request, context) -> the response, at once or in steps; None if the response comes later through
-``context.response_sink``."""
+"""(request, context) -> the response, at once or in steps; None if the handler sends the response,
+now or later, through ``context.response_sink``."""
 
 ErrorResponse = Callable[[Any, ErrorCode], Response | None]
 """(request, code) -> a response with ``code`` in all its error fields; or None, which closes the

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 
 class ResponseSlot(Protocol):
-    """A response's place in its connection's queue (network.responses.QueuedResponse)."""
+    """A response's place in its connection's queue (network.responses.QueuedResponse), or the place
+    of a response before which no other is outstanding (network.single_requests.SingleResponse)."""
 
     @property
     def is_open(self) -> bool: ...
