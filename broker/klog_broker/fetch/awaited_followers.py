@@ -3,9 +3,10 @@
 A follower has one outstanding Fetch to a leader, which can wait for ``replica.fetch.wait.max.ms``.
 Until that Fetch is answered, the follower cannot ask for the new partition, and producers with
 acks=all get no response from the partition. So when this broker becomes the leader of a partition,
-it answers the follower's waiting Fetch at once. The follower's next fetches wait for at most
-MOMENT_MS until the follower has fetched the partition. After _LONGEST_MS they wait as usual again:
-a follower that has not fetched the partition by then has another problem than a waiting Fetch.
+it ends the wait of the Fetch of each follower in the ISR. The next fetches of such a follower wait
+for at most MOMENT_MS until the follower has fetched the partition. After _LONGEST_MS they wait as
+usual again: a follower that has not fetched the partition by then has another problem than a
+waiting Fetch.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ class AwaitedFollowers:
         self._loop = loop
         self._purgatory = purgatory
         self._leaders: dict[BrokerId, deque[tuple[Leader, int]]] = {}
-        """By follower: the Leader objects of partitions that the follower has not fetched yet, each
-        with the loop's time in ms from which on the follower's fetches wait as usual again."""
+        """By follower, oldest first: the Leader objects of partitions that the follower is to
+        fetch, each with the loop's time in ms from which on the follower's fetches wait as usual
+        again. A fetched partition is removed only after all older ones."""
 
     def await_followers_of(self, leader: Leader) -> None:
-        """Answer the waiting fetches of all followers in the leader's ISR now, and let their next
+        """End the wait of the fetches of all followers in the leader's ISR, and let their next
         fetches wait for at most MOMENT_MS until they fetch the leader's partition."""
         until_ms = self._loop.now_ms() + _LONGEST_MS
         for follower in leader.replicas.in_sync.members:

@@ -1,11 +1,11 @@
 """Serves a connection's repeated fetches without decoding them again.
 
-A consumer's fetches differ only in correlation id, session epoch and fetch offsets. For the last
-Fetch of a connection the broker caches (dispatch/cached_requests.py) the request's bytes around
-these fields, the decoded request, its partitions with their leaders, and the FetchReader. If the
-next Fetch has the same bytes around these fields, only the fields are read and put into the cached
-request. A connection's next Fetch begins when its last one has been answered, so no other fetch
-uses the cached request.
+A client's fetches often differ only in correlation id, session epoch and fetch offsets. For the
+last Fetch that it has decoded of a connection, the broker caches (dispatch/cached_requests.py) the
+bytes around these fields, the decoded request, its partitions with their leaders, and the
+FetchReader. If the next Fetch has the same bytes around these fields, only the fields are read and
+put into the cached request. A connection's next Fetch begins when its last one has been answered,
+so no other fetch uses the cached request.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ContinueFetch = Callable[
     None,
 ]
 """Continues a fetch that could not be answered after its first read: the read found too few bytes,
-or the partitions in the last argument are cold (a look-up would block on the disk). The response
-comes later."""
+or the partitions in the last argument are cold (a look-up would block on the disk). Sends the
+response through the RequestContext, usually later."""
 
 
 class CachedFetch:
@@ -113,7 +113,8 @@ class CachedFetch:
         try:
             scope = scope_of(request, version, services, self._named)
         except BrokerError:
-            # The session id or epoch is wrong: the handler answers with the error.
+            # The fetch session cannot be used (its id or epoch is wrong, for example): the handler
+            # answers with the error.
             return False
         reader = self._reader
         if reader is None:
@@ -126,12 +127,12 @@ class CachedFetch:
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
             if reader.follower is not None and services.purgatory.check_now():
-                # Producers with acks=all have waited for this fetch: send their responses before
-                # the fetch waits.
+                # Delayed operations have completed, such as acks=all requests that have waited for
+                # this fetch: send their responses before the fetch waits.
                 services.loop.send_now()
                 if any(each.has_moved for each in scope.partitions):
-                    # The completion of those producers' requests may have appended more records, at
-                    # the end of a transaction, for example: read again.
+                    # The completion of those operations may have appended more records, at the end
+                    # of a transaction, for example: read again.
                     scope.renew()
                     cold = reader.read(scope.partitions)
             context = self._context(correlation_id, slot)
@@ -174,7 +175,7 @@ class CachedFetch:
     def _read_changes(self, frame: memoryview) -> int | None:
         """Put the changing numbers of ``frame`` (session epoch and fetch offsets) into the cached
         request and return the correlation id; return None if the frame does not repeat the cached
-        request."""
+        request, or if the changing fields of this request cannot be found."""
         if self._frame is not None:
             self._find_holes(self._frame)
         layout = self._layout
@@ -213,7 +214,8 @@ class CachedFetch:
         self, request: FetchRequest, version: int, services: FetchServices
     ) -> Sequence[ReadPartition]:
         """Return the request's partitions. All repetitions of the request share these objects,
-        which already refer to the partitions' leaders, so that no leader is looked up again."""
+        which refer to the partitions' leaders after the first read, so that no leader is looked up
+        again until a leadership ends."""
         if self._partitions is None:
             self._partitions = requested_partitions(request, version, services)
             services.leader_holders.add(self)

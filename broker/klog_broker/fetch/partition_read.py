@@ -101,10 +101,10 @@ class ReadPartition:
         now."""
         self.ends_the_wait = False
         self.cold: Callable[[], object] | None = None
-        """If the last read would have blocked on the disk: a function that reads the missing pages
-        in a helper thread. The function comes from a ColdRead exception, which is not stored: the
-        frames of its traceback refer to this partition, and the cycle would keep a deleted segment
-        on the disk until a garbage collection."""
+        """If the last read would have blocked on the disk: a function that reads the missing pages,
+        to be called in a helper thread. The function comes from a ColdRead exception, which is not
+        stored: the frames of its traceback refer to this partition, and the cycle would keep a
+        deleted segment on the disk until a garbage collection."""
         self.to_convert: SetToConvert | None = None
 
     @property

@@ -116,7 +116,8 @@ def read_access(
 
 class FetchReader:
     """Reads the partitions of one fetch: when the request arrives, and again while the fetch waits
-    for min_bytes and a partition may have got more records."""
+    for min_bytes and a partition may have got more records. A cached fetch (cached_fetch.py) uses
+    one reader for all its repetitions."""
 
     def __init__(
         self,
@@ -272,7 +273,8 @@ class FetchReader:
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """Return whether the log of the fetch's sender, a follower, has diverged: in the leader's
-        log, the last epoch that the follower fetched ends before the fetch offset (KIP-595)."""
+        log, the last epoch that the follower fetched is missing, or ends before the fetch offset
+        (KIP-595). Raise BrokerError if the leader's log begins after that epoch or offset."""
         request = each.request
         found = log.end_offset_for_epoch(request.last_fetched_epoch)
         # The leader's log knows nothing about epochs before its start.

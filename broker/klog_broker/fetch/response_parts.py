@@ -27,7 +27,8 @@ _FIRST_FLEXIBLE_VERSION = 12
 _NO_REPLICA = -1
 
 # The first fields of a response: size, correlation id, throttle time; since version 7 error code
-# and session id; then the topic count.
+# and session id; then the topic count. Version 12 has empty tagged fields after the correlation id,
+# and stores the topic count as a varint after these fields.
 _HEAD_V4 = Struct(">iiii").pack
 _HEAD_V7 = Struct(">iiihii").pack
 _HEAD_V12 = Struct(">iibihi").pack
@@ -41,8 +42,8 @@ _PARTITION_V4 = Struct(">ihqqii").pack
 _PARTITION_V5 = Struct(">ihqqqii").pack
 _PARTITION_V11 = Struct(">ihqqqiii").pack
 _PARTITION_V12 = Struct(">ihqqqBi").pack
-# A version 13 response with one partition, up to the records: size to session id as in V12, topic
-# count, topic id, partition count, and the partition's fields.
+# A version 13 response with one partition, up to the size of the records: size to session id as in
+# V12, topic count, topic id, partition count, and the partition's fields.
 _ONE_V13 = Struct(">iibihiB16sBihqqqBi")
 _ONE = 2
 """The count 1, which flexible versions store plus one."""

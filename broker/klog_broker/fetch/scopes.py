@@ -75,8 +75,8 @@ class WholeFetch:
         return any(each.has_moved for each in self.partitions)
 
     def stay(self) -> None:
-        """Called when the last read has found too few bytes, so that the fetch waits. A fetch
-        without a session has nothing to do."""
+        """Called when the last read has found too few bytes, so that the fetch waits. A fetch of
+        all partitions in the request has nothing to do."""
 
     def keys(self) -> list[Hashable]:
         """Return the purgatory's keys under which the fetch waits."""
@@ -84,7 +84,7 @@ class WholeFetch:
 
     def answer(self) -> FetchResult:
         """Return the result that goes into the response, and begin a session if the client asked
-        for one."""
+        for one and the limits of the broker's sessions allow it."""
         session = None
         if self._begins_session:
             session = self._sessions.begin_session(
@@ -157,7 +157,8 @@ def scope_of(
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
     """Return a WholeFetch for a full fetch request, or a SessionFetch for an incremental one. The
-    request's session id and epoch tell which it is. Raise BrokerError if they fit no session."""
+    request's version and session epoch tell which it is. Raise BrokerError if an incremental
+    request fits no session, or if its session would get too many partitions."""
     sessions = services.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, services), version, sessions)

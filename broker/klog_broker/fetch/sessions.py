@@ -1,10 +1,10 @@
 """Fetch sessions (KIP-227): a client lists its partitions once, and responses have only changes.
 
 The next fetch reads only the session's *unread* partitions: those that the client has just listed,
-those with bytes or an error in the last response, and those with an event since then (a higher
-watermark or log start offset, the end of a leadership, new settings). All other partitions cannot
-have news; the session listens for their events. So a fetch of a thousand idle partitions costs as
-much as a fetch of none.
+those with bytes or an error in the last response, those that were not read to the end, and those
+with an event since then (a higher watermark or log start offset, the end of a leadership, new
+settings, new access rules). All other partitions cannot have news; the session listens for their
+events. So a fetch of a thousand idle partitions costs as much as a fetch of none.
 
 The rules are Kafka's (FetchSession.scala). There are at most
 ``max.incremental.fetch.session.cache.slots`` sessions. A new session evicts a session that was
@@ -36,9 +36,9 @@ larger one, and only if it is older than this (Kafka: ServerConfigs
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_PARTITIONS = 64_000
-"""The most partitions of all sessions together; they take 40 MB, some 640 bytes each. To stay below
-the limit, sessions unused for MIN_EVICTION_MS end; if that frees too little, the client gets no
-session."""
+"""The most partitions of all sessions together; they take 40 MB, some 640 bytes each. To keep the
+limit, sessions unused for MIN_EVICTION_MS end; if that frees too little, a client that wants more
+partitions gets no session, or loses its session."""
 
 _LOOK_FOR_SMALLER_MS = 1000
 
@@ -256,7 +256,7 @@ class FetchSession:
             if each.is_done:
                 idle.append(each)
             else:
-                # The session does not listen to this partition, so it would not learn when the
+                # The session may not listen to this partition, so it might not learn when the
                 # leadership ends, and the reference would keep the files of a deleted log open.
                 each.leader = None
         self.listen(idle)
@@ -322,8 +322,8 @@ class FetchSessions:
         is_of_follower: bool = False,
     ) -> FetchSession | None:
         """Begin a session with the partitions of a full fetch whose results the client gets now.
-        Return None if the limit of sessions or the limit of their partitions allows no further
-        session."""
+        Return None if there are no partitions, or if the limit of sessions or the limit of their
+        partitions allows no further session."""
         if not (
             included
             and self._find_slot(len(included), is_of_follower)
@@ -376,9 +376,9 @@ class FetchSessions:
             return True
         if now_ms < self._next_look_ms:
             return False
-        # Search all sessions for a smaller one that is old enough. After a failure do not search
-        # again for a second, because each client without a session asks for a session with each of
-        # its fetches.
+        # Search the sessions that may be evicted for a smaller one that is old enough. After a
+        # failure do not search again for a second, because each client without a session asks for a
+        # session with each of its fetches.
         sessions = (
             each for each in self._sessions.values() if is_of_follower or not each.is_of_follower
         )
