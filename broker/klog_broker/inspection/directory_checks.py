@@ -25,7 +25,7 @@ _CHECKPOINTS = (
     names.LOG_START_OFFSET_CHECKPOINT,
 )
 _MARKS = (*_CHECKPOINTS, names.META_PROPERTIES, KLOG_METADATA)
-"""A folder with any of these files is a data directory."""
+"""A folder with any of these files counts as a data directory."""
 _OTHERS = (
     names.LOCK,
     names.CLEAN_SHUTDOWN_MARKER,
@@ -40,10 +40,11 @@ class NothingToVerify(KlogError):
 
 
 def verify(path: Path, report: Report) -> None:
-    """Check a data directory, or a partition's folder with the checkpoints of its data directory.
+    """Check a data directory, or a partition's folder with the checkpoints of its data directory
+    (if there is one).
 
     :raises NothingToVerify: if the folder is neither
-    :raises OSError: if the folder or a file in it does not exist or cannot be read
+    :raises OSError: if the folder does not exist, or if the folder or a file in it cannot be read
     """
     if _is_data_directory(path):
         _DataDirectory(path, report).check_all()
@@ -87,7 +88,9 @@ class _DataDirectory:
         try:
             return decode_offset_checkpoint(read_small(self._path / name))
         except (FileNotFoundError, StorageFormatError):
-            return {}  # no finding here: `check_all` reports a damaged checkpoint
+            # No finding here: `check_all` reports a damaged checkpoint. The check of a single
+            # partition ignores it.
+            return {}
 
     def check_all(self) -> None:
         """Check the data directory's own files, then the partitions' folders in the order of their

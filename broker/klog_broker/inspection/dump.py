@@ -56,8 +56,8 @@ def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def dump(paths: Iterable[Path], options: DumpOptions) -> Iterator[Line]:
-    """Yield the lines of all files. The line of a file that is removed during the dump, or that is
-    not a log's file, is a note (Level.NOTE).
+    """Yield the lines of all files. A file that is removed during the dump, or whose name is not
+    known, gets a note (Level.NOTE).
 
     :raises OSError: if a file cannot be read
     """
@@ -103,7 +103,8 @@ def _checked(
     rows: Iterable[Row | Finding], path: Path, options: DumpOptions
 ) -> Iterator[Row | Finding]:
     """Yield all lines of an index. If the options ask for a check of the indexes, yield only the
-    findings, and the line that says that the index is empty or has passed the check."""
+    findings and the line that says that an offset index is empty. With ``index_sanity_check``, add
+    a line for an index without findings."""
     is_quiet = options.index_sanity_check or options.verify_index_only
     is_sound = True
     for what in rows:

@@ -1,4 +1,4 @@
-"""Checks a segment's index files against its batches; reads each file once, from start to end."""
+"""Checks a segment's index files against its batches; reads each file's rows once, in order."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -20,14 +20,16 @@ assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
 assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
 # If a Kafka follower or Kafka's cleaner appended several batches at once, an index row can have the
 # position of one of these batches, but the last offset of a later one. At most this many such rows
-# are remembered until the scan reaches the later batch; further ones are reported as wrong.
+# are remembered until the scan reaches the later batch; further ones are reported as wrong, or are
+# not checked.
 _MOST_WAITING_ROWS = 1_000
 _Numbers = npt.NDArray[np.int64]
 
 
 class _Rows:
     """The rows of an index file in order, up to the first row that consists of zeros, or whose
-    columns do not rise above those of the row before it."""
+    columns do not rise above those of the row before it (the second column of a time index may stay
+    the same)."""
 
     def __init__(
         self,
@@ -150,9 +152,9 @@ class OffsetIndexCheck:
             lambda relative: level_of(base + relative),
             strictly=True,
         )
-        # The rows whose offset is after the batch at their position, so that a later batch must end
-        # with this offset: the row's number, its offset, and the last offset of the batch at its
-        # position.
+        # The rows whose offset is not the last offset of the batch at their position, so that a
+        # later batch must end with this offset: the row's number, its offset, and the last offset
+        # of the batch at its position.
         self._later: list[tuple[int, int, int]] = []
 
     def add(self, rows: Table, positions: _Numbers) -> None:
@@ -190,7 +192,8 @@ class OffsetIndexCheck:
 
     def _check_waiting_rows(self, last_offsets: _Numbers) -> None:
         """Check the rows in ``_later`` against the next batches of the log, which have these last
-        offsets: a row is right if one of the batches ends with the row's offset."""
+        offsets: a row is right if one of the batches ends with the row's offset. Rows with a later
+        offset wait for further batches."""
         still = []
         for number, offset, found in self._later:
             if offset > last_offsets[-1]:
@@ -207,9 +210,10 @@ class OffsetIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Finish the check after the segment's last batch: report an index row that belongs to none
-        of the batches, and unexpected bytes after the last row. ``is_full``: another segment
-        follows this one. ``is_growing``: a broker is appending to this segment."""
+        """Finish the check after the segment's last batch: report the rows in ``_later``, the first
+        row whose position is behind that batch, and unexpected bytes after the last row.
+        ``is_full``: another segment follows this one. ``is_growing``: a broker is appending to this
+        segment."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
         if len(self._rows.second) or self._rows.fill():
@@ -288,9 +292,10 @@ class TimeIndexCheck:
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
     def end(self, *, is_full: bool, is_growing: bool) -> None:
-        """Finish the check after the segment's last batch: report an index row that belongs to none
-        of the batches, and unexpected bytes after the last row. ``is_full``: another segment
-        follows this one. ``is_growing``: a broker is appending to this segment."""
+        """Finish the check after the segment's last batch: report the first row whose timestamp is
+        above the segment's largest, in a full segment a last row below the largest timestamp, and
+        unexpected bytes after the last row. ``is_full``: another segment follows this one.
+        ``is_growing``: a broker is appending to this segment."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])
             offset = int(self._rows.second[0]) + self._base

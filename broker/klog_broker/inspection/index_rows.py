@@ -46,8 +46,8 @@ class _Batch(NamedTuple):
 
 class _SegmentLog:
     """A reader of the segment's log, if it exists, for comparisons with the rows of an index. The
-    searches for the rows' batches read at most ``steps_left`` batch headers in all, because the
-    rows of a damaged index could make every search long."""
+    searches for the rows' batches step from batch to batch at most ``steps_left`` times in all,
+    because the rows of a damaged index could make every search long."""
 
     def __init__(self, path: Path, base: int) -> None:
         self._log = _open_segment_file(path, base, Suffix.LOG)
@@ -63,7 +63,7 @@ class _SegmentLog:
 
     def misfit(self, offset: int, position: int) -> str | None:
         """Return what is wrong with a row of the offset index, compared with the batch at the row's
-        position; None if nothing is."""
+        position; None if nothing is known to be wrong."""
         if self._log is None:
             return None
         batch = _batch_at(self._log, position)
@@ -74,9 +74,10 @@ class _SegmentLog:
         return f"the batch there ends with offset {batch.last_offset}"
 
     def _ends_a_later_batch(self, batch: _Batch, offset: int, position: int) -> bool:
-        """Return whether ``offset`` is the last offset of a later batch. The row is then right: for
-        several batches that a Kafka follower or Kafka's cleaner appended at once, the index has one
-        row, with the last offset of the last batch."""
+        """Return whether ``offset`` is the last offset of a later batch, or may be, because the
+        search has no steps left. The row is then right: for several batches that a Kafka follower
+        or Kafka's cleaner appended at once, the index has one row, with the last offset of the last
+        batch."""
         assert self._log is not None
         found: _Batch | None = batch
         if offset < batch.base_offset:
@@ -89,7 +90,7 @@ class _SegmentLog:
 
     def time_misfit(self, timestamp_ms: int, offset: int) -> str | None:
         """Return what is wrong with a row of the time index, compared with the batch that has the
-        row's offset; None if nothing is."""
+        row's offset; None if nothing is known to be wrong."""
         if self._log is None:
             return None
         if self._index is not None:
@@ -156,8 +157,9 @@ def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
 
 
 def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Yield each row, and a finding if the row is wrong: its timestamp must be above that of the
-    row before, and be the maximum timestamp of the batch with the row's offset."""
+    """Yield each row of a time index, and a finding if the row is wrong: its timestamp must be
+    above that of the row before, its offset must not be below that of the row before, and the
+    timestamp must be the maximum timestamp of the batch with the row's offset."""
     log = _SegmentLog(file.path, base)
     last_ms, last_offset = -1, base
     with closing(log):

@@ -27,10 +27,10 @@ class Level(StrEnum):
     ERROR = "error"
     """Damage: data that was written is lost, or read wrongly."""
     RECOVERABLE = "recoverable"
-    """The trace of a crash, which a broker repairs at its next start without losing any record that
-    was synced to disk before the crash."""
+    """The trace of a crash, a deletion or a running broker's last writes. A broker repairs or
+    removes it, and loses no record thereby that was synced to disk and not deleted."""
     NOTE = "note"
-    """Information: nothing is wrong."""
+    """Information that is not a fault in itself."""
 
 
 class Finding(NamedTuple):

@@ -19,8 +19,9 @@ def check_known_data(
 ) -> None:
     """Report the logs that klog-metadata (the file that names the data directory of each log)
     assigns to this data directory but that are not in ``partitions``, the partitions with a folder
-    in this directory. The broker's other data directories in klog-metadata are reported, too, if
-    they are not at their recorded paths. OSError if a file cannot be read."""
+    in this directory. Reports, too, that this directory has no directory.id, and which of the
+    broker's other data directories in klog-metadata are not at their recorded paths. OSError if
+    klog-metadata cannot be read."""
     file = directory / FILE_NAME
     try:
         state = decode_state(read_small(file), file)

@@ -17,8 +17,8 @@ _MOST_CRC_BYTES = 64 << 20
 
 def next_good_batch(file: ReadOnlyFile, position: int, end: int, base_offset: int) -> int | None:
     """Return the first position from ``position`` on, before ``end``, with a whole v2 batch whose
-    CRC is right and whose base offset can be in the segment with ``base_offset``. Return None if
-    there is no such batch, or if _MOST_CRC_BYTES do not suffice for its CRC."""
+    CRC is right and whose base offset can be in the segment with ``base_offset``; None if there is
+    no such batch. A batch that is larger than the rest of _MOST_CRC_BYTES is skipped."""
     left = _MOST_CRC_BYTES
     overlap = at.BATCH_HEADER_BYTES - 1
     while end - position >= at.BATCH_HEADER_BYTES:
