@@ -12,7 +12,8 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 
 @dataclass(slots=True)
 class Latencies:
-    """The latencies of records: from their hand-over to the client until they are acknowledged."""
+    """The latencies of records: from their hand-over to the producer until it handles their
+    acknowledgement (with acks=0: until they are sent)."""
 
     max_ms: float = 0.0
     _sum_ms: float = 0.0
@@ -20,7 +21,7 @@ class Latencies:
     _steps: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_ms: float, records: int) -> None:
-        """Add the latency of ``records`` records."""
+        """Count ``records`` records, each with the latency ``latency_ms``."""
         self.max_ms = max(self.max_ms, latency_ms)
         self._sum_ms += latency_ms * records
         self._count += records
@@ -32,7 +33,8 @@ class Latencies:
         return self._sum_ms / self._count if self._count else 0.0
 
     def percentile_ms(self, share: float) -> float:
-        """Return the latency that this share of the records did not exceed."""
+        """Return the latency, in milliseconds, that this share of the records did not exceed; 0
+        without records."""
         wanted = share * self._count
         passed = 0
         for step in sorted(self._steps):

@@ -170,8 +170,8 @@ def _write(
 
 
 def _ended(producer: Producer) -> str:
-    """Wait until the producer has written its records, and return a text with the number of written
-    records, and with the error if there was one."""
+    """Wait until the producer has written its records or has failed. Return a text with the number
+    of written records, and with the error if there was one."""
     try:
         producer.flush()
     except KlogError as error:

@@ -11,8 +11,8 @@ from pyspark_klog.client.admin.quotas import CLIENT_ID, IP, USER
 
 
 class Targets(NamedTuple):
-    """The resources whose settings a command shows or changes, or the entity whose quotas it does.
-    An entity has a name for each of its types (user, client-id, ip); None stands for the default
+    """The resources whose settings, or the entity whose quotas, a command shows or changes. An
+    entity has a name for each of its types (user, client-id, ip); None stands for the default
     quotas of the type."""
 
     resources: Sequence[Resource]

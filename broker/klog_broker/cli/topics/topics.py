@@ -164,7 +164,7 @@ def alter(asking: ClientOptions, names: Sequence[str], partitions: int) -> None:
 @click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @with_client_options
 def delete(asking: ClientOptions, names: Sequence[str], if_exists: bool) -> None:
-    """Delete topics and all their records, at once and permanently."""
+    """Delete topics and all their records, permanently and without asking for confirmation."""
     with asking.admin() as admin:
         if if_exists:
             there = set(admin.describe_topics())

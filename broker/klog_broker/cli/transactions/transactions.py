@@ -94,7 +94,8 @@ def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:0,1]...")
 @with_client_options
 def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
-    """Show which producer ids have written to partitions, each with its open transaction."""
+    """Show which producer ids have written to partitions, and the first offset of the open
+    transaction of each, if it has one."""
     with asking.client() as client:
         found, refused = active_producers(client, named_partitions(client, topics))
     if asking.as_json:
