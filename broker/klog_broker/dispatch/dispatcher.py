@@ -262,8 +262,8 @@ class Dispatcher:
     ) -> BrokerError | None:
         """The error if the client may not send this request at all; None if the client may send it.
 
-        The handlers themselves check the access to each single resource (a topic, for example) of a
-        request.
+        The handlers themselves check all access that only parts of a request need (to each of its
+        topics, for example).
         """
         authorizer = self._authorizer
         if authorizer is None:

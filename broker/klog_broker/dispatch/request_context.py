@@ -46,7 +46,8 @@ class ResponseSink(Protocol):
         closes, the remaining steps are not run."""
 
     def skip(self) -> None:
-        """End the request without a response (Produce with acks=0)."""
+        """End the request without a response: for Produce with acks=0, or for a closed
+        connection."""
 
     def close(self, reason: str) -> None:
         """Close the connection after sending earlier responses, because no response can express
