@@ -27,8 +27,8 @@ connections together may have before no further conversion begins."""
 
 
 class SetToConvert(NamedTuple):
-    """The records of one partition that are to be converted to an older record format, and the
-    requested fetch offset."""
+    """The records of one partition that are to be converted to an older record format, the
+    requested fetch offset, and the most bytes to which one batch may decompress."""
 
     region: ReadRegion
     first_offset: int

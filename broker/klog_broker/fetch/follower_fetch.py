@@ -1,9 +1,9 @@
 """A follower's Fetch: the check of its sender, and the progress that it reports.
 
-Only brokers of the cluster send such a Fetch, through the inter-broker listener. A follower's
-request lists a partition when the follower has made progress there. The leader notes the progress
-once, in the event-loop turn that reads the request. While the fetch waits, and for session
-partitions that the request does not list, the follower has made no progress.
+Only brokers of the cluster may send such a Fetch, through the inter-broker listener. In a fetch
+session, a follower's request lists a partition at least when the follower has made progress there.
+The leader notes the progress once, in the event-loop turn that reads the request. While the fetch
+waits, and for session partitions that the request does not list, the follower has made no progress.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ partitions gets no session, or loses its session."""
 _LOOK_FOR_SMALLER_MS = 1000
 
 PartitionKey = tuple[str, UUID, int]
-"""A topic's name or id, depending on the session's version of Fetch, and the partition."""
+"""A topic's name and id, one of which is empty, depending on the version of Fetch that the session
+uses, and the partition's number."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -159,7 +160,8 @@ class FetchSession:
         of the session's partitions may find more."""
         self.is_over = False
         self.rules_version = 0
-        """The version of the access rules under which the session's partitions were read."""
+        """The version of the access rules at the session's last incremental fetch; 0 before the
+        first one, and always 0 without access control."""
         self._purgatory = purgatory
         self._cached_partition_count = cached_partition_count
         self._unread: dict[SessionPartition, None] = {}
