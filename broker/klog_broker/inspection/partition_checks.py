@@ -1,4 +1,5 @@
-"""Checks all files of one partition's folder against its batches, which are read once, in order."""
+"""Checks the files of one partition's folder. The partition's batches are scanned once, in order;
+indexes, producer snapshots and leader epochs are compared with the batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,22 +48,22 @@ _MOST_BAD_PLACES = 100
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """The facts about a partition that the files of its data directory state; None for a missing
-    fact."""
+    """The facts about a partition that the files of its data directory state. A missing fact is
+    None, or False for ``is_running``."""
 
     is_clean: bool | None = None
-    """Whether the broker was shut down cleanly."""
+    """Whether the data directory has the marker of a clean shutdown."""
     is_running: bool = False
-    """Whether a broker writes to the directory now."""
+    """Whether a broker has locked the data directory, and so may write to it now."""
     recovery_point: int | None = None
     """The offset before which all records were synced to disk."""
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
     def level_of(self, offset: int) -> Level:
-        """Return the severity of a fault at this offset. After a crash, a fault in the part of the
-        log that was not synced is recoverable, because a starting broker checks and repairs this
-        part."""
+        """Return the severity of a fault at this offset. Every fault is recoverable while a broker
+        runs on the directory. After a crash, a fault in the part of the log that was not synced is
+        recoverable, because a starting broker checks and repairs this part."""
         if self.is_running:
             return Level.RECOVERABLE
         if self.is_clean or self.recovery_point is None or offset < self.recovery_point:
@@ -85,8 +86,8 @@ class PartitionCheck:
         self._start = 0
 
     def run(self) -> None:
-        """Run all checks. OSError if a file cannot be read. For a file that is removed during the
-        checks, the report gets a note."""
+        """Run all checks. OSError if a file cannot be read. For a segment or producer snapshot that
+        is removed during the checks, the report gets a note."""
         listing = self._files.listing()
         self._check_names(listing)
         if not listing.bases:
@@ -140,7 +141,8 @@ class PartitionCheck:
             return None  # no finding here: `_check_names` has reported the damaged file
 
     def _check_bounds(self) -> None:
-        """Check the offsets in the data directory's checkpoints against the log end offset."""
+        """Check the offsets in the data directory's checkpoints against the log end offset, unless
+        a broker runs on the directory."""
         known, end = self._known, self._end
         if known.is_running:
             return
@@ -209,7 +211,9 @@ class PartitionCheck:
         return file
 
     def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[ScannedBatches]:
-        """Yield all readable batches of a segment, including those after damage."""
+        """Yield the readable batches of a segment, and report the bytes that are not a batch. At
+        most _MOST_BAD_PLACES times, the scan continues after such bytes, at the next v2 batch that
+        has a right CRC."""
         position = places = 0
         while True:
             bad = None
@@ -233,8 +237,8 @@ class PartitionCheck:
             position, places = behind, places + 1
 
     def _report_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
-        """Report the bytes from ``bad`` to the end of a segment, among which there is no readable
-        batch."""
+        """Report the bytes from ``bad`` to the end of a segment, among which no readable batch was
+        found."""
         known = self._known
         size = end - bad.position
         may_be_torn = is_last and not known.is_clean
@@ -255,8 +259,8 @@ class PartitionCheck:
     def _check_order(
         self, chunk: ScannedBatches, path: Path, base: int, following: int | None
     ) -> None:
-        """Check that offsets rise, are within the segment, and match the record counts unless the
-        log was compacted."""
+        """Report batches whose offsets do not rise, or are outside the segment. Set ``_has_gaps``
+        if offsets may lack a record, as after compaction. Count batches and records."""
         rows = chunk.rows
         first, last = rows[:, scan.BASE_OFFSET], rows[:, scan.LAST_OFFSET]
         ends = np.concatenate(([self._end], last[:-1] + 1))
@@ -297,7 +301,8 @@ class PartitionCheck:
 
     def _take_snapshots(self, offset: int) -> None:
         """Compare the replayed state of the producers, which has reached ``offset``, with the
-        snapshots up to that offset. Start the replay from a snapshot at the log's first offset."""
+        snapshots up to that offset. A snapshot at the first segment's offset starts the replay,
+        unless the offset is 0; an older snapshot is only checked to be readable."""
         while self._snapshots and self._snapshots[0] <= offset:
             of = self._snapshots.pop(0)
             entries = self._snapshot(of)
@@ -315,8 +320,8 @@ class PartitionCheck:
         return self._path / names.segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
 
     def _snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
-        """Return the entries of the producer snapshot at ``offset``; None if the snapshot cannot
-        be read, which is reported."""
+        """Return the entries of the producer snapshot at ``offset``; None if the snapshot is
+        damaged or was removed, which is reported."""
         path = self._snapshot_path(offset)
         try:
             if path.stat().st_size > MAX_SNAPSHOT_BYTES:
@@ -329,8 +334,9 @@ class PartitionCheck:
         return None
 
     def _check_aborted(self, base: int, following: int | None) -> None:
-        """Compare the transaction index of a segment with the abort markers in the segment, all of
-        whose batches have been added to the replay of the producers' state."""
+        """Compare the transaction index of a segment with the segment's abort markers, which the
+        replay of the producers' state has collected. The last segment is not compared while a
+        broker runs on the directory."""
         path = self._path / names.segment_file_name(base, Suffix.TRANSACTION_INDEX)
         rows: list[AbortedEntry] = []
         try:

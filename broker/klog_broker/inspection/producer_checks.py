@@ -1,8 +1,8 @@
 """Compares the producers and transactions in the batches with snapshots and transaction indexes.
 
-A scan of the log finds the last batch of each producer that wrote after the scan's first offset. A
-snapshot's entries of other producers cannot be checked, since their batches were in deleted
-segments.
+A scan of the log finds the last batch of each producer that wrote at or after the scan's first
+offset. The batches of other producers were in deleted segments. So the entries of these producers
+in a snapshot can only be compared with the snapshot at the scan's first offset, if there is one.
 """
 
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
-# The most producers and abort markers, counted together, that a ProducerReplay holds in memory. If
-# the log has more, its producers and aborted transactions are no longer checked.
+# If a ProducerReplay holds more entries than this in memory (for producers, and for the abort
+# markers of one segment), the log's producers and aborted transactions are no longer checked.
 MOST_ENTRIES = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
@@ -40,8 +40,8 @@ _COLUMNS = [
 
 @dataclass(slots=True)
 class ScannedProducer:
-    """A producer's state according to its batches; a field is None if it depends on batches before
-    the scan's first offset."""
+    """A producer's state according to its batches. ``coordinator_epoch`` and ``transaction_start``
+    are None if they depend on batches before the scan's first offset."""
 
     epoch: int
     last_sequence: int = _NONE
@@ -50,8 +50,8 @@ class ScannedProducer:
     coordinator_epoch: int | None = None
     transaction_start: int | None = _NONE
     is_adopted: bool = False
-    """Whether the state comes from a snapshot, and the scan has found no batch of the producer
-    since."""
+    """Whether `ProducerReplay.compare` has taken the state from a snapshot, because the scan had
+    found no batch of the producer, and no batch was found since."""
 
 
 class Aborted(NamedTuple):
@@ -66,20 +66,21 @@ class Aborted(NamedTuple):
 
 class ProducerReplay:
     """The producers' state after the batches added so far. ``is_complete``: the state has all
-    producers, so that a producer without an entry has not written."""
+    producers, so that a producer without an entry has not written or has expired."""
 
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
         self.has_given_up = False
-        """Whether there were more producers and abort markers than MOST_ENTRIES, so that the log's
+        """Whether the replay had more than MOST_ENTRIES entries in memory, so that the log's
         producers and abort markers are no longer compared with snapshots and transaction
         indexes."""
         self.producers: dict[int, ScannedProducer] = {}
         self.aborted: list[Aborted] = []
-        """The abort markers that were added since ``forget_aborted`` was last called."""
+        """The abort markers that were added since ``forget_aborted`` was last called, except those
+        of transactions without batches."""
         self.abort_markers: set[tuple[int, int]] = set()
-        """Producer id and offset of all abort markers, including aborts of transactions without
-        batches."""
+        """Producer id and offset of all abort markers that were added since ``forget_aborted`` was
+        last called."""
 
     def start_from(self, entries: list[ProducerSnapshotEntry]) -> None:
         """Start the replay of the producers' state from a producer snapshot, which describes the
@@ -219,7 +220,7 @@ class ProducerReplay:
             if has_gaps and (
                 known.last_offset < entry.last_offset or known.epoch < entry.producer_epoch
             ):
-                continue  # compaction may have removed the producer's last batch or marker
+                continue  # the producer's last batch or marker may have been removed
             wrong = _differences(known, entry, start, has_gaps=has_gaps)
             if wrong:
                 report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
@@ -239,12 +240,12 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> ScannedProducer:
 def _differences(
     known: ScannedProducer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
 ) -> list[str]:
-    """Return a text for each field of a snapshot's entry that differs from the log. With
-    ``has_gaps``, compaction may have removed a transaction's marker, or the first batches of a
-    transaction that was open at the snapshot: such differences are left out."""
+    """Return a text for each field of a snapshot's entry that differs from the log; the timestamp
+    is not compared. With ``has_gaps``, compaction may have removed a transaction's marker, or the
+    first batches of a transaction that was open at the snapshot: such differences are left out."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
     # Do not compare the last batch if the scan found only markers of the producer, and the last
-    # offset in the snapshot is before the scan's start: this batch was in a deleted segment.
+    # offset in the snapshot is before the scan's start (the batch was in a deleted segment) or -1.
     if known.last_offset != _NONE or entry.last_offset >= start:
         found += [
             ("last sequence", entry.last_sequence, known.last_sequence),

@@ -46,7 +46,8 @@ class Report:
         self.add(Level.NOTE, path, text, position)
 
     def end(self) -> None:
-        """Print for each file how many of its findings were not printed."""
+        """For each file with more than MOST_OF_A_FILE findings, print how many of them were not
+        printed."""
         for path, count in self._said.items():
             if count > MOST_OF_A_FILE:
                 self._say(Finding(Level.NOTE, path, f"{count - MOST_OF_A_FILE} more findings"))

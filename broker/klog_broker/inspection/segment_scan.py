@@ -1,6 +1,7 @@
 """Scans a segment with compiled kernels, which check the CRCs and yield tables of batches.
 
-At most one batch of MAX_ENTRY_BYTES and its decompressed records are in memory.
+The scan holds a read buffer of at most MAX_ENTRY_BYTES in memory, and copies one compressed batch
+at a time to decompress its records.
 """
 
 from collections.abc import Iterator
@@ -36,8 +37,9 @@ class ScannedBatches(NamedTuple):
     rows: Table
     """One row for each batch. Its position column counts from the start of ``data``."""
     data: npt.NDArray[np.uint8]
-    """The bytes of the batches, valid until ``scan_segment`` is asked for the next batches. Empty
-    for a single batch of more than MAX_ENTRY_BYTES, which is not read."""
+    """The read buffer, which has the bytes of the batches. ``data`` and ``rows`` are valid
+    until ``scan_segment`` is asked for the next batches. ``data`` is empty for a single batch of
+    more than MAX_ENTRY_BYTES, of which only the CRC was checked."""
     shift: int
     """The position of ``data`` in the file."""
 
@@ -101,9 +103,9 @@ def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[ScannedBatches |
 def _larger_batch(
     file: ReadOnlyFile, header: bytearray, position: int
 ) -> int | ScannedBatches | BadPlace:
-    """Handle a batch that is larger than the read buffer. Return the batch's size if it is at most
-    MAX_ENTRY_BYTES, so that the caller makes the buffer larger; for a larger batch, return its
-    header fields without the bytes. Return a BadPlace for bytes that are not a batch."""
+    """Handle the bytes at ``position`` if the read buffer has no whole batch there. Return the size
+    of a batch of at most MAX_ENTRY_BYTES, so that the caller makes the buffer larger. For a larger
+    v2 batch with a right CRC, return its header fields without the bytes; else a BadPlace."""
     left = file.size() - position
     try:
         head = read_entry_head(header)
@@ -159,7 +161,8 @@ def faults_inside(chunk: ScannedBatches) -> Iterator[InsideFault]:
 
 
 def _check_compressed(chunk: ScannedBatches, row: int) -> None:
-    """Raise RecordsError if a compressed batch's records are invalid."""
+    """Raise RecordsError if a compressed batch's records are invalid, or too large to
+    decompress."""
     fields = chunk.rows[row].copy()
     data = chunk.bytes_of(row)
     if fields[scan.MAGIC] != at.MAGIC_V2:

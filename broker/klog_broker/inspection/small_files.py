@@ -33,7 +33,8 @@ _MOST_BYTES_OF_OTHERS = 16 << 20
 
 def small_file_rows(path: Path) -> Iterator[Row | Finding]:
     """Yield the rows of a file whose name is in `SMALL_FILES` (checkpoints, partition.metadata,
-    klog-metadata, meta.properties, klog-syncs); OSError if the file cannot be read."""
+    klog-metadata, meta.properties, klog-syncs), and findings of its faults. OSError if the file
+    cannot be read."""
     try:
         yield from SMALL_FILES[path.name](read_small(path), path)
     except (StorageFormatError, StoreRefused) as error:
@@ -106,5 +107,5 @@ SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row | Finding]]] = {
     KLOG_METADATA: _klog_metadata,
     names.SYNC_NOTES: _sync_notes,
 }
-"""The functions that yield the rows which `klog dump-log` prints of a checkpoint, metadata file or
-klog-syncs, by the file's name."""
+"""By the file's name, the function that yields the rows which `klog dump-log` prints of a
+checkpoint, metadata file or klog-syncs."""

@@ -1,5 +1,5 @@
-"""Reads the entries of a .log file (batches, or v0 and v1 messages) one by one, including entries
-after damage.
+"""Reads the entries of a .log file (batches, or v0 and v1 messages) one by one, and continues after
+damage.
 
 This module reads in Python, batch by batch, for printing. `segment_scan.py` scans whole logs in
 compiled kernels.
@@ -30,8 +30,8 @@ class StoredEntry(NamedTuple):
     header: bytes
     """The entry's first 61 bytes, or the whole entry if it is shorter."""
     entry: Entry | None
-    """The decoded entry (a batch or message); None if it is too large to decode, or if its contents
-    contradict its header."""
+    """A view of the batch or message; None if it is larger than MAX_ENTRY_BYTES, or if the key and
+    value of a v0 or v1 message do not fill the message exactly."""
     is_valid: bool
     """Whether the entry's CRC matches its bytes."""
     error: str | None
@@ -46,14 +46,15 @@ class BadBytes(NamedTuple):
     size_bytes: int
     text: str
     is_tail: bool
-    """Whether no readable entry follows."""
+    """Whether no readable batch was found after these bytes."""
     is_zeros: bool
 
 
 def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry | BadBytes]:
     """Yield the entries of a segment's .log file (batches, or messages of formats v0 and v1) in
     order. An entry with a wrong CRC is yielded, too, if its length is plausible. Unreadable bytes
-    are yielded as BadBytes: they end at the next v2 batch with a right CRC, or at the end."""
+    are yielded as BadBytes: they end at the next v2 batch with a right CRC, or at the end of the
+    file. The last of at most _MOST_BAD_PLACES such places extends to the end of the file."""
     end = file.size()
     position = bad_places = 0
     while position < end:
