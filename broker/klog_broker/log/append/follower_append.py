@@ -36,7 +36,8 @@ class FollowerPlan(NamedTuple):
 
 class _FollowerDigest(Digest):
     """A digest (summary of scanned batches) that also stores the header of the first batch, the
-    newest leader epoch, and whether a batch has an older epoch than the batch before it."""
+    newest leader epoch, and whether a v2 batch has an older epoch than the log or the batch before
+    it."""
 
     first_row: BatchRow | None = None
     newest_epoch = -1
@@ -86,11 +87,12 @@ def plan_follower_append(
     segment, whose state is ``limits``. The caller checks whether the batches fit into the segment.
 
     Returns None if there is no whole batch. A batch that is cut off at the end of ``data`` is left
-    out. Raises CorruptRecords if bytes are not a valid batch, or if a batch has a lower offset or
-    leader epoch than the batch before it. Raises OffsetOutOfRange if the first batch begins before
-    the log's end, or if the last batch ends so far after the log's end that the offsets do not fit
-    into one segment. Raises StaleLeaderEpoch for a batch whose epoch is newer than
-    ``leader_epoch``: a later leader wrote the batch (KAFKA-18723).
+    out. Raises CorruptRecords if bytes are not a valid batch, if a batch begins before the end of
+    the batch before it, or if a batch has an older leader epoch than that batch or the log. Raises
+    OffsetOutOfRange if the first batch begins before the log's end, or if the last batch ends so
+    far after the log's end that the offsets do not fit into one segment. Raises StaleLeaderEpoch
+    for a batch whose epoch is newer than ``leader_epoch``: a later leader wrote the batch
+    (KAFKA-18723).
     """
     digest = _FollowerDigest(
         position=limits.size_bytes,
@@ -204,7 +206,7 @@ def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
 
 
 def _is_cut_off(data: memoryview, position: int) -> bool:
-    """Whether the bytes from ``position`` on can be the start of an incomplete batch."""
+    """Whether the bytes from ``position`` on, if any, can be the start of an incomplete batch."""
     left = len(data) - position
     if left < LOG_OVERHEAD_BYTES:
         return True
@@ -213,7 +215,8 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
 
 
 class FollowerAppender:
-    """Appends the leader's batches to one log. ``on_appended()`` is called after each append."""
+    """Appends the leader's batches to one log. ``on_appended()`` is called once all batches of one
+    ``append_as_follower`` are appended, if there were any."""
 
     def __init__(
         self, state: LogState, writer: LogWriter, *, on_appended: Callable[[], None]

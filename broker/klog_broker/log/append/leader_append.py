@@ -33,8 +33,7 @@ from pyspark_klog.records.record import TimestampType
 class Appender:
     """Appends to one log as its leader.
 
-    PartitionLog has methods of the same names, whose docstrings also hold for the methods of this
-    class.
+    A public method without a docstring does the same as the method of this name in PartitionLog.
     """
 
     def __init__(self, state: LogState, writer: LogWriter, flushing: LogFlushing) -> None:
@@ -98,7 +97,8 @@ class Appender:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Assign offsets to a validated batch of records, and append it."""
+        """Assign offsets to a validated batch of records, and append it. A client's duplicate is
+        not appended: the result has the offsets of the first copy."""
         planned = self._place(validated, leader_epoch, now_ms)
         step = data_step(planned.row)
         if step is not None:
@@ -129,8 +129,8 @@ class Appender:
         the transaction. A marker for a producer without an open transaction is appended, too, as in
         Kafka.
 
-        Raises InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch, RecordBatchTooLarge or
-        LogStorageError; then nothing has changed.
+        Raises InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch, RecordTooLarge,
+        RecordBatchTooLarge or LogStorageError; then the log has no new marker, or is offline.
         """
         state = self._state
         state.check_online()
@@ -253,8 +253,8 @@ class Appender:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
             # Reading the active segment failed. Return no PlanFacts, so that no produce plan
-            # appends to this log: append_as_leader then appends each request's batch, and reports
-            # the disk error.
+            # appends to this log: each request's batch is then appended by itself, and gets the
+            # error if reading fails again.
             return None
         if limits is None:
             return None

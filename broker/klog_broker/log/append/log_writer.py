@@ -65,7 +65,7 @@ class LogWriter:
         """Begin a new segment if the batch exceeds a limit of the active segment (its size,
         offsets, age or indexes); returns whether a segment began.
 
-        Raises LogStorageError if the disk fails.
+        Raises LogStorageError if a file cannot be read or written.
         """
         state = self._state
         size_bytes, _, end_offset, max_timestamp_ms = batch
@@ -90,7 +90,7 @@ class LogWriter:
         """Return what can still be appended to the active segment before it must be rolled; begin a
         new segment if a roll is due.
 
-        Raises LogStorageError if the disk fails.
+        Raises LogStorageError if a file cannot be read or written.
         """
         state = self._state
         try:
@@ -119,7 +119,7 @@ class LogWriter:
         ``index_rows`` is the most index entries that the commit can add. Disk space for them is
         allocated now, because on a full disk the commit's store into the mapped index file would
         kill the process. ``aborted`` are the entries to be written to the transaction index. Raises
-        LogStorageError if the write fails; then the log is unchanged.
+        LogStorageError if the write fails; then the log has no new batch.
         """
         state = self._state
         try:
@@ -128,7 +128,8 @@ class LogWriter:
             raise state.write_failed(error) from error
 
     def cut_back(self) -> None:
-        """Cut off the bytes of :meth:`write`, because the caller will not commit them."""
+        """Cut off the bytes of :meth:`write`, because the caller will not commit them. Does nothing
+        if the log is offline."""
         if not self._state.is_offline:
             self._state.cut_back()
 
@@ -163,8 +164,9 @@ class LogWriter:
         """Make the batches of :meth:`write` part of the log.
 
         Adds the batches' index entries, changes the producer states as the batches require
-        (``steps``), and adds the leader epochs that begin in the batches (``epochs``). If one of
-        these changes fails, the log goes offline and LogStorageError is raised.
+        (``steps``, and ``written.producers`` of a PlannedAppend), and adds the leader epochs that
+        begin in the batches (``epochs``). If one of these changes fails, the log goes offline and
+        LogStorageError is raised.
         """
         state = self._state
         producers = state.producers

@@ -2,9 +2,9 @@
 
 A coordinator appends a small batch for each event-loop turn and coordinator shard, and a marker to
 each partition in which a transaction ends, so each append must be cheap. The batches are not
-validated, unless a topic setting (such as compression.type) requires a change of the batch, or its
-leader epoch is not the log's newest: finish_plain_batch and end_transaction_batch make them well
-formed and uncompressed, and the coordinator passes the header fields that an append needs.
+validated, unless a topic setting (such as compression.type) may require a change of the batch:
+finish_plain_batch and end_transaction_batch make them well formed and uncompressed, and the
+coordinator passes the header fields that an append needs.
 """
 
 from klog_broker.log.append.leader_append import Appender
@@ -23,8 +23,9 @@ from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPO
 class PlainAppender:
     """Appends batches that this broker made to one log.
 
-    If compression.type or LogAppendTime require a change of a batch, or if the leader epoch is not
-    the log's newest, ``appender`` validates and appends the batch instead.
+    If compression.type or LogAppendTime may require a change of a batch, ``appender`` validates and
+    appends the batch instead. For a leader epoch that is not the log's newest, ``appender`` raises
+    the error.
     """
 
     def __init__(self, state: LogState, writer: LogWriter, appender: Appender) -> None:
