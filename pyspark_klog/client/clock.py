@@ -1,4 +1,5 @@
-"""The machine's clocks. Only modules with I/O read them; the others get the time as an argument."""
+"""The machine's clocks. Modules that call themselves pure do not read the clocks: they get the time
+as an argument."""
 
 import time
 

@@ -1,4 +1,4 @@
 """Administration: topics, settings, quotas, groups, log directories and transactions.
 
-May import: everything else in client. One file for each kind of resource.
+May import: everything else in client. Each file deals with one kind of resource.
 """

@@ -65,7 +65,7 @@ class ConfigOperation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """A resource that has settings. A broker's name is its id; an empty name means all brokers."""
+    """A resource that has settings. The name of a broker is its id, or empty for all brokers."""
 
     type: ResourceType
     name: str
@@ -106,7 +106,8 @@ class ConfigEntry:
     @property
     def is_default(self) -> bool:
         """Whether no command set the value: it comes from a broker's file or is Kafka's default. A
-        dynamic setting of all brokers is no default, also where a topic inherits its value."""
+        dynamic setting of all brokers is no default, also where a topic inherits its value. False
+        for brokers before Kafka 1.1, which do not send the source."""
         return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
 
 
@@ -162,8 +163,8 @@ def alter_configs(
     validate_only: bool = False,
     deadline_ms: int | None = None,
 ) -> None:
-    """Make all changes of settings of a resource, or none. Its other settings stay. Brokers need
-    Kafka 2.3 or newer.
+    """Make all changes of settings of a resource, or none; with ``validate_only`` only check them.
+    The resource's other settings stay. Brokers need Kafka 2.3 or newer.
 
     :raises BrokerError: with the broker's reason, if the broker refuses the changes
     """

@@ -72,7 +72,8 @@ def describe_group(
 ) -> DescribedGroup:
     """A group of the classic or of the newer protocol (KIP-848), with its members.
 
-    :raises BrokerError: GROUP_ID_NOT_FOUND if there is no such group, or it is a share group
+    :raises BrokerError: GROUP_ID_NOT_FOUND if there is no such group, or it is a share group or a
+        streams group
     """
     what = f"describe group {group_id}"
 

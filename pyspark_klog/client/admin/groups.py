@@ -1,4 +1,4 @@
-"""Lists, describes and deletes consumer groups, and reads and commits their offsets.
+"""Lists, describes and deletes groups, and reads, commits and deletes their offsets.
 
 This module never joins a group. Coordinators accept commits of clients that are no members only
 while a group is empty.
@@ -45,7 +45,7 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 
 _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
-"""The types of groups in a response to ListGroups, from version 5 on."""
+"""Types of groups in a response to ListGroups, from version 5 on."""
 
 _ONE_GROUP_FETCH = 7
 """The last version of OffsetFetch for a single group; version 8 and later name several groups."""
@@ -84,7 +84,8 @@ def commit_offsets(
     *,
     retention_ms: int | None = None,
 ) -> None:
-    """Commit offsets for a group without members: members that join later read from them on.
+    """Commit offsets for a group without members: members that join later read from these offsets
+    on.
 
     The brokers keep the offsets for ``retention_ms`` from now on, even if the group stays empty;
     without ``retention_ms`` their setting offsets.retention.minutes applies. With ``retention_ms``
@@ -192,7 +193,7 @@ def delete_offsets(
     """Delete a group's committed offsets in these partitions, whether or not it has any.
 
     Returns the partitions whose offsets the coordinator refused to delete, with the error code;
-    GROUP_SUBSCRIBED_TO_TOPIC means that a member of the group reads the topic.
+    GROUP_SUBSCRIBED_TO_TOPIC means that a member of the group is subscribed to the topic.
 
     :raises BrokerError: if the whole request is refused; GROUP_ID_NOT_FOUND if there is no group
     """
@@ -218,7 +219,7 @@ def delete_offsets(
 
 
 def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
-    """The ids of the cluster's groups of every type, sorted."""
+    """The ids of the groups, of every type, that the client's user may describe, sorted."""
 
     def of_broker(link: Link, broker_id: int) -> list[str]:
         return [row.group_id for row in _list_groups_of_broker(client, link, broker_id)]
@@ -227,7 +228,8 @@ def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> li
 
 
 def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
-    """All groups of the cluster, sorted by id: each broker lists the groups that it coordinates."""
+    """All groups that the client's user may describe, sorted by id: each broker lists the groups
+    that it coordinates."""
 
     def of_broker(link: Link, broker_id: int) -> list[Group]:
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
@@ -295,9 +297,10 @@ def _describe_consumer_groups(
 
 
 def _check_coordinator_unchanged(number: int, group_id: str) -> None:
-    """Check the error code ``number`` in a response that describes a group.
+    """Check the error code ``number`` in a response that describes a group; ignore codes that are
+    not retriable.
 
-    :raises BrokerError: for a retriable code: the group has moved to another coordinator since
+    :raises BrokerError: for a retriable code: the group may have moved to another coordinator since
         ListGroups returned it
     """
     if error_code(number).retriable:

@@ -23,11 +23,12 @@ def find_open_transactions(
     deadline_ms: int | None = None,
 ) -> dict[int, int]:
     """The first offset of the transaction that the producer has open in each partition of the
-    topic, begun with an epoch older than ``producer_epoch``. A transaction of a newer epoch
-    belongs to the producer that has taken the transactional id over, and is left out.
+    topic, begun with an epoch older than ``producer_epoch``. A transaction of this or a newer epoch
+    is left out: it belongs to the producer itself, or to one that has taken its transactional id
+    over.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 2.8
-    :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if the client's user may not read it
+    :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if the client's user may not read the topic
     :raises TimedOut: if a partition still has no leader at the deadline
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms

@@ -82,7 +82,8 @@ def alter_quotas(
     validate_only: bool = False,
     deadline_ms: int | None = None,
 ) -> None:
-    """Set quotas of an entity; the value None removes a quota.
+    """Set quotas of an entity, or with ``validate_only`` only check the changes. The value None
+    removes a quota.
 
     :raises BrokerError: if the broker refuses a change; the message has the broker's reason
     """

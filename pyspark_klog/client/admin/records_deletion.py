@@ -26,9 +26,9 @@ def delete_records(
 ) -> LeaderResults[int]:
     """Delete the records before an offset in each partition, for ever.
 
-    Returns each partition's new log start offset, the lowest of all its replicas. Brokers refuse
-    an offset above the high watermark with OFFSET_OUT_OF_RANGE, and a topic that is only compacted
-    with POLICY_VIOLATION.
+    Returns each partition's low watermark: the lowest log start offset of its live replicas.
+    Brokers refuse an offset above the high watermark with OFFSET_OUT_OF_RANGE, and a topic that is
+    only compacted with POLICY_VIOLATION.
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 

@@ -5,9 +5,10 @@ id has the task's index and not the worker's name, because a repeated attempt of
 run in another worker, must fence the earlier attempt. Each task has its own group, because a group
 has only one position in a partition: in one group for all tasks they would overwrite each other's.
 
-A position is a committed offset of such a group in partition 0 of one of the sink's topics: the
-offset is the number of a micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once`
-writes these positions. Tools use this module to tell them from the positions of consumers.
+A position is an offset that such a group, or the sink's group for run marks, has committed for
+partition 0 of a topic (option exactlyOnceTopic, or the sink's topic): the offset is the number of a
+micro-batch, the metadata is text. `pyspark_klog/spark/sink/exactly_once` writes these positions.
+Tools use this module to tell them from the positions of consumers.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,13 @@ _PAST_RUNS = 20
 
 
 class SinkId(NamedTuple):
-    """Identifies an exactly-once sink of a streaming query."""
+    """Identifies an exactly-once sink of a streaming query, or of a batch write."""
 
     prefix: str
     """The user's prefix for transactional ids; may contain dots."""
     query_id: str
-    """The id of the streaming query, from its checkpoint; must not contain dots."""
+    """The id of the streaming query (from its checkpoint, or option exactlyOnceQuery), or a random
+    id of a batch write; must not contain dots."""
     name: str
     """Distinguishes the sinks of one query; must not contain dots."""
 
@@ -61,8 +63,9 @@ def parse_sink_id(group_id: str) -> tuple[SinkId, int | None] | None:
     """The sink and the task of a transactional id or group id. The task is None for the group in
     which the sink stores its `RunMark`; the result is None for an id that no sink can have.
 
-    Another program's id that also ends in ``.<text>.<text>.<number>`` is parsed as a sink's id;
-    only the metadata of the group's committed offset shows that the group is not a sink's.
+    Another program's id that also ends in ``.<text>.<text>.<number>``, or with ``run`` as its last
+    part, is parsed as a sink's id; only the metadata of the group's committed offset shows that the
+    group is not a sink's.
     """
     parts = group_id.rsplit(".", 3)
     if len(parts) != 4 or not all(parts):
@@ -82,13 +85,13 @@ class ForeignProgress(KlogError):
 
 
 class ProgressRow(NamedTuple):
-    """A sink task's progress in a micro-batch. The task commits it as an offset with metadata, in
-    the same transaction as its records."""
+    """A sink task's progress in a micro-batch: an offset with metadata. The transaction that
+    has the task's records also commits this offset."""
 
     batch_id: int
     run_id: str
-    """Identifies the run of the query (one start of it; Spark's runId) in which the task wrote its
-    rows; without spaces."""
+    """Identifies the run of the query (one start of it) in which the task wrote its rows: Spark's
+    runId, unless Spark does not show it or a batch is written again; without spaces."""
     row_count: int
     """The number of rows that the task received, including those that it wrote to the dead-letter
     topic."""
@@ -141,7 +144,8 @@ class ProgressRow(NamedTuple):
 
 
 class RunMark(NamedTuple):
-    """Records that a run of the query (one start of it) commits its first micro-batch.
+    """Records that a run of the query (one start of it) commits its first micro-batch, or that a
+    batch write has ended.
 
     The driver stores a run's mark before it commits that batch's transactions. An earlier run that
     was stopped may have committed tasks of the same batch, but none of a later batch. So if a task
@@ -152,10 +156,11 @@ class RunMark(NamedTuple):
     """The number of the first micro-batch that this run of the query commits."""
     run_id: str
     time_ms: int
-    """When the driver made this run mark, by the clock of the driver's host."""
+    """When the driver made this run mark, by the clock of the driver's host. The mark of a run that
+    repeats the previous mark's micro-batch keeps the previous mark's time."""
     earlier_run_ids: tuple[str, ...] = ()
-    """The ids of earlier runs, newest first. A run that finds its own id here must not write any
-    more: a newer run, or a copy of the query, has begun."""
+    """The ids of earlier runs, at most 20, newest first. A run that finds its own id here must not
+    write any more: a newer run, or a copy of the query, has begun."""
 
     def to_offset(self) -> CommittedOffset:
         """The run mark as an offset to commit in the consumer group `SinkId.mark`: the batch's
@@ -207,7 +212,7 @@ def parse_sink_group(
     group_id: str, positions: Mapping[TopicPartition, CommittedOffset]
 ) -> SinkGroup | None:
     """Recognize an exactly-once sink's group by its id and its committed offsets (``positions``).
-    Returns None if the group is another program's.
+    Returns None if the group is another program's, or a newer klog has written its offsets.
 
     The id alone is not enough: the metadata of every committed offset must be a sink's as well (a
     task's progress, or the mark of a run).

@@ -37,7 +37,8 @@ from pyspark_klog.protocol.message import Response
 R = TypeVar("R", bound=Response)
 
 BROKERS_DEFAULT = -1
-"""A number of partitions or replicas that stands for the brokers' default."""
+"""A number of partitions or replicas that stands for the brokers' default, or for 1 with brokers
+before Kafka 2.4."""
 _BROKERS_DEFAULT_SINCE = 4
 """The first version of CreateTopics that accepts `BROKERS_DEFAULT` (KIP-464, Kafka 2.4)."""
 
@@ -66,7 +67,8 @@ class Admin:
         *,
         client: BlockingClient | None = None,
     ) -> None:
-        """Pass ``bootstrap_servers``, or a ``client``, which `close` then leaves open."""
+        """Pass addresses of brokers (``bootstrap_servers``, or bootstrap.servers in ``settings``),
+        or a ``client``, which `close` then leaves open."""
         self._owns_client = client is None
         given = dict(settings or {})
         if bootstrap_servers is not None:
@@ -140,7 +142,8 @@ class Admin:
     def create_partitions(
         self, topic: str, total_count: int, *, timeout_ms: int | None = None
     ) -> None:
-        """Raise a topic's number of partitions to ``total_count``."""
+        """Raise a topic's number of partitions to ``total_count``, and wait until each partition
+        has a leader."""
         timeout_ms = self._timeout_ms(timeout_ms)
 
         def build(_: int) -> CreatePartitionsRequest:

@@ -49,7 +49,8 @@ def list_transactions(
     deadline_ms: int | None = None,
     only: TransactionFilter = TransactionFilter(),  # noqa: B008 (it is immutable)
 ) -> list[ListedTransaction]:
-    """All transactional ids that the client's user may describe, sorted; needs Kafka 3.0 or newer.
+    """The transactional ids that the client's user may describe and that ``only`` does not exclude,
+    sorted; needs Kafka 3.0 or newer.
 
     :raises UnsupportedByBroker: if a broker is older, or does not support one of the filters
     """
