@@ -118,7 +118,8 @@ class BlockingClient:
         """Call ``attempt`` until it succeeds, with growing waits after errors that ``may_pass``
         accepts. ``bound`` is the setting that the deadline comes from: the log's warnings name it.
 
-        :raises TimedOut: at the deadline, with the last error
+        :raises TimedOut: with the last error, at the deadline, or before if the next wait would
+            reach the deadline
         :raises KlogError: at once, if ``may_pass`` does not accept it
         """
         failures = 0
@@ -148,7 +149,8 @@ class BlockingClient:
             self._sleep(wait_ms / 1000)
 
     def wait_ms(self, failures: int) -> int:
-        """How long to wait after ``failures`` failed attempts in a row (retry.backoff.ms)."""
+        """How long to wait, in ms, after ``failures`` failed attempts in a row
+        (retry.backoff.ms)."""
         return self._retry.wait_ms(failures, self._random)
 
     def sleep_ms(self, wait_ms: int) -> None:
@@ -179,7 +181,7 @@ class BlockingClient:
     def link_to_any(self, deadline_ms: int) -> Link:
         """A ready connection to any broker: an open connection, else a new one to a broker of the
         metadata, else to a bootstrap server. A broker whose metadata seems old (`mark_doubtful`)
-        comes last.
+        comes after all others, except those whose last connection attempt has failed.
 
         :raises NoBrokerAvailable: naming each address, and why connecting to it failed
         """
@@ -189,8 +191,8 @@ class BlockingClient:
 
     def mark_doubtful(self) -> None:
         """Mark the broker that `link_to_any` returned last as doubtful: its metadata seems to be
-        old, perhaps because the broker cannot reach the controller. From now on `link_to_any`
-        prefers other brokers."""
+        old, perhaps because the broker cannot reach the controller. `link_to_any` prefers other
+        brokers, until another broker is marked."""
         self._doubted = self._last_address
 
     # --- requests and their responses -------------------------------------------------------------
@@ -250,10 +252,10 @@ class BlockingClient:
         """Call ``ask`` for all brokers of the cluster, one after the other by id; return the
         results of all calls in one list.
 
-        ``ask`` gets the connection and the broker's id. If a broker does not answer, all brokers
-        are asked again, because the groups or transactions of that broker may have moved to
-        another one by then. The call fails if a broker of the cluster does not answer before the
-        deadline (default.api.timeout.ms unless given).
+        ``ask`` gets the connection and the broker's id. If a broker does not answer, or answers
+        with a retriable error, all brokers are asked again, because the groups or transactions of
+        that broker may have moved to another one by then. The call fails at the deadline
+        (default.api.timeout.ms unless given), and at once after any other error.
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
 
@@ -328,7 +330,8 @@ class BlockingClient:
     def leader_of(self, partition: TopicPartition, deadline_ms: int) -> PartitionInfo:
         """The partition with its leader, from fresh metadata.
 
-        :raises LeaderUnknown: if the partition has no leader now (asking again may help)
+        :raises LeaderUnknown: if the partition is unknown or has no leader now (asking again may
+            help)
         """
         if not self.is_fresh(partition.topic):
             self.refresh([partition.topic], deadline_ms)

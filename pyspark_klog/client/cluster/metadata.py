@@ -136,10 +136,11 @@ def _partition(row: MetadataResponsePartition) -> PartitionInfo:
 
 
 def metadata_request(names: list[str] | None, version: int, may_create: bool) -> MetadataRequest:
-    """A request for the topics ``names`` (None: all); brokers create topics if ``may_create``.
+    """A request for the topics ``names`` (None: all). With ``may_create``, brokers whose setting
+    auto.create.topics.enable is true create missing topics of these names.
 
-    Before version 4 a broker creates each topic that a request names. Without ``may_create`` the
-    request therefore asks for all topics.
+    Before version 4 such a broker creates each missing topic that a request names. Without
+    ``may_create`` the request therefore asks for all topics.
     """
     request = MetadataRequest()
     if version >= 4:

@@ -5,11 +5,12 @@ from pyspark_klog.ids import TopicPartition
 
 class ReadReplicas:
     """For each partition the preferred read replica (KIP-392), which its leader has named. The
-    client reads from this replica for metadata.max.age.ms, or until a read from it fails.
+    client reads from this replica for metadata.max.age.ms, or until it calls `use_leader`, for
+    example because a read from the replica failed.
 
-    After a failure the partition is read from its leader for metadata.max.age.ms. In this time the
-    requests leave out the reader's rack: with the rack the leader would name the same replica
-    again, until the leader notices the replica's failure itself.
+    After `use_leader` the partition is read from its leader for metadata.max.age.ms. In this time
+    the requests leave out the reader's rack: with the rack the leader would name the same replica
+    again, until the leader notices a failure of the replica itself.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,6 @@ class ReadReplicas:
         self._known[partition] = (broker, until_ms)
 
     def use_leader(self, partition: TopicPartition, until_ms: int) -> None:
-        """Note that a read from the preferred read replica failed: read from the leader until
-        ``until_ms``."""
+        """Read from the leader until ``until_ms``, for example because a read from the preferred
+        read replica failed."""
         self._known[partition] = (None, until_ms)
