@@ -1,7 +1,8 @@
 """The errors that a client's calls raise. ``retriable`` says whether trying again may help.
 
-An error code that a broker answers is raised as `pyspark_klog.errors.BrokerError`. This module also
-exports the errors of settings and authentication, so that users find all errors in one module.
+An error code that a broker answers is raised as `pyspark_klog.errors.BrokerError`, unless a class
+of this module stands for the failure, such as DeliveryFailed. This module also exports the errors
+of settings and authentication, so that users find these errors in the same module.
 """
 
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -25,7 +26,8 @@ class RequestTimedOut(ClientError):
 
 
 class ReplyUnreadable(ClientError):
-    """The bytes that the broker sent are not a response in Kafka's protocol."""
+    """The broker's response cannot be read, or lacks data that a response to the request must have,
+    such as a whole batch."""
 
 
 class UnsupportedByBroker(ClientError):
@@ -38,13 +40,15 @@ class TlsFailed(ClientError):
 
 
 class NoBrokerAvailable(ClientError):
-    """The client could not reach a broker at any of its addresses."""
+    """The client could not reach a broker at any of its addresses, or the metadata names no
+    broker."""
 
     retriable = True
 
 
 class LeaderUnknown(ClientError):
-    """A partition has no leader now, or is not in the client's metadata yet."""
+    """A partition has no leader now, or the partition or a broker is not in the client's metadata
+    yet."""
 
     retriable = True
 
@@ -58,7 +62,8 @@ class TimedOut(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records were refused, with the broker's ``code``, or were not acknowledged in time."""
+    """Records were refused, with the broker's ``code``, or were not acknowledged in time or within
+    the allowed number of attempts."""
 
     def __init__(self, text: str, code: ErrorCode | None = None) -> None:
         super().__init__(text)
@@ -132,8 +137,8 @@ def check_error_code(number: int, text: str | None, what: str) -> None:
 
 
 def is_retriable_at_controller(error: BaseException) -> bool:
-    """Whether to repeat an administrative request after an error. A broker's error code is final,
-    except NOT_CONTROLLER; errors of the connection are repeated if they are retriable."""
+    """Whether to repeat an administrative request after an error: after a broker's error code only
+    if the code is NOT_CONTROLLER, after any other error if it is retriable."""
     if isinstance(error, BrokerError):
         return error.code is ErrorCode.NOT_CONTROLLER
     return is_retriable(error)

@@ -123,7 +123,7 @@ class ContinuousReader:
 
         :raises TopicMissing: if a partition does not exist any more
         :raises TimedOut: if ``on_trouble`` raises it, after a partition's trouble_timeout_ms
-        :raises BrokerError: for an error that a retry cannot cure
+        :raises KlogError: for another error that a retry cannot cure
         """
         while True:
             self._send_requests()

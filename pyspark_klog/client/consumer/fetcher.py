@@ -76,9 +76,10 @@ class RangeFetcher:
     option that limits it: messages name this option.
 
     ``on_lost`` is called with the error if the leader does not have the offset to read next, if the
-    partition was deleted or created again, and if the log's end stays before that offset for
-    ``progress_timeout_ms``. If ``on_lost`` returns instead of raising, reading goes on at the log's
-    first offset if this is after the offset to read next; otherwise the iteration ends.
+    partition was deleted or created again, and if the offsets that the leader offers all stay
+    before that offset for ``progress_timeout_ms``. If ``on_lost`` returns instead of raising,
+    reading goes on at the log's first offset if this is after the offset to read next; otherwise
+    the iteration ends.
 
     If ``topic_id`` is given and brokers have topic ids, another topic of the same name is not read.
     """
@@ -99,7 +100,8 @@ class RangeFetcher:
         self.position = start
         self.end = end
         self.fetched_bytes = 0
-        """The size of all record sets that this reader has received, as brokers sent them."""
+        """The size in bytes of all record sets that this reader has received, as brokers sent
+        them."""
         self._client = client
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
@@ -291,8 +293,8 @@ class RangeFetcher:
         cannot be read yet.
 
         A leader returns at least one batch if it has any between the next offset to read and its
-        high watermark (under read_committed: its last stable offset). So if the high watermark has
-        reached the range's end, compaction has removed the rest of the range. Two exceptions: a
+        high watermark (under read_committed: its last stable offset). So if this limit has reached
+        the range's end, compaction has removed the rest of the range. Two exceptions: a
         reader that is throttled gets no records, and a leader whose records are only in a remote
         tier answers without records and without an error while the tier is slow or over its quota.
         """

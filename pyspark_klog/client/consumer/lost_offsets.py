@@ -19,7 +19,7 @@ _ALSO_PASSING = frozenset(
 
 
 def is_passing_error(error: KlogError) -> bool:
-    """Whether the same request, a fetch or a commit, may succeed when it is sent again later."""
+    """Whether the same Fetch or ListOffsets request may succeed when it is sent again later."""
     if isinstance(error, BrokerError):
         return error.code.retriable or error.code in _ALSO_PASSING
     return is_retriable(error)

@@ -27,7 +27,8 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.protocol.keys import ApiKey
 
 LATEST = -1
-"""The timestamp that stands for the log's end (under read_committed: the last stable offset)."""
+"""The timestamp that stands for the high watermark (under read_committed: the last stable
+offset)."""
 EARLIEST = -2
 """The timestamp that stands for the first readable offset."""
 NOT_FOUND = -1
@@ -55,13 +56,15 @@ def list_offsets(
 ) -> dict[TopicPartition, OffsetAt]:
     """For each partition the first offset whose record is not older than the timestamp (ms).
 
-    The timestamps `EARLIEST` and `LATEST` stand for the log's first offset and its end. The result
-    is `NOT_FOUND` if all records are older. While a leader changes or cannot be reached, the
-    request is repeated until the deadline.
+    The timestamps `EARLIEST` and `LATEST` stand for the first readable offset and the high
+    watermark (under read_committed: the last stable offset). The result is `NOT_FOUND` if all
+    records are older. While a leader changes or cannot be reached, the request is repeated until
+    the deadline.
 
-    :raises TopicMissing: if fresh metadata lacks one of the partitions, twice in a row and from
-        different brokers if possible
-    :raises TimedOut: naming the partitions without an answer, with the last error
+    :raises TopicMissing: if fresh metadata lacks one of the partitions twice, from different
+        brokers if possible
+    :raises TimedOut: naming up to five partitions without an answer, and the last error
+    :raises KlogError: at once, for an error that a retry cannot cure
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     found: dict[TopicPartition, OffsetAt] = {}

@@ -2,12 +2,13 @@
 
 Batches of a partition wait in a queue and are sent in order, several at a time. A batch keeps its
 sequence through all its attempts, so that a broker recognizes a repeated batch and refuses a gap
-(KIP-98, KIP-360). After a failure nothing of that partition is sent until all its requests are
-answered. Then sending begins again at the queue's head, one batch at a time until the failed
-batches are written: a broker remembers a producer's last five batches, so if newer batches were
-sent together with a repeated one, the broker could have forgotten the repeated batch before it
-answers. The first batch under a new identity (producer id and epoch) is also sent alone, because a
-broker accepts any sequence from an identity that it does not know.
+(KIP-98, KIP-360); the sequence changes only with the producer's identity (producer id and epoch),
+or if an earlier batch is dropped in a transaction. After a failure nothing of that partition is
+sent until all its requests are answered. Then sending begins again at the queue's head, one batch
+at a time until the failed batches are written: a broker remembers a producer's last five batches,
+so if newer batches were sent together with a repeated one, the broker could have forgotten the
+repeated batch before it answers. A partition's first batch under a new identity is also sent alone,
+because a broker accepts any sequence from an identity that it does not know.
 """
 
 from collections.abc import Callable, Iterable
@@ -182,7 +183,8 @@ class BatchOrder:
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
     def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
-        """Take batches for one request: at most one a partition, up to the request's size limit.
+        """Take batches for one request: at most one a partition, up to the request's size limit,
+        which the first batch alone may exceed.
 
         The batches are in flight from now on. Hand each back with `written`, `retry`,
         `retry_with_new_identity`, `drop_batch` or `split`.
@@ -270,8 +272,8 @@ class BatchOrder:
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
     def retry_with_new_identity(self, batch: Batch) -> None:
-        """Send the batch again under a new identity (producer id and epoch), once nothing is in
-        flight."""
+        """Send the batch again under a new identity (producer id and epoch), once `needs_identity`
+        is true and the caller has passed the new identity to `take_identity`."""
         queue = self._take_from_flight(batch)
         queue.must_drain = True
         self._want_identity(queue.batches)

@@ -49,14 +49,15 @@ class Batch:
     """Whether an attempt to send the batch with its present sequence failed: the broker may have
     written the batch nevertheless."""
     needs_new_sequence: bool = False
-    """Whether a sequence before this batch is missing, so that the batch can be written only under
-    another identity or, in a transaction, under another sequence."""
+    """Whether a sequence before this batch is missing, or the broker has lost the producer's state,
+    so that the batch can be written only under another identity or, in a transaction, under another
+    sequence."""
     base_offset: int = -1
 
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """The batches of one partition in order, those in flight first."""
+    """The batches of one partition in order, in flight or not."""
 
     batches: deque[Batch] = field(default_factory=deque)
     next_sequence: int = 0
