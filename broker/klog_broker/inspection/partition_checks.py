@@ -114,7 +114,7 @@ class PartitionCheck:
         self._check_bounds()
         self._report.partitions += 1
 
-    # --- the folder's file names and small files, and the checkpoints -----------------------------
+    # --- the folder's file names, and the offsets in the data directory's checkpoints -------------
     def _check_names(self, listing: Listing) -> None:
         for path in sorted(self._path.iterdir()):
             found = names.parse_segment_file_name(path.name)

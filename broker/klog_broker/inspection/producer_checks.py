@@ -203,8 +203,8 @@ class ProducerReplay:
             report.error(path, "the snapshot has a producer twice")
         forgotten = [each for each in self.producers if each not in named]
         if forgotten:
-            # The producers may have expired (producer.id.expiration.ms), or the snapshot may belong
-            # to log files that were lost.
+            # Only a note, because the producers may have expired (producer.id.expiration.ms), or
+            # the snapshot may belong to log files that were lost.
             text = f"{len(forgotten)} producers of the log are not in the snapshot: perhaps expired"
             report.note(path, text)
             for each in forgotten:

@@ -1,5 +1,5 @@
-"""Collects the findings of `klog verify` (faults in files, and remarks about them), and counts the
-partitions, segments, batches and records that were checked."""
+"""Counts and prints the findings of `klog verify` (faults in files, and remarks about them), and
+counts the partitions, segments, batches, records and bytes that were checked."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from pathlib import Path
 from klog_broker.inspection.lines import Finding, Level
 
 MOST_OF_A_FILE = 20
-"""The most findings of one file that are reported; further findings are only counted, because one
+"""The most findings of one file that are printed; further findings are at most counted, because one
 damaged byte may make many rows wrong."""
 
 
 class Report:
-    """Collects the findings of `klog verify`; ``say`` prints a finding."""
+    """Counts the findings of `klog verify`, and passes them to ``say``, which prints a finding."""
 
     def __init__(self, say: Callable[[Finding], object]) -> None:
         self._say = say

@@ -22,7 +22,8 @@ from pyspark_klog.state_records.versions import version_of
 from pyspark_klog.storage.text_files import encode_topic_id
 
 DELETE = "<DELETE>"
-"""The text that `klog dump-log` prints as the value of a tombstone."""
+"""The text that `klog dump-log` prints as the value of a tombstone, if it decodes the topic's
+records."""
 
 # Record types in __consumer_offsets that klog does not store: groups of KIP-848, KIP-932 (share)
 # and KIP-1071 (streams).
@@ -60,7 +61,8 @@ Decoder = Callable[[Record], Decoded]
 
 
 def decode_offsets(record: Record) -> Decoded:
-    """Decode a record of __consumer_offsets. KlogError if the record is invalid."""
+    """Decode a record of __consumer_offsets. KlogError if the record is invalid. A type in
+    `_NEWER_KINDS` gives only its name and the value's version."""
     if record.key is None:
         raise KlogError("the record has no key")
     kind = version_of(record.key)

@@ -123,8 +123,8 @@ def has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: by
 
 
 def is_all_zeros(file: ReadOnlyFile, start: int, end: int) -> bool:
-    """Return whether all bytes are zeros: preallocated space, or pages that were never written to
-    disk."""
+    """Return whether all bytes from ``start`` to ``end`` (exclusive) are zeros: preallocated space,
+    or pages that were never written to disk."""
     place = start
     while place < end:
         piece = file.read_at(place, min(_CHUNK_BYTES, end - place))
