@@ -1,10 +1,10 @@
 """Appends uncompressed batches that this broker made: coordinators' records, transaction markers.
 
-A coordinator appends a small batch for each event-loop turn and coordinator shard, and a marker to
-each partition in which a transaction ends, so each append must be cheap. The batches are not
-validated, unless a topic setting (such as compression.type) may require a change of the batch:
-finish_plain_batch and end_transaction_batch make them well formed and uncompressed, and the
-coordinator passes the header fields that an append needs.
+Coordinators append many small batches, and a marker to each partition in which a transaction ends,
+so each append must be cheap. The batches are not validated, unless a topic setting (such as
+compression.type) may require a change of the batch: plain_batch, finish_plain_batch and
+end_transaction_batch make them well formed and uncompressed, and the coordinator passes the header
+fields that an append needs.
 """
 
 from klog_broker.log.append.leader_append import Appender
