@@ -115,7 +115,7 @@ def find_hanging_transactions(
             ).partitions
         except BrokerError as error:
             # If the coordinator has forgotten the transactional id since it listed the id, the
-            # transaction has ended, so none of its partitions are known.
+            # transaction has ended, so ``known`` gets none of its partitions.
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     return [

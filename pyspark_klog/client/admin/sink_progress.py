@@ -3,7 +3,8 @@
 A task's transactional id is also the id of its group: ``<prefix>.<query id>.<name>.<index>``. The
 id has the task's index and not the worker's name, because a repeated attempt of a task, which may
 run in another worker, must fence the earlier attempt. Each task has its own group, because a group
-has only one position in a partition: in one group for all tasks they would overwrite each other's.
+has only one position in a partition: tasks that shared a group would overwrite each other's
+positions.
 
 A position is an offset that such a group, or the sink's group for run marks, has committed for
 partition 0 of a topic (option exactlyOnceTopic, or the sink's topic): the offset is the number of a

@@ -1,4 +1,5 @@
-"""The administration of topics: create, delete, list, describe, grow, and read their settings."""
+"""The administration of topics: creates, deletes, lists and describes them, adds partitions, and
+reads the settings of topics and brokers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -26,7 +26,7 @@ class TransactionDescription(NamedTuple):
     producer_epoch: int = -1
     timeout_ms: int = 0
     start_ms: int = -1
-    """When the transaction began, in ms since 1970; -1 if the id has no transaction."""
+    """When the id's latest transaction began, in ms since 1970; -1 if there is none."""
 
     @property
     def topics(self) -> frozenset[str]:

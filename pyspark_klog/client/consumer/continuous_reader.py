@@ -122,7 +122,8 @@ class ContinuousReader:
         """The next records; an empty list if none came until ``until_ms`` of the client's clock.
 
         :raises TopicMissing: if a partition does not exist any more
-        :raises TimedOut: if ``on_trouble`` raises it, after a partition's trouble_timeout_ms
+        :raises TimedOut: if requests for a partition have failed for ``trouble_timeout_ms`` and
+            ``on_trouble`` raises the error, as it does by default
         :raises KlogError: for another error that a retry cannot cure
         """
         while True:

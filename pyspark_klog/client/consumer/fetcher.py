@@ -174,9 +174,9 @@ class RangeFetcher:
                 client.sleep_ms(client.wait_ms(failures or self._empty_responses))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
-        """End the iteration after too long without progress: call ``on_lost`` if the offsets that
-        the leader offers are all before the next offset to read, otherwise raise TimedOut with the
-        last error."""
+        """End the iteration after too long without progress: call ``on_lost`` if there is no error
+        but the timeout, and the offsets that the leader offers are all before the next offset to
+        read; otherwise raise TimedOut with the last error."""
         if last is None and self._visible_offsets is not None:
             earliest, latest = self._visible_offsets
             text = f"{self._timeout_text(None)}: {earliest} to {latest} {self._availability_text()}"

@@ -118,7 +118,8 @@ class BatchOrder:
         return [partition for partition, queue in self._queues.items() if queue.batches]
 
     def next_wakeup_ms(self, now_ms: int) -> int | None:
-        """When the next partition that is paused after a failure may be sent to again."""
+        """When the next partition that is paused after a failure may be sent to again; None if no
+        partition with batches is paused."""
         times = [
             q.not_before_ms for q in self._queues.values() if q.batches and q.not_before_ms > now_ms
         ]
@@ -226,7 +227,7 @@ class BatchOrder:
                 return Verdict.SPLIT
             # In a transaction, the batch after a dropped batch gets the dropped batch's sequence.
             # If an earlier attempt has written the dropped batch after all, the broker takes the
-            # next batch for its repetition. Fail in this case.
+            # next batch for a repetition of the dropped one. Fail if that is possible.
             is_unsure = self._transactional and batch.may_be_written
             return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
@@ -284,8 +285,8 @@ class BatchOrder:
         Its sequence stays missing, so the batches after it are sent under a new identity (producer
         id and epoch). In a transaction, which keeps its identity, they get new sequences, which
         begin at the missing one. No broker has written these batches before: a broker that knows
-        the producer refuses batches after a gap, and to a broker that does not know it the first
-        batch is sent alone.
+        the producer refuses batches after a gap, and a broker that does not know the producer gets
+        the first batch alone.
         """
         queue = self._take_from_flight(batch)
         queue.must_drain = True
