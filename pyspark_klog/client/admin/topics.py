@@ -58,7 +58,8 @@ class Admin:
     """Administers a cluster. ``settings`` are Kafka's client settings, in which the argument
     ``bootstrap_servers`` replaces bootstrap.servers.
 
-    In each method ``timeout_ms`` is default.api.timeout.ms unless given.
+    In each method ``timeout_ms`` is default.api.timeout.ms unless given: the time in which brokers
+    have to do the work. Requests that fail are repeated for at least default.api.timeout.ms.
     """
 
     def __init__(
