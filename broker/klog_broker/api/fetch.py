@@ -213,12 +213,14 @@ class _DelayedFetch(DelayedOperation):
             context.response_sink.send(make_response(session_id, code, included))
         else:
             context.response_sink.send_parts(parts)
-        for each in self._scope.partitions:
-            each.note_answered()
+        for each in included:
+            each.count_bytes_out()
+        self._release_records()
 
     def _release_records(self) -> None:
-        """Drop the records that were read for a client that has disconnected. The partitions of its
-        fetch session may stay in memory for days, so they must not keep these records."""
+        """Drop the records that were read: the response holds them now, or the client has
+        disconnected. The partitions of a fetch session may stay in memory for days, so they must
+        not keep these records."""
         for each in self._scope.partitions:
             each.release_records()
 

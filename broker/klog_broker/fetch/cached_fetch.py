@@ -145,8 +145,10 @@ class CachedFetch:
             self._context(correlation_id, slot).response_sink.send(answer)
         else:
             slot.complete(parts)
+        for each in included:
+            each.count_bytes_out()
         for each in scope.partitions:
-            each.note_answered()
+            each.release_records()
         return True
 
     def _context(self, correlation_id: int, slot: ResponseSlot) -> RequestContext:

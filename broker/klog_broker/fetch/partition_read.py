@@ -148,13 +148,13 @@ class ReadPartition:
             self.aborted_transactions = []
         self.ends_the_wait = True
 
-    def note_answered(self) -> None:
-        """Count the bytes that a consumer gets from the partition (not those for a follower), and
-        drop the partition's records, which the response holds now."""
+    def count_bytes_out(self) -> None:
+        """Count the bytes of the partition in a response to a consumer (not those for a
+        follower)."""
         if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than the records in the file.
-            self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
-        self.release_records()
+            sent_bytes = len(self.records) if self.region is None else self.size_bytes
+            self.leader.log.counts.bytes_out += sent_bytes
 
     def release_records(self) -> None:
         """Drop the records and all other references to the log's files, which would keep a deleted

@@ -91,6 +91,13 @@ class SessionPartition(ReadPartition):
                 return
         self._session.mark_unread(self)
 
+    def release_records(self) -> None:
+        super().release_records()
+        if not self.is_listening:
+            # The session does not learn when the leadership ends, so the reference could keep the
+            # files of a deleted log open.
+            self.leader = None
+
     @property
     def has_news(self) -> bool:
         """Whether the last read found anything that belongs into a response."""
@@ -257,10 +264,6 @@ class FetchSession:
                 each.note_sent()
             if each.is_done:
                 idle.append(each)
-            else:
-                # The session may not listen to this partition, so it might not learn when the
-                # leadership ends, and the reference would keep the files of a deleted log open.
-                each.leader = None
         self.listen(idle)
         return included
 

@@ -55,6 +55,18 @@ def test_a_session_answers_only_changed_partitions(broker: MemoryBroker) -> None
     assert partition_rows(client.fetch({}, 5)) == {}
 
 
+def test_the_bytes_of_a_session_are_counted(broker: MemoryBroker) -> None:
+    client = at_end(broker)
+    counts = broker.log("plain").counts
+    write(broker, "plain", 0, b"x" * 500)
+    sent_bytes = len(partition_rows(client.fetch({}, 1))["plain", 0].records)
+    assert counts.bytes_out == sent_bytes > 500
+    client.send({("plain", 0): 1}, 2, max_wait_ms=600_000)
+    write(broker, "plain", 0, b"x" * 900)
+    sent_bytes += len(partition_rows(client.answer())["plain", 0].records)
+    assert counts.bytes_out == sent_bytes
+
+
 def test_idle_partitions_are_not_looked_at(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
