@@ -137,7 +137,7 @@ class RangeFetcher:
             return deadline_ms
 
         while self.position < self.end:
-            before = self.position
+            before, began_ms = self.position, client.now_ms()
             try:
                 with client.retries.attribute_to(self._trouble, until_ms):
                     chunk = self._next_chunk(deadline_ms)
@@ -146,6 +146,10 @@ class RangeFetcher:
                 self._call = None
                 self._leave_replica()
                 if isinstance(error, TimedOut):
+                    if client.now_ms() - began_ms > self._progress_timeout_ms // 2:
+                        # The leader's last response is too old to tell which offsets are lost: a
+                        # new leader's high watermark, for example, rises soon after its election.
+                        self._visible_offsets = None
                     self._give_up(last, error)
                     return
                 if not is_passing_error(error):

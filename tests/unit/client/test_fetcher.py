@@ -285,6 +285,18 @@ def test_a_log_that_stays_shorter_than_the_range_is_reported(
         _read(client(), 3, 10, timeout_ms=1_000)
 
 
+def test_a_leader_that_stops_answering_says_nothing_of_lost_offsets() -> None:
+    """The log was shorter once, long ago: its end may have risen since then."""
+
+    def silence(_: int) -> KlogError:
+        client.now += 9_900
+        return TimedOut("no reply to FETCH in time")
+
+    client = _PaperClient([_nothing(end=5), silence])
+    with pytest.raises(TimedOut, match="no reply to FETCH"):
+        _read(client, 7, 10, timeout_ms=10_000)
+
+
 @pytest.mark.parametrize(
     "trouble",
     [
