@@ -122,7 +122,11 @@ def header_column(column: pa.Array | None) -> HeaderColumn:
     structs = column.values
     # flatten() marks the fields of a null struct as null. So a null header has a null key, and its
     # row is rejected for this reason.
-    fields = structs.flatten()
+    # A field of Arrow's null type needs its nulls in a bitmap, because headers refer to its values.
+    fields = [
+        each.cast(pa.binary()) if pa.types.is_null(each.type) else each
+        for each in structs.flatten()
+    ]
     valid, ends = column.buffers()[:2]
     first = column.offset
     keys = bytes_column("headers.key", fields[names.index("key")])

@@ -317,6 +317,19 @@ def test_a_null_among_the_headers_is_a_header_without_a_key() -> None:
     assert encoded.rejected == [(0, RowProblem.NULL_HEADER_KEY)]
 
 
+def test_header_fields_of_the_null_type_are_nulls() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.null())]))
+    column = pa.array([[{"key": "a", "value": None}] * 3, []], kind)
+    (batch,) = encode([b"0", b"1"], headers=column).batches
+    assert [[tuple(h) for h in record.headers] for record in records(batch)] == [
+        [("a", None)] * 3,
+        [],
+    ]
+    kind = pa.list_(pa.struct([("key", pa.null()), ("value", pa.binary())]))
+    encoded = encode([b"0", b"1"], headers=pa.array([[{"key": None, "value": b"x"}], []], kind))
+    assert encoded.rejected == [(0, RowProblem.NULL_HEADER_KEY)]
+
+
 def test_headers_in_other_shapes() -> None:
     turned = pa.struct([pa.field("value", pa.large_binary()), pa.field("key", pa.large_string())])
     column = pa.array([[{"key": "a", "value": b"1"}], None], pa.large_list(turned))
