@@ -11,11 +11,7 @@ from pyspark_klog.records.arrow_columns import (
     DEFAULT_COLUMNS,
     schema_for,
 )
-from pyspark_klog.records.arrow_decode import (
-    ArrowDecoder,
-    DecodedRecords,
-    decode_to_arrow,
-)
+from pyspark_klog.records.arrow_decode import ArrowDecoder
 from pyspark_klog.records.arrow_encode import (
     EncodedBatch,
     EncodedRows,
@@ -30,13 +26,11 @@ __all__ = [
     "DEFAULT_COLUMNS",
     "AbortedTransaction",
     "ArrowDecoder",
-    "DecodedRecords",
     "EncodedBatch",
     "EncodedRows",
     "MalformedTimestamp",
     "RejectedRow",
     "RowProblem",
-    "decode_to_arrow",
     "encode_from_arrow",
     "schema_for",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +48,6 @@ _PLAIN, _COMPRESSED, _LEGACY = range(3)
 
 # Largest timestamp in milliseconds that fits 64 bits in microseconds.
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
-
-
-class DecodedRecords(NamedTuple):
-    """The result of :func:`decode_to_arrow`: the decoded records, and the offset to fetch next."""
-
-    batches: list[pa.RecordBatch]
-    next_offset: int  # offset for the next Fetch of the partition
-    cut_off_bytes: int  # size of the partial batch that ends the last decoded buffer, or 0
 
 
 class ArrowDecoder:
@@ -376,42 +368,3 @@ def _split_at_overlaps(rows: Table) -> Sequence[Table]:
     """
     falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
     return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)
-
-
-def decode_to_arrow(
-    buffers: Buffer | Sequence[Buffer],
-    *,
-    topic: str,
-    partition: int,
-    columns: Sequence[str] = DEFAULT_COLUMNS,
-    start_offset: int = 0,
-    end_offset: int = at.INT64_MAX,
-    aborted: Sequence[tuple[int, int]] = (),
-    check_crc: bool = True,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    max_rows: int = 50_000,
-    target_bytes: int = 1 << 20,
-) -> DecodedRecords:
-    """Decode one buffer, or several consecutive ones, with an :class:`ArrowDecoder`.
-
-    ``aborted`` lists the aborted transactions of all buffers, as (producer id, first offset). If a
-    buffer ends with a partial batch, the next buffer must begin with the same batch again.
-    """
-    decoder = ArrowDecoder(
-        topic=topic,
-        partition=partition,
-        columns=columns,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        check_crc=check_crc,
-        max_decompressed_bytes=max_decompressed_bytes,
-        max_rows=max_rows,
-        target_bytes=target_bytes,
-    )
-    batches: list[pa.RecordBatch] = []
-    for buffer in [buffers] if isinstance(buffers, Buffer) else buffers:
-        batches.extend(decoder.decode(buffer, aborted))
-    rest = decoder.flush()
-    if rest is not None:
-        batches.append(rest)
-    return DecodedRecords(batches, decoder.next_offset, decoder.cut_off_bytes)

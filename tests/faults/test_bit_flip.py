@@ -16,7 +16,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.arrow import ArrowDecoder, decode_to_arrow
+from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
@@ -29,6 +29,7 @@ from tests.support.compaction.cleaner_harness import CleanerBench
 from tests.support.log.harness import TOPIC_ID, append, batch, open_manager
 from tests.support.raw_requests import batch as values
 from tests.support.raw_requests import create_topic, fetch, first_partition, produced
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.runtime.manual_clock import ManualClock
 
 PARTITION = TopicPartition("t", 0)

@@ -16,7 +16,7 @@ from klog_broker.inspection.report import Report
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import LeaderEpoch
-from pyspark_klog.records.arrow_decode import ArrowDecoder, decode_to_arrow
+from pyspark_klog.records.arrow_decode import ArrowDecoder
 from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.samples import parse_sample
@@ -24,6 +24,7 @@ from pyspark_klog.storage.partition_files import PartitionFiles
 from pyspark_klog.storage.segment_walk import last_stable_offset, offset_at_time, whole_end
 from tests.support.compaction.cleaned_batches import FIRST_MS, CleanedBatch, cleaned_logs
 from tests.support.log.harness import PARTITION, SMALL, open_log
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.record_sets import iterate
 from tests.support.runtime.memory_files import MemoryFiles
 

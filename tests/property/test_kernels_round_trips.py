@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow, encode_from_arrow
+from pyspark_klog.records.arrow import COLUMN_TYPES, encode_from_arrow
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.partitioner import partition_for_key
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.kernel_cases import (
     ALL_COLUMNS,
     Row,

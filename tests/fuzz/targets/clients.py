@@ -17,12 +17,13 @@ from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.registry import API_KEYS, find_api
-from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow
+from pyspark_klog.records.arrow import COLUMN_TYPES
 from pyspark_klog.records.errors import RecordsError
 from tests.fuzz.corpus import batch, damaged_batch, golden_sets, old_set
 from tests.fuzz.mutating import mutated
 from tests.fuzz.target import BrokenPromise, Target
 from tests.support.protocol.samples import sample_message
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.record_sets import iterate
 
 REPLY, STREAM, RECORDS = range(3)

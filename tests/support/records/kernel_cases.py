@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow, encode_from_arrow
+from pyspark_klog.records.arrow import COLUMN_TYPES, encode_from_arrow
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
@@ -23,6 +23,7 @@ from pyspark_klog.records.kernels.status import INCOMPLETE, OK
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK, INT64_MAX
 from pyspark_klog.records.record import Record, TimestampType
 from pyspark_klog.records.record_sets import entries
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.record_sets import iterate
 
 ALL_COLUMNS = tuple(COLUMN_TYPES)

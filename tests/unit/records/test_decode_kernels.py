@@ -11,7 +11,6 @@ from pyspark_klog.records.arrow import (
     COLUMN_TYPES,
     ArrowDecoder,
     MalformedTimestamp,
-    decode_to_arrow,
     schema_for,
 )
 from pyspark_klog.records.batch import BatchView
@@ -26,6 +25,7 @@ from pyspark_klog.records.errors import (
 )
 from pyspark_klog.records.layout import BASE_TIMESTAMP_AT, INT64
 from pyspark_klog.records.legacy_builder import LegacyBuilder
+from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.kernel_cases import ALL_COLUMNS, rows_of
 
 Headers = list[tuple[str, bytes | None]]
