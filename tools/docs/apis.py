@@ -12,7 +12,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _HEAD = """\
 <!-- Printed by `./dev python -m tools.docs`; edit broker/klog_broker/api/families.py
-     and not_served.py, not this page. -->
+     and unsupported_apis.py, not this page. -->
 # APIs of the broker
 
 An ApiVersions response lists the APIs and versions that a klog broker serves; a client chooses the
@@ -20,8 +20,8 @@ newest version that both sides have. Each API goes up to Kafka 4.4's newest stab
 broker closes the connection of a request with an API or version that it does not serve, as in
 Kafka; but it answers ApiVersions in any version.
 
-The last column of this page's tables has the operations that Kafka's access control requires for an
-API. klog has no access control yet: every client may do everything.
+The last column of the first two tables has the operations that Kafka's access control requires for
+an API. klog has no access control yet: every client may do everything.
 
 ## Served
 

@@ -54,7 +54,7 @@ klog distinguishes five kinds of setting names:
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
-refused at the start, with an error for each. Settings of topics, and those settings of the broker
+refused at the start, with the reason. Settings of topics, and those settings of the broker
 that have "yes" in the column *while it runs* of this page's tables, can be changed
 [at any time](operations.md#settings-while-it-runs).
 """
@@ -83,7 +83,8 @@ def configuration_page() -> str:
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
         " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
         " its cleaner cannot work with them.\n\n"
-        "Settings that Kafka 4.x changed or dropped (klog keeps those of 3.9.1):\n"
+        "Settings that Kafka 4.x changed or dropped (klog keeps those of 3.9.1, except for\n"
+        "`num.recovery.threads.per.data.dir`):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
     parts.append(table(("name", "in Kafka 4.x"), _names(changes)))

@@ -145,8 +145,8 @@ _NETWORK = (
         "queued.max.request.bytes",
         _LONG,
         -1,
-        "The most bytes of waiting requests. At the limit, the broker stops reading from"
-        " connections. -1: no limit.",
+        "At this many bytes in buffers of large requests (128 KiB or more), the broker reads no"
+        " further large requests. -1: no limit.",
     ),
     Setting(
         "fetch.max.bytes",

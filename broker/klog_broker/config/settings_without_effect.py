@@ -319,7 +319,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "share.coordinator.write.timeout.ms",
         "share.fetch.purgatory.purge.interval.requests",
     ),
-    "One event loop serves all connections; queued.max.request.bytes limits their memory.": (
+    "One event loop serves all connections; queued.max.request.bytes limits the memory of large"
+    " requests.": (
         "background.threads",
         "num.io.threads",
         "num.network.threads",

@@ -93,7 +93,7 @@ class TestBroker:
         assert len(started) == 1
         assert [record.message for record in caplog.records] == [
             "--set: num.io.threads has no effect here. One event loop serves all connections;"
-            " queued.max.request.bytes limits their memory."
+            " queued.max.request.bytes limits the memory of large requests."
         ]
 
     @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ class TestNamesWithoutEffect:
         config = load("num.io.threads=4", "listener.name.x.ssl.keystore.type=JKS")
         assert config.warnings == (
             "--set: num.io.threads has no effect here. One event loop serves all connections;"
-            " queued.max.request.bytes limits their memory.",
+            " queued.max.request.bytes limits the memory of large requests.",
             "--set: listener.name.x.ssl.keystore.type has no effect here. TLS, SASL and access"
             " control come with a later release.",
         )
@@ -263,8 +263,8 @@ class TestStrictConfigs:
             BrokerConfig.load(file, ["ssl.key.password=hush"])
         assert str(refused.value).splitlines() == [
             f"{file}:1: num.io.threads has no effect here. One event loop serves all connections;"
-            " queued.max.request.bytes limits their memory. strict.configs=true refuses such"
-            " settings: take it out.",
+            " queued.max.request.bytes limits the memory of large requests. strict.configs=true"
+            " refuses such settings: take it out.",
             "--set: ssl.key.password has no effect here. TLS, SASL and access control come with a"
             " later release. strict.configs=true refuses such settings: take it out.",
         ]
