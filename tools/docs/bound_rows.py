@@ -49,12 +49,18 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
             _UNLIMITED_CACHE,
         ),
         Bound(
+            "longest such Fetch request",
+            "klog_broker.fetch.cached_fetch.MAX_FRAME_BYTES",
+            _UNLIMITED_CACHE,
+        ),
+        Bound(
             "partitions of an OffsetCommit that the broker recognizes by its bytes",
             "klog_broker.api.cached_offset_commit.MOST_PARTITIONS",
             _UNLIMITED_CACHE,
         ),
         Bound(
-            "work units (such as partitions) of long responses in one turn",
+            "work units (such as partitions) in one turn of long responses that began earlier, and"
+            " as many of new ones",
             "klog_broker.runtime.event_loop.slices.SLICE_ELEMENTS",
             _NEXT_TURN,
         ),
@@ -206,7 +212,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         Bound(
             "partitions in one request of a transaction coordinator to another broker",
             "klog_broker.coordinator.broker_request_sender.MOST_PARTITIONS",
-            "the rest goes into the next request",
+            "other transactions go into the next request; one transaction is never divided",
         ),
         Bound(
             "how long the coordinator waits for the response",
@@ -221,17 +227,18 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
             _NEXT_TURN,
         ),
         Bound(
-            "received from one connection in one turn while it sends large Produce requests",
+            "received from one connection in one turn while it produces in bulk; ready connections"
+            " share it",
             "klog_broker.network.bounds.BULK_RECEIVE_BYTES",
             _NEXT_TURN,
         ),
         Bound(
-            "received in one turn within a request that is larger than RECEIVE_BYTES",
+            "received in one turn within a request of RECEIVE_BYTES or more",
             "klog_broker.network.bounds.LARGE_RECEIVE_BYTES",
             _NEXT_TURN,
         ),
         Bound(
-            "received from all connections in one turn",
+            "received from all connections in one turn, except within such large requests",
             "klog_broker.network.bounds.ARENA_BYTES",
             _NEXT_TURN,
         ),
@@ -253,12 +260,12 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         Bound(
             "requests of one connection without a sent response",
             "klog_broker.network.bounds.PENDING_RESPONSES",
-            "the broker stops reading from the connection",
+            "the connection's next request waits",
         ),
         Bound(
             "responses in memory that wait to be sent to one connection",
             "klog_broker.network.bounds.PENDING_RESPONSE_BYTES",
-            "the broker stops reading from the connection",
+            "the connection's next request waits",
         ),
         Bound(
             "sent to one connection in one turn",
