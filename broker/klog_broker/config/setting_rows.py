@@ -449,8 +449,8 @@ _FLUSH = (
         "log.flush.interval.messages",
         _LONG,
         LONG_MAX,
-        "A log is synced to disk after this many records. With 1, a response waits for the sync, so"
-        " that acknowledged records survive a power failure.",
+        "A log is synced to disk after this many records. With 1, responses wait for the sync:"
+        " records acknowledged by a standalone broker, or with acks=all, survive power failures.",
         AtLeast(1),
         dynamic=True,
     ),
