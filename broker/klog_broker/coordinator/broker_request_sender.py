@@ -214,7 +214,7 @@ class BrokerRequestSender(Generic[Q, R]):
 
     def _log_failed_request(self, link: _Link[Q], error: KlogError | None) -> None:
         if not link.connection.is_closed and self._not_answered.allows(self._loop.now_ms()):
-            more = self._not_answered.take_note()
+            more = self._not_answered.pop_suppressed_note()
             name = self._api.response_class.__name__
             _log.warning("api=%s no response from a broker, callers retry: %s%s", name, error, more)
 

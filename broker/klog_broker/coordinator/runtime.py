@@ -241,7 +241,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             shard.append(records)
         except (LogError, BrokerError) as failure:
             if self._not_recorded.allows(self._services.loop.now_ms()):
-                more = self._not_recorded.take_note()
+                more = self._not_recorded.pop_suppressed_note()
                 _log.warning(
                     "key=%r records not appended, clients get an error: %s%s", key, failure, more
                 )

@@ -98,7 +98,7 @@ class MetricsServer:
 
     def _warn(self, text: str) -> None:
         if self._refusals.allows(self._loop.now_ms()):
-            _log.warning("%s%s", text, self._refusals.take_note())
+            _log.warning("%s%s", text, self._refusals.pop_suppressed_note())
 
     # -- answering requests -------------------------------------------------------------------
 

@@ -283,7 +283,7 @@ class Server:
 
     def _warn(self, limit: RateLimit, text: str) -> None:
         if limit.allows(self.loop.now_ms()):
-            _log.warning("%s%s", text, limit.take_note())
+            _log.warning("%s%s", text, limit.pop_suppressed_note())
 
     # -- serving Produce requests of many connections together ---------------------------------
 

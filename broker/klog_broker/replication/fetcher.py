@@ -353,7 +353,7 @@ class Fetcher:
         self._begin_new_session()
         now_ms = self._loop.now_ms()
         if self._warnings.allows(now_ms):
-            note = self._warnings.take_note()
+            note = self._warnings.pop_suppressed_note()
             _log.warning("leader=%d a fetch failed and is repeated: %s%s", self._leader, why, note)
         if self._pause is None:
             self._pause = self._loop.call_later(self._settings.backoff_ms, self._pause_is_over)

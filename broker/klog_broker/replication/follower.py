@@ -188,7 +188,7 @@ class FollowedPartition:
                 self.partition.topic_partition,
                 self.role.leader,
                 why,
-                self._warnings.take_note(),
+                self._warnings.pop_suppressed_note(),
             )
 
     def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:

@@ -295,5 +295,5 @@ def test_nice_helpers_let_others_go_before_them(loop: Loop) -> None:
 def test_rate_limit_counts_what_it_holds_back() -> None:
     limit = RateLimit(interval_ms=100)
     assert [limit.allows(now) for now in (0, 1, 99, 100, 101)] == [True, False, False, True, False]
-    assert limit.take_left_out() == 3
-    assert limit.take_left_out() == 0
+    assert limit.pop_suppressed_count() == 3
+    assert limit.pop_suppressed_count() == 0

@@ -125,7 +125,7 @@ class _UnreachableBrokers:
         now_ms = self._now_ms()
         lasts_ms = now_ms - self._since_ms.setdefault(broker_id, now_ms)
         if lasts_ms >= _PATIENCE_MS and self._limit.allows(now_ms):
-            note = self._limit.take_note()
+            note = self._limit.pop_suppressed_note()
             _log.warning(
                 "broker_id=%d has answered no controller request for %d ms: it %s%s",
                 broker_id,

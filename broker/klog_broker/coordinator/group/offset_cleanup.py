@@ -131,7 +131,7 @@ class OffsetCleanup:
             shard.append_in_parts(records)
         except (LogError, BrokerError) as error:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
-                more = self._not_forgotten.take_note()
+                more = self._not_forgotten.pop_suppressed_note()
                 _log.warning(
                     "group=%r expired offsets or offsets of a deleted topic not deleted: %s%s",
                     group_id,

@@ -190,7 +190,7 @@ class TransactionCompletion:
         """Log ``what``: that a transaction marker was not written; ``why`` names partition and
         error."""
         if self._not_sent.allows(self._clock.monotonic_ms()):
-            more = self._not_sent.take_note()
+            more = self._not_sent.pop_suppressed_note()
             _log.warning(
                 "%s transactional_id=%r reason=%s%s",
                 what,

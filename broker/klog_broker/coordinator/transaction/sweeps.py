@@ -117,7 +117,7 @@ class Sweeps:
             shard.append_in_parts([(each.transactional_id, None) for each in over])
         except (LogError, BrokerError) as error:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
-                more = self._not_expired.take_note()
+                more = self._not_expired.pop_suppressed_note()
                 _log.warning(
                     "%d expired transactional ids not deleted, the next search tries again: %s%s",
                     len(over),

@@ -103,7 +103,7 @@ class LogDirectory:
                 self.path,
                 refused,
                 error,
-                self._refusals.take_note(),
+                self._refusals.pop_suppressed_note(),
             )
         return DiskFull(
             f"no space left in the data directory {self.path} for {refused}: {error}; make room on "

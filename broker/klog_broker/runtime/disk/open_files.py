@@ -78,7 +78,7 @@ class OpenFiles:
 
     def _warn(self, error: OSError) -> None:
         if self._warnings.allows(int(time.monotonic() * 1000)):
-            left_out = self._warnings.take_left_out()
+            left_out = self._warnings.pop_suppressed_count()
             more = f" ({left_out} similar ones since the last line)" if left_out else ""
             _log.warning(
                 "a file cannot be opened: %s%s", descriptors.describe_exhaustion(error), more

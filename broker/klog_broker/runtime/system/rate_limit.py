@@ -17,13 +17,13 @@ class RateLimit:
         self._next_ms = now_ms + self._interval_ms
         return True
 
-    def take_left_out(self) -> int:
+    def pop_suppressed_count(self) -> int:
         """Return how many log lines :meth:`allows` has refused since the last call, and start
         counting from 0."""
         left_out, self._left_out = self._left_out, 0
         return left_out
 
-    def take_note(self) -> str:
-        """Return the count of `take_left_out` as a suffix for a log line; "" for a count of 0."""
-        left_out = self.take_left_out()
-        return f" ({left_out} similar ones since the last line)" if left_out else ""
+    def pop_suppressed_note(self) -> str:
+        """Return the result of `pop_suppressed_count` as a suffix for a log line; "" for 0."""
+        count = self.pop_suppressed_count()
+        return f" ({count} similar ones since the last line)" if count else ""
