@@ -91,7 +91,7 @@ class Cleaner:
         if self._settings.enabled:
             self._check_all_logs()
 
-    def take_settings(self, settings: CleanerSettings) -> None:
+    def apply_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Rounds that pause to stay within the I/O limit continue at once.
 
         A new log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor holds for later

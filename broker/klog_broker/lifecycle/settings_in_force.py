@@ -129,11 +129,11 @@ class SettingsInForce:
             return
         services, server, cleaner = self._followers
         services.config = new
-        services.logs.take_settings(log_settings(new))
+        services.logs.apply_settings(log_settings(new))
         if network_limits(old) != network_limits(new):
             server.set_limits(network_limits(new))
         if cleaner_settings(old) != cleaner_settings(new):
-            cleaner.take_settings(cleaner_settings(new))
+            cleaner.apply_settings(cleaner_settings(new))
         if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
             # `_follow` gives the settings to the logs of all topics. If an earlier call has not
             # reached all topics yet, it stops here: the new call gives the newest settings to all.

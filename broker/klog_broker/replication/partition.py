@@ -168,7 +168,7 @@ class Partition:
         elif isinstance(role, Follower):
             self._on_unfollowed(self.topic_partition)
 
-    def take_settings(self, min_in_sync: int, *, has_other_config: bool) -> None:
+    def apply_settings(self, min_in_sync: int, *, has_other_config: bool) -> None:
         """Set min.insync.replicas. `has_other_config` says that the log's settings have changed."""
         leader = self.role
         if isinstance(leader, Leader) and (leader.set_min_in_sync(min_in_sync) or has_other_config):

@@ -97,4 +97,4 @@ def _update(partition: Partition, settings: TopicSettings) -> None:
     is_other = log.config is not settings.log and log.config != settings.log
     if is_other:
         log.update_config(settings.log)
-    partition.take_settings(settings.min_in_sync_replicas, has_other_config=is_other)
+    partition.apply_settings(settings.min_in_sync_replicas, has_other_config=is_other)

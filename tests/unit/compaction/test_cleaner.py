@@ -490,7 +490,7 @@ def test_a_round_that_pauses_goes_on_when_it_may_work_faster() -> None:
     world.bench.run()
     assert len(_closed(world.log)) > 5
     old_timers = list(world.bench.timers.later)
-    world.bench.cleaner.take_settings(CleanerSettings())
+    world.bench.cleaner.apply_settings(CleanerSettings())
     world.bench.run()
     assert len(_closed(world.log)) == 5
     # The pause that is over by now brings no second step of the round.
@@ -505,7 +505,7 @@ def test_another_backoff_counts_at_once() -> None:
     world.bench.begin()
     world.bench.run()
     world.write(100)
-    world.bench.cleaner.take_settings(CleanerSettings(backoff_ms=7))
+    world.bench.cleaner.apply_settings(CleanerSettings(backoff_ms=7))
     world.bench.run()
     assert len(_closed(world.log)) == 5
     assert [delay_ms for delay_ms, _ in world.bench.timers.later] == [1_000_000, 7]
@@ -540,7 +540,7 @@ def test_with_fewer_threads_no_round_begins_before_enough_have_ended(
     while world.bench.timers.soon:
         world.bench.step()
     assert rounds == [0, 1, 2, 3]
-    world.bench.cleaner.take_settings(CleanerSettings(threads=1))
+    world.bench.cleaner.apply_settings(CleanerSettings(threads=1))
     world.bench.run()
     assert rounds == [0, 1, 2, 3, 2, 1, *[0, 1] * 3, 0]
     assert [len(_closed(log)) for log in logs] == [5] * 6

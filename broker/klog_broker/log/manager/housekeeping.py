@@ -118,7 +118,7 @@ class Housekeeping:
         self._looks = _Periodic(self.measure_free_space, MEASURE_INTERVAL_MS, now_ms)
         self._periodic.append(self._looks)
 
-    def take_settings(self, settings: LogManagerSettings) -> None:
+    def apply_settings(self, settings: LogManagerSettings) -> None:
         """Use these settings for the expiry of producers and for the floor of free disk space
         (log.dir.min.free.bytes).
 

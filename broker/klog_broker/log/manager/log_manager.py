@@ -356,10 +356,10 @@ class LogManager:
         """The monitor of the free space on the disks of the data directories."""
         return self._housekeeping.free_space
 
-    def take_settings(self, settings: LogManagerSettings) -> None:
+    def apply_settings(self, settings: LogManagerSettings) -> None:
         """Use these settings for the expiry of producers and for the floor of free disk space
         (log.dir.min.free.bytes)."""
-        self._housekeeping.take_settings(settings)
+        self._housekeeping.apply_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------
     def next_deadline_ms(self) -> int:
