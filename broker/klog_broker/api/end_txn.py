@@ -46,7 +46,7 @@ def handle(services: TransactionServices, request: EndTxnRequest, context: Reque
             )
         )
 
-    services.transactions.end(
+    services.transactions.end_transaction(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         client_version(version, RAISES_EPOCH_SINCE),
@@ -90,7 +90,7 @@ class _CachedEndTxn:
             result = (response.error_code, response.producer_id, response.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *result, 0)])
 
-        self._services.transactions.end(
+        self._services.transactions.end_transaction(
             self._transactional_id,
             ProducerIdAndEpoch(producer_id, epoch),
             VERSION_RAISING,

@@ -176,7 +176,7 @@ def _again_of_any(original: Any) -> Any:
 MUTANTS = (
     Mutant("fenced one's end known again", end_decisions, "_is_repeated_end", _again_of_any),
     Mutant("end not known again", end_decisions, "_is_repeated_end", _never_again),
-    Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
+    Mutant("marker before the decision", TransactionCoordinator, "end_transaction", _markers_first),
     Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch),
     Mutant(
         "stable at the watermark", LogTransactions, "last_stable_offset", _stable_at_the_watermark

@@ -121,7 +121,9 @@ class Sim:
     def end(
         self, producer: ProducerIdAndEpoch, *, is_commit: bool = True, version: int = 2
     ) -> TransactionResult | None:
-        self.coordinator.end("t", producer, version, self.replies.append, is_commit=is_commit)
+        self.coordinator.end_transaction(
+            "t", producer, version, self.replies.append, is_commit=is_commit
+        )
         return self.reply()
 
     def reply(self) -> TransactionResult | None:

@@ -49,7 +49,7 @@ class Deletions:
         """Delete groups; no id may occur twice. ``answer`` gets an error code for each group."""
         codes: GroupCodes = {}
 
-        def tell(group_id: str, code: ErrorCode) -> None:
+        def on_deleted(group_id: str, code: ErrorCode) -> None:
             codes[group_id] = code
             if len(codes) == len(group_ids):
                 answer(codes)
@@ -57,7 +57,7 @@ class Deletions:
         def steps() -> Steps:
             for group_id in group_ids:
                 yield 1
-                yield from self._delete_group(group_id, partial(tell, group_id))
+                yield from self._delete_group(group_id, partial(on_deleted, group_id))
 
         if not group_ids:
             answer(codes)

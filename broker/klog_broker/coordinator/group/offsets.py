@@ -71,7 +71,7 @@ class GroupOffsets:
         before = alone.get(partition)
         alone[partition] = committed
         if before is None:
-            before = found.take_from_block(partition) if found.in_block else None
+            before = found.pop_from_block(partition) if found.in_block else None
             self._count += before is None
         return before
 
@@ -104,7 +104,7 @@ class GroupOffsets:
             return None
         before = found.outside_block.pop(partition, None)
         if before is None:
-            before = found.take_from_block(partition)
+            before = found.pop_from_block(partition)
         self._count -= before is not None
         if not found.outside_block and not found.in_block:
             del self._by_topic[topic]

@@ -47,7 +47,7 @@ class TopicRows:
     with metadata, and those of partitions so far above the others that most rows of the block would
     have no offset.
     Callers may write to ``outside_block``, but must then remove the partition's offset from the
-    block with ``take_from_block``.
+    block with ``pop_from_block``.
     """
 
     __slots__ = ("_block", "in_block", "outside_block")
@@ -161,9 +161,9 @@ class TopicRows:
         1 if the partition had no offset, or else 0."""
         before = self.outside_block.get(partition)
         self.outside_block[partition] = stored
-        return int(before is None and self.take_from_block(partition) is None)
+        return int(before is None and self.pop_from_block(partition) is None)
 
-    def take_from_block(self, partition: int) -> PackedOffset | None:
+    def pop_from_block(self, partition: int) -> PackedOffset | None:
         """Remove the partition's offset from the block (the bytearray of packed offsets) and return
         it; None if the block has none."""
         block, at = self._block, partition * _ROW_BYTES

@@ -203,7 +203,7 @@ class TransactionCoordinator:
         )
         self._decide(transactional_id, request, answer)
 
-    def end(
+    def end_transaction(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,

@@ -61,7 +61,7 @@ def test_every_other_partition_is_in_the_block() -> None:
     assert found.committed(1) is None
     assert found.record_offset(1) is None
     assert found.times(1) is None
-    assert found.take_from_block(1) is None
+    assert found.pop_from_block(1) is None
 
 
 def test_a_row_that_looks_absent_is_stored_outside_the_block() -> None:
@@ -87,10 +87,10 @@ def test_a_block_that_nobody_uses_is_given_back() -> None:
     found.put_adjacent(0, rows(range(100)))
     committed = OffsetAndMetadata(Offset(5), LeaderEpoch(-1), "", 1, -1, Offset(9))
     for number in range(99):
-        assert found.take_from_block(number) == row(number)
+        assert found.pop_from_block(number) == row(number)
         found.outside_block[number] = committed
     assert found.in_block == 1
-    assert found.take_from_block(99) == row(99)
+    assert found.pop_from_block(99) == row(99)
     assert size_of(found) < 100
     assert len(found) == 99
     assert found.put_adjacent(0, row(3)) == 0

@@ -78,7 +78,7 @@ class Cluster(Partitions):
 
     def end(self, key: str, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:
         replies = self.sim.replies
-        self.sim.coordinator.end(key, producer, 0, replies.append, is_commit=is_commit)
+        self.sim.coordinator.end_transaction(key, producer, 0, replies.append, is_commit=is_commit)
         assert replies.pop().error_code is NONE
 
     def commit(self, key: str, *partitions: TopicPartition) -> ProducerIdAndEpoch:
