@@ -81,7 +81,7 @@ class Asking:
 
     def tell(self, known: Leadership) -> None:
         state = known.state
-        self.leader.take_partition_state(
+        self.leader.apply_partition_state(
             CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync)
         )
 
@@ -227,10 +227,10 @@ def _takes_all(_original: Any) -> Any:
         Mutant(
             "an order is waited for, though none comes",
             LeaderReplicas,
-            "take_partition_state",
+            "apply_partition_state",
             _forgets,
         ),
-        Mutant("what is told late is taken", LeaderReplicas, "take_partition_state", _takes_all),
+        Mutant("what is told late is taken", LeaderReplicas, "apply_partition_state", _takes_all),
     ],
     ids=lambda mutant: mutant.name,
 )

@@ -147,7 +147,7 @@ class IsrRequests:
         topic = self._services.metadata.image.topic_by_id(leader.log.topic_id)
         number = leader.topic_partition.partition
         if topic is not None and number < len(topic.partitions):
-            leader.take_partition_state(topic.partitions[number])
+            leader.apply_partition_state(topic.partitions[number])
         self._changed(leader)
 
     # --- AlterPartition requests -----------------------------------------------------------------

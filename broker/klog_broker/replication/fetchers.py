@@ -61,7 +61,7 @@ class Fetchers:
         """Stop all fetching and close the connections, for the shutdown of the broker."""
         self._is_closed = True
         for followed, _ in self._followed.values():
-            followed.end()
+            followed.cancel_delay()
         self._followed.clear()
         for fetcher in self._fetchers.values():
             fetcher.close()
@@ -99,7 +99,7 @@ class Fetchers:
         if found is None:
             return
         followed, fetcher = found
-        followed.end()
+        followed.cancel_delay()
         fetcher.remove(followed)
         if fetcher.is_empty:
             # Close the fetcher later, and only if it is still empty: a role change often ends one

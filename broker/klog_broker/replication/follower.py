@@ -88,7 +88,7 @@ class FollowedPartition:
         watermark."""
         return max(self._leader_watermark - self._log.log_end_offset, 0)
 
-    def end(self) -> None:
+    def cancel_delay(self) -> None:
         """Cancel the timer that ends the delay of the next Fetch after an error. Called when the
         partition is no longer fetched, and before another delay begins."""
         if self._timer is not None:
@@ -214,7 +214,7 @@ class FollowedPartition:
     def _await_end_of_delay(self) -> None:
         phase = self._state.phase
         if isinstance(phase, Delayed):
-            self.end()
+            self.cancel_delay()
             self._timer = self._loop.call_at(phase.until_ms, self._delay_is_over)
 
     def _delay_is_over(self) -> None:

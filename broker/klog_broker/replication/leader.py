@@ -238,10 +238,10 @@ class Leader:
             )
 
     # --- followers, ISR and high watermark -------------------------------------------------------
-    def take_over(self, assignment: RoleAssignment, min_in_sync: int) -> None:
+    def apply_assignment(self, assignment: RoleAssignment, min_in_sync: int) -> None:
         """Take the replicas and the ISR of a role assignment (an instruction to lead or to follow)
         that has this leader's epoch, unless its partition epoch is older than the present one."""
-        self.replicas.take_over(assignment)
+        self.replicas.apply_assignment(assignment)
         self.replicas.set_min_in_sync(min_in_sync)
         self._has_followers = bool(self.replicas.followers)
 
@@ -284,12 +284,12 @@ class Leader:
             self.advance_watermark()
         return after
 
-    def take_partition_state(self, state: PartitionRegistration) -> None:
+    def apply_partition_state(self, state: PartitionRegistration) -> None:
         """Take the partition state in the metadata image (the snapshot of the cluster from the
         controller's UpdateMetadata requests), if it is newer than the leader's own. The leadership
         must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
-        if self.replicas.take_partition_state(committed):
+        if self.replicas.apply_partition_state(committed):
             self._context.in_sync_changed(self)
             self.advance_watermark()
 

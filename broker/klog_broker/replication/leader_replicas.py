@@ -99,7 +99,7 @@ class LeaderReplicas:
         has a newer partition state than the leader."""
 
     # --- role assignments from the controller, and fetches of followers --------------------------
-    def take_over(self, assignment: RoleAssignment) -> None:
+    def apply_assignment(self, assignment: RoleAssignment) -> None:
         """Take a role assignment (an instruction to lead or to follow) that has this leader's
         epoch, unless its partition epoch is older than the present one.
 
@@ -233,11 +233,11 @@ class LeaderReplicas:
         """Whether the response to the requested change was AWAITS_LEADER_AND_ISR. The controller
         sends no LeaderAndIsr request if the partition state (partition epoch and ISR) was changed
         within this leader epoch. So the caller has to pass the partition state of the latest
-        UpdateMetadata request to `take_partition_state` and repeat the AlterPartition request,
+        UpdateMetadata request to `apply_partition_state` and repeat the AlterPartition request,
         periodically."""
         return self._awaits_leader_and_isr
 
-    def take_partition_state(self, state: CommittedIsr) -> bool:
+    def apply_partition_state(self, state: CommittedIsr) -> bool:
         """Take a partition state that the controller has sent in UpdateMetadata, if it is a newer
         state of this leader epoch, and its ISR has this leader and only replicas of the partition.
         Returns whether the state was taken: the high watermark may rise then, and a change

@@ -94,12 +94,12 @@ class Partition:
         self._on_ended = on_ended
         self._on_unfollowed = on_unfollowed
         if log is not None:
-            self.take_log(log)
+            self.attach_log(log)
 
     def __repr__(self) -> str:
         return f"Partition({self.topic_partition}, {type(self.role).__name__}, {self.epochs})"
 
-    def take_log(self, log: PartitionLog) -> None:
+    def attach_log(self, log: PartitionLog) -> None:
         """Use ``log``, which was just created or loaded, as the log of this partition."""
         self.log = log
         log.listener = self
@@ -118,7 +118,7 @@ class Partition:
         assert log is not None
         epochs = Epochs(assignment.leader_epoch, assignment.partition_epoch)
         if isinstance(role, Leader) and role.leader_epoch == assignment.leader_epoch:
-            role.take_over(assignment, min_in_sync)
+            role.apply_assignment(assignment, min_in_sync)
             self.epochs = epochs
             role.advance_watermark()
             # Complete delayed Produce requests with acks=all, if the ISR is now too small for them.

@@ -317,7 +317,7 @@ class ReplicaManager:
                 on_unfollowed=self._unfollowed,
             )
         elif log is not None and partition.log is not log:
-            partition.take_log(log)
+            partition.attach_log(log)
         partition.topic_id = topic_id
         return partition
 

@@ -60,7 +60,7 @@ class SettingsUpdates:
         is_under_way = bool(self._waiting)
         self._waiting.extend(partitions)
         if not is_under_way:
-            self._go_on()
+            self._update_next_partitions()
 
     def when_done(self, then: Callable[[], None]) -> None:
         """Call `then` once the settings of all partitions that were passed to `update` are applied;
@@ -70,7 +70,7 @@ class SettingsUpdates:
         else:
             then()
 
-    def _go_on(self) -> None:
+    def _update_next_partitions(self) -> None:
         topic: str | None = None
         for _ in range(min(len(self._waiting), PARTITIONS_A_TURN)):
             partition = self._waiting.popleft()
@@ -81,7 +81,7 @@ class SettingsUpdates:
                 _update(partition, settings)
         self._on_updated()
         if self._waiting:
-            self._call_soon(self._go_on)
+            self._call_soon(self._update_next_partitions)
             return
         then, self._then = self._then, []
         for each in then:

@@ -126,7 +126,7 @@ class ModelBroker:
             return
         role = self.role
         if isinstance(role, LeaderReplicas) and order.leader_epoch == self.epochs[0]:
-            role.take_over(order)
+            role.apply_assignment(order)
             self.epochs = epochs
             self.settle()
             return

@@ -218,11 +218,11 @@ def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch
 
 def test_a_newer_role_change_ends_the_isr_change_and_an_old_one_does_not() -> None:
     leader, change = expanding()
-    leader.take_over(role_assignment(4, 9, replicas=ALL, in_sync=(ME,)))
+    leader.apply_assignment(role_assignment(4, 9, replicas=ALL, in_sync=(ME,)))
     assert leader.pending_change is change
-    leader.take_over(role_assignment(4, 8, replicas=(ME,)))
+    leader.apply_assignment(role_assignment(4, 8, replicas=(ME,)))
     assert (leader.replicas, leader.pending_change) == (ALL, change)
-    leader.take_over(role_assignment(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
+    leader.apply_assignment(role_assignment(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
     assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
     assert leader.handle_result(change, ErrorCode.INELIGIBLE_REPLICA) is IsrOutcome.STALE
     # A replica's reported state stays known; a removed replica is refused.
@@ -292,7 +292,7 @@ def test_a_broker_that_is_no_replica_does_not_count_as_in_sync() -> None:
     answer = CommittedIsr(LeaderEpoch(4), 10, (ME, BrokerId(9)))
     assert leader.handle_result(change, answer) is IsrOutcome.COMMITTED
     assert leader.in_sync == Committed((ME,))
-    leader.take_over(role_assignment(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
+    leader.apply_assignment(role_assignment(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
     assert leader.in_sync == Committed((ME, OTHER))
 
 
@@ -300,7 +300,7 @@ def test_a_replica_that_is_named_twice_counts_once() -> None:
     """Kafka's controller passes on what is in ZooKeeper; its brokers make a set of it."""
     leader = replicas((ME, ME), min_in_sync=2)
     assert not leader.is_enough_in_sync
-    assert leader.take_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
+    assert leader.apply_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER, ME, OTHER)))
     assert leader.in_sync == Committed((ME, OTHER))
     assert leader.is_enough_in_sync
 
@@ -308,7 +308,7 @@ def test_a_replica_that_is_named_twice_counts_once() -> None:
 def test_a_role_change_of_the_same_partition_epoch_can_name_other_replicas() -> None:
     """A reassignment changes the replicas in another znode, which has an epoch of its own."""
     leader = replicas()
-    leader.take_over(role_assignment(4, 9, replicas=(ME, OTHER), in_sync=ALL))
+    leader.apply_assignment(role_assignment(4, 9, replicas=(ME, OTHER), in_sync=ALL))
     assert leader.replicas == (ME, OTHER)
     assert list(leader.followers) == [OTHER]
 
@@ -339,5 +339,5 @@ def test_idle_followers_are_asked_for_in_turns() -> None:
 def test_a_partition_is_under_replicated_while_a_replica_is_out_of_sync() -> None:
     leader = replicas()
     assert not leader.is_under_replicated
-    leader.take_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER)))
+    leader.apply_partition_state(CommittedIsr(LeaderEpoch(4), 10, (ME, OTHER)))
     assert leader.is_under_replicated
