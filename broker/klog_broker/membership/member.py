@@ -94,7 +94,7 @@ class ZooKeeperMember:
             self.outcome = outcome
 
         self._sessions.use((JoinConversation(chance, broker_id, reserved_max_id, joined),))
-        self._sessions.begin()
+        self._sessions.open_first_session()
 
     def follow_cluster(
         self,

@@ -89,14 +89,14 @@ Returns the role changes (to lead or delete replicas) that follow from the metad
 
 
 class MetadataChange(Protocol):
-    """A requested change of the metadata. The store calls `plan`, and then once either `failed` or
-    `on_applied`."""
+    """A requested change of the metadata. The store calls `plan`, and then once either
+    `report_failure` or `on_applied`."""
 
     def plan(self, draft: Draft) -> PlanSteps:
         """Make the change in `draft`, the next contents of klog-metadata. If `plan` raises, the
         change is refused, and the draft is unchanged."""
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Report to the requester that the change was refused, or could not be written: nothing has
         changed."""
 
@@ -120,7 +120,7 @@ class CreatePartitions:
         self._first_partition = first_partition
         self._assignment = assignment
         self._topic: Topic
-        self.failed = done
+        self._done = done
 
     def plan(self, draft: Draft) -> PlanSteps:
         yield _CHANGE + len(self._assignment) // PARTITIONS_PER_ELEMENT
@@ -135,12 +135,15 @@ class CreatePartitions:
         draft.image.put(self._topic)
         return partition_assignments(self._topic, self._first_partition, is_new=True)
 
+    def report_failure(self, error: Exception) -> None:
+        self._done(error)
+
     def on_applied(self, results: RoleChangeErrors) -> Steps:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is None:
             log_topic_event("extended", self._topic)
-        self.failed(self._topic if error is None else error)
+        self._done(self._topic if error is None else error)
 
 
 class UpdateTopicConfigs:
@@ -165,7 +168,7 @@ class UpdateTopicConfigs:
         draft.image.put(self._topic)
         return ()
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         self._done(error)
 
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
@@ -186,7 +189,7 @@ class UpdateBrokerConfigs:
     ) -> None:
         self._name = name
         self._update = update
-        self.failed = done
+        self._done = done
 
     def plan(self, draft: Draft) -> PlanSteps:
         yield 10 * _CHANGE
@@ -195,9 +198,12 @@ class UpdateBrokerConfigs:
             draft.image.put_broker_configs(self._name, configs)
         return ()
 
+    def report_failure(self, error: Exception) -> None:
+        self._done(error)
+
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
-        self.failed(None)
+        self._done(None)
 
 
 class UpdateClientQuotas:
@@ -207,7 +213,7 @@ class UpdateClientQuotas:
         self, updates: Mapping[QuotaEntity, Mapping[str, float | None]], done: Done[None]
     ) -> None:
         self._updates = updates
-        self.failed = done
+        self._done = done
 
     def plan(self, draft: Draft) -> PlanSteps:
         yield _CHANGE
@@ -226,9 +232,12 @@ class UpdateClientQuotas:
             draft.image.put_quotas(entity, new[entity])
         return ()
 
+    def report_failure(self, error: Exception) -> None:
+        self._done(error)
+
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
         yield _CHANGE
-        self.failed(None)
+        self._done(None)
 
 
 class DeleteTopic:
@@ -260,7 +269,7 @@ class DeleteTopic:
         draft.assignments = draft.assignments.without_topic(topic.topic_id)
         return role_removals(topic)
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         self._done(error)
 
     def on_applied(self, results: RoleChangeErrors) -> Steps:
@@ -287,7 +296,7 @@ class FinishDeletion:
         draft.image.finish_deletion(self._topic.topic_id)
         return ()
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         self._done(error)
 
     def on_applied(self, _results: RoleChangeErrors) -> Steps:
@@ -310,7 +319,7 @@ class AllocateProducerIds:
         draft.next_producer_id = end
         return ()
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         self._done(error)
 
     def on_applied(self, _results: RoleChangeErrors) -> Steps:

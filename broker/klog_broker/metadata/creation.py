@@ -90,7 +90,7 @@ class CreateTopics:
             MappingProxyType(dict(new.configs)),
         )
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
         self._done([*refused, *[error] * (len(self._topics) - len(refused))])
 

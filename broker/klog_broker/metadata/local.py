@@ -62,7 +62,7 @@ class _Planned(NamedTuple):
 class LocalStore:
     """A `MetadataStore` in a file. Only the process with the data directory's lock may write it.
 
-    A starting broker calls, in this order: ``open``; ``take_directories``; ``adopt`` if topics of
+    A starting broker calls, in this order: ``open``; ``record_directories``; ``adopt`` if topics of
     unknown partition folders are to be added; ``start``; ``elect``; ``register_broker``. After that
     the store accepts changes.
     """
@@ -145,7 +145,7 @@ class LocalStore:
         return self._state.assignments
 
     # --- calls during the broker's start-up, in this order ---------------------------------------
-    def take_directories(
+    def record_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
         """Replace the recorded ids and paths of the data directories by `directories`.
@@ -393,7 +393,7 @@ class LocalStore:
             )
             self._unserved.add(dict.fromkeys(topic.topic_partitions(), topic.topic_id))
 
-        def done(outcome: Topic | Exception) -> None:
+        def on_deleted(outcome: Topic | Exception) -> None:
             if isinstance(outcome, Exception):
                 stays(outcome)
             over()
@@ -402,7 +402,7 @@ class LocalStore:
             stays("partitions were added to the topic meanwhile")
             over()
         else:
-            self.delete_topic(topic.topic_id, done)
+            self.delete_topic(topic.topic_id, on_deleted)
 
     def _queue_change(self, change: MetadataChange) -> None:
         self._queue.append(change)
@@ -428,7 +428,7 @@ class LocalStore:
             try:
                 role_changes = yield from change.plan(draft)
             except Exception as error:  # a caller's `update` may raise any exception
-                change.failed(error)
+                change.report_failure(error)
             else:
                 planned.append(_Planned(change, role_changes))
         state = draft.state()
@@ -449,7 +449,7 @@ class LocalStore:
     ) -> None:
         if isinstance(error, Exception):
             for change, _ in planned:
-                change.failed(error)
+                change.report_failure(error)
         elif error is not None:
             raise error
         else:
@@ -495,11 +495,11 @@ class LocalStore:
     ) -> None:
         self._unserved.add_failed(role_changes, results)
 
-        def tell() -> Steps:
+        def report_applied() -> Steps:
             for change in waiting:
                 yield from change.on_applied(results)
 
-        self._slices.run(tell(), lambda: True)
+        self._slices.run(report_applied(), lambda: True)
 
     def _write(self, state: StoredState) -> None:
         self._file.write(state)

@@ -42,7 +42,7 @@ class RecordLogs:
             draft.assignments = draft.assignments.with_logs(logs)
         return ()
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Report that klog-metadata could not be written."""
         self._done(error)
 

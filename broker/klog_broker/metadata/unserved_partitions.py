@@ -68,7 +68,7 @@ class UnservedPartitions:
                 )
                 role_changes.append(role_change)
 
-        def answered(results: RoleChangeErrors) -> None:
+        def on_applied(results: RoleChangeErrors) -> None:
             for role_change in role_changes:
                 name, partition = role_change.topic_partition
                 if role_change.topic_partition not in results:
@@ -77,6 +77,6 @@ class UnservedPartitions:
             self.add_failed(role_changes, results)
 
         if role_changes:
-            self._apply(role_changes, answered)
+            self._apply(role_changes, on_applied)
         else:
-            answered({})
+            on_applied({})

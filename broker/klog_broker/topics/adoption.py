@@ -85,7 +85,7 @@ class AdoptingStore(MetadataStore, Protocol):
         """The data directories, and the directory in which each log was created, as earlier starts
         recorded them; empty if the store does not record them."""
 
-    def take_directories(
+    def record_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
         """Record `directories` as the broker's data directories.

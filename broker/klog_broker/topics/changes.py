@@ -76,7 +76,9 @@ def create_topics(
         folders = _ForeignFolders(broker, [new.name for new in planned])
         return [_refusal(folders, new.name) for new in planned]
 
-    def found(refusals: list[KlogError | None] | None, error: BaseException | None) -> None:
+    def on_folders_checked(
+        refusals: list[KlogError | None] | None, error: BaseException | None
+    ) -> None:
         if refusals is None:
             done([as_broker_error(error) for _ in planned])
             return
@@ -97,7 +99,7 @@ def create_topics(
             ]
         )
 
-    broker.helpers.submit(find_foreign_folders, found)
+    broker.helpers.submit(find_foreign_folders, on_folders_checked)
 
 
 def _refusal(folders: _ForeignFolders, name: str, first_new: int = 0) -> KlogError | None:
@@ -125,7 +127,7 @@ def add_partitions(
     def find_foreign_folders() -> None:
         _ForeignFolders(broker, [name]).check(name, more.first_partition)
 
-    def found(_: None, error: BaseException | None) -> None:
+    def on_folders_checked(_: None, error: BaseException | None) -> None:
         if error is not None:
             done(as_broker_error(error))
             return
@@ -137,7 +139,7 @@ def add_partitions(
             timeout_ms=timeout_ms,
         )
 
-    broker.helpers.submit(find_foreign_folders, found)
+    broker.helpers.submit(find_foreign_folders, on_folders_checked)
 
 
 def change_topic_configs(

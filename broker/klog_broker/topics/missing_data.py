@@ -72,7 +72,7 @@ class MissingData:
         """Record these data directories in the metadata, and begin a new leader epoch for each
         partition whose data is missing."""
         ids = {each.directory_id: each.path for each in directories if each.directory_id}
-        self._metadata.take_directories(ids, [each.topic_partition for each in self._missing])
+        self._metadata.record_directories(ids, [each.topic_partition for each in self._missing])
         for (topic, partition), directory, folder in self._missing:
             _log.warning(
                 "topic=%s partition=%d log_dir=%s missing: %s in a new leader epoch"

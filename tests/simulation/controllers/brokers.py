@@ -130,7 +130,7 @@ class BrokerLife:
         self.registration.register(lambda: Znode((endpoint,), 0))
         self._sessions = Sessions(self.loop, self._open)
         self._sessions.use((self.controller, self.registration))
-        self._sessions.begin()
+        self._sessions.open_first_session()
 
     # --- turns -----------------------------------------------------------------------------------
     @property

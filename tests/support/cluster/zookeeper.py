@@ -32,7 +32,7 @@ class ClusterWorld:
         client = self.zookeeper.client("process")
         sessions = Sessions(self.loop, client.opener(SESSION_MS))
         sessions.use(users)
-        sessions.begin()
+        sessions.open_first_session()
         return sessions, client
 
     def until(self, is_so: Callable[[], Any], what: str = "it", *, within_ms: int = 60_000) -> Any:

@@ -36,15 +36,15 @@ def test_an_absent_znode_is_watched_later_though_its_result_was_dropped() -> Non
 
     # Deposed while it was on its way, and elected again in the same connection.
     deposed = Conversation()
-    deposed.begin(read())
+    deposed.start_steps(read())
     deposed.drop()
     assert session.answer(NoNode("t")) is not None
     assert found == []
-    Conversation().begin(read())
+    Conversation().start_steps(read())
     watch = session.answer(Node(DATA, Stat(1, 1, 0, 0, 0)))
     assert list(found[0].found) == ["t"]
     assert watch is not None
-    Conversation().begin(read())
+    Conversation().start_steps(read())
     assert session.answer(Node(DATA, Stat(1, 1, 0, 0, 0))) is None, "it is watched already"
     watch()
     assert changes == [ZnodeChange(Subject.TOPICS, "t")]

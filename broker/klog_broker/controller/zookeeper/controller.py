@@ -368,7 +368,7 @@ class Controller:
         )
         writer = Writer(session, writes, self._loop.call_soon, self._reader.log_unusable_znode)
         work = EventContext(controller_state, self._reader, writer, session)
-        self._conversation.begin(self._steps(work))
+        self._conversation.start_steps(self._steps(work))
 
     def _discard_state(self, work: EventContext) -> None:
         """Discard the cluster's state in memory, except for which brokers are shutting down:
@@ -380,7 +380,7 @@ class Controller:
 
     def _continue_work(self) -> None:
         if self._work is not None and not self._conversation.is_under_way:
-            self._conversation.begin(self._steps(self._work))
+            self._conversation.start_steps(self._steps(self._work))
 
     def _steps(self, work: EventContext) -> Steps[None]:
         try:

@@ -125,7 +125,7 @@ class Election:
             self._retry = None
         if self.state is not ElectionState.CONTROLLER:
             self.state = ElectionState.ASKING
-        self._conversation.begin(self._steps(session))
+        self._conversation.start_steps(self._steps(session))
 
     def _steps(self, session: Session) -> Steps[None]:
         while True:

@@ -60,7 +60,7 @@ class ConsumerOffsets:
         """Continue all unfinished fetches and commits in the ZooKeeper session `session`."""
         self._session = session
         for job in tuple(self._jobs):
-            job.begin(session)
+            job.start_requests(session)
 
     def expired(self) -> None:
         """Let all unfinished fetches and commits wait for the next ZooKeeper session."""
@@ -97,7 +97,7 @@ class ConsumerOffsets:
         job.when_over = over
         self._jobs[job] = None
         if self._session is not None:
-            job.begin(self._session)
+            job.start_requests(self._session)
 
     def _read(self, session: Session, paths: Mapping[str, Any]) -> Steps[list[Any]]:
         # This broker's ZooKeeper server may lag behind. Sync first, so that the read includes each
@@ -163,9 +163,9 @@ class _Job:
         self._results: dict[TopicPartition, Any] = {}
         self._conversation = Conversation()
 
-    def begin(self, session: Session) -> None:
+    def start_requests(self, session: Session) -> None:
         """Read or write, in `session`, the offsets of the partitions that have no result so far."""
-        self._conversation.begin(self._steps(session))
+        self._conversation.start_steps(self._steps(session))
 
     def give_up(self) -> None:
         """Finish the request after TIMEOUT_MS: partitions without a result get NoResponse."""

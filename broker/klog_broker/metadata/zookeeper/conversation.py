@@ -42,7 +42,7 @@ class Conversation:
         """Whether a sequence of ZooKeeper requests is running."""
         return self._steps is not None
 
-    def begin(self, steps: Steps[None]) -> None:
+    def start_steps(self, steps: Steps[None]) -> None:
         """Drop the running sequence of ZooKeeper requests, if any, and send the first request of
         `steps`."""
         self.drop()
@@ -139,7 +139,7 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
     left = len(asks)
 
     def ask_all(done: Callable[[Any], None]) -> None:
-        def answered(place: int, answer: Any) -> None:
+        def on_response(place: int, answer: Any) -> None:
             nonlocal left
             answers[place] = answer
             left -= 1
@@ -150,7 +150,7 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
                 done(next((each for each in answers if isinstance(each, lost)), answers))
 
         for place, ask in enumerate(asks):
-            ask(partial(answered, place))
+            ask(partial(on_response, place))
 
     answer: list[Any] = yield ask_all
     return answer

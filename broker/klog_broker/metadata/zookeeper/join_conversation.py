@@ -97,7 +97,7 @@ class JoinConversation:
         """Start the conversation (the sequence of ZooKeeper requests) in `session`, from its
         beginning, unless `done` was called."""
         if not self._is_done:
-            self._conversation.begin(self._steps(session))
+            self._conversation.start_steps(self._steps(session))
 
     def expired(self) -> None:
         """End the conversation (the sequence of ZooKeeper requests), which starts again in the next

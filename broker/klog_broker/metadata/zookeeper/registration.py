@@ -98,7 +98,7 @@ class Registration:
         if session is not None and says is not None and not self._is_refused:
             if self._retry is not None:
                 self._retry.cancel()
-            self._conversation.begin(self._steps(session, says))
+            self._conversation.start_steps(self._steps(session, says))
 
     def _steps(self, session: Session, says: Callable[[], BrokerRegistration]) -> Steps[None]:
         while True:
@@ -137,7 +137,7 @@ class Registration:
             return
 
         def over() -> None:
-            self._conversation.begin(self._check_again(session, says, owner))
+            self._conversation.start_steps(self._check_again(session, says, owner))
 
         self._deadline = self._loop.call_later(self._patience_ms, over)
         holder = yield from self._holder(session, owner)

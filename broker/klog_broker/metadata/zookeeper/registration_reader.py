@@ -65,7 +65,7 @@ class BrokerRegistrationReader:
         if session is not None:
             self._changed_again = False
             self._cancel_retry()
-            self._conversation.begin(self._steps(session))
+            self._conversation.start_steps(self._steps(session))
 
     def _changed(self) -> None:
         # A registration has changed. A read that is under way may have missed this change, so read

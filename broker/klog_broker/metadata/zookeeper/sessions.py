@@ -41,7 +41,7 @@ class Sessions:
         self._number = 0
         self._is_closed = False
 
-    def begin(self) -> None:
+    def open_first_session(self) -> None:
         """Open the broker's first session with ZooKeeper."""
         self._open()
 

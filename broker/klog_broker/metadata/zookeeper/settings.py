@@ -139,7 +139,7 @@ class ClusterSettings:
 
     def _enqueue(self, job: "_Job") -> None:
         self._jobs.append(job)
-        self._go_on()
+        self._run_jobs()
 
     def _give_up(self, job: "_Change") -> None:
         if job in self._jobs:
@@ -156,15 +156,15 @@ class ClusterSettings:
         self._is_current = False
         self._cancel_retry()
         if self._session is not None:
-            self._conversation.begin(self._steps(self._session))
+            self._conversation.start_steps(self._steps(self._session))
 
     def _notified(self) -> None:
         self._is_notified = True
-        self._go_on()
+        self._run_jobs()
 
-    def _go_on(self) -> None:
+    def _run_jobs(self) -> None:
         if self._is_current and self._session is not None and not self._conversation.is_under_way:
-            self._conversation.begin(self._steps(self._session))
+            self._conversation.start_steps(self._steps(self._session))
 
     def _steps(self, session: Session) -> Steps[None]:
         try:

@@ -195,7 +195,7 @@ class ClusterStore:
         log, because followers copy missing data from their leaders."""
         return DirectoryAssignments()
 
-    def take_directories(
+    def record_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
         """Do nothing, because a cluster does not store the data directory of each log."""
