@@ -230,7 +230,7 @@ def test_a_refused_write_ends_a_controllership(cluster: ClusterWorld) -> None:
 def test_nothing_is_sent_once_it_is_over(cluster: ClusterWorld) -> None:
     candidate = elected(cluster, 1)
     (reign,) = candidate.reigns
-    reign.end()
+    reign.stop_writes()
     assert isinstance(candidate.write(reign, Create("/a", b"")), ControllerMoved)
     cluster.advance(100)
     assert cluster.stat("/a") is None

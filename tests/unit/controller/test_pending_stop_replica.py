@@ -46,7 +46,7 @@ def test_a_pending_stop_replica_lasts_no_longer_than_its_broker_epoch() -> None:
     # One is gone, and one has come again; neither has answered.
     again = RegisteredBroker(registration(THREE), epoch=6)
     list(controller_state.update_brokers(1, {ONE: brokers[ONE], THREE: again}))
-    assert not controller_state.take_stop_replica(stops[TWO])
-    assert not controller_state.take_stop_replica(stops[THREE])
-    assert controller_state.take_stop_replica(stops[ONE])
-    assert not controller_state.take_stop_replica(stops[ONE]), "answered once"
+    assert not controller_state.remove_stop_replica(stops[TWO])
+    assert not controller_state.remove_stop_replica(stops[THREE])
+    assert controller_state.remove_stop_replica(stops[ONE])
+    assert not controller_state.remove_stop_replica(stops[ONE]), "answered once"

@@ -62,7 +62,7 @@ class ControllerState:
         because they have registered, or their queued requests were dropped."""
         self.unpublished: dict[str, dict[TopicPartition, None]] = {}
         """New partitions, by topic, that no UpdateMetadata request has named yet. Once the topic
-        has no partition in `unsettled`, one request names them (`take_publishable`)."""
+        has no partition in `unsettled`, one request names them (`pop_publishable`)."""
         self.unusable: set[TopicPartition] = set()
         """Partitions whose state znode cannot be read; the controller does not change them."""
         self.unreadable: set[str] = set()
@@ -186,7 +186,7 @@ class ControllerState:
                     self._unsettled_of[topic] += 1
                 self.unsettled[partition].update(dict.fromkeys(notified))
 
-    def take_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
+    def pop_unsettled(self, partition: TopicPartition) -> dict[BrokerId, None]:
         """Remove a partition from `unsettled`, because its leader and ISR are checked now. Returns
         the brokers that get LeaderAndIsr even if nothing changed; no broker if the partition is not
         in `unsettled`."""
@@ -201,7 +201,7 @@ class ControllerState:
                 self._publishable[topic] = None
         return notified
 
-    def take_publishable(self) -> list[TopicPartition]:
+    def pop_publishable(self) -> list[TopicPartition]:
         """Remove from `unpublished` all topics of which no partition is in `unsettled`.
 
         Returns the new partitions of these topics: the next UpdateMetadata request names all of
@@ -226,7 +226,7 @@ class ControllerState:
         """Remove a topic that ZooKeeper no longer has. Yields once for each of its partitions, so
         that the caller can spread the work over several event-loop turns."""
         for partition in self.context.partitions_of(name):
-            self.take_unsettled(partition)
+            self.pop_unsettled(partition)
             self.unusable.discard(partition)
             self.context.remove_partition(partition)
             yield
@@ -278,7 +278,7 @@ class ControllerState:
         self.sender.resume(broker_id)
         self.awaiting_full_metadata[broker_id] = None
 
-    def take_stop_replica(self, broker_request: BrokerRequest) -> bool:
+    def remove_stop_replica(self, broker_request: BrokerRequest) -> bool:
         """Whether a StopReplica request that was just answered is of this ControllerState, and not
         of one that existed before the controller last read all of ZooKeeper.
 

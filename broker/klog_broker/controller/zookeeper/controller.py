@@ -300,7 +300,7 @@ class Controller:
                 self._continue_work()
         elif isinstance(
             broker_request.request, StopReplicaRequest
-        ) and work.controller_state.take_stop_replica(broker_request):
+        ) and work.controller_state.remove_stop_replica(broker_request):
             self._events.put(
                 ControllerEvent(
                     lambda work: self._on_stop_replica_response(work, broker_request, response)
@@ -313,14 +313,14 @@ class Controller:
     def _take_failed(
         self, work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
     ) -> Steps[None]:
-        yield from failed_replicas.take_response(work, broker_request, response)
+        yield from failed_replicas.process_leader_and_isr_response(work, broker_request, response)
         if work.controller_state.context.has_failed_replicas:
             self._retry_failed_replicas_later()
 
     def _on_stop_replica_response(
         self, work: EventContext, broker_request: BrokerRequest, response: BrokerResponse
     ) -> Steps[None]:
-        if not deletions.take_stop_replica_response(work, broker_request, response):
+        if not deletions.process_stop_replica_response(work, broker_request, response):
             self._try_deletions_later()
         yield from deletions.delete_znodes_of(work, deletions.topics_of(broker_request))
 
@@ -333,16 +333,16 @@ class Controller:
                 )
                 yield from deletions.send_deletions(work)
             case ZnodeChange(Subject.TOPICS, ""):
-                yield from topic_events.take_topics(work, self._new_topic_id)
+                yield from topic_events.refresh_topics(work, self._new_topic_id)
             case ZnodeChange(Subject.TOPICS, name):
                 was_known = work.controller_state.context.topic_id(name) is not None
-                yield from topic_events.take_topic(work, name, self._new_topic_id)
+                yield from topic_events.refresh_topic(work, name, self._new_topic_id)
                 if not was_known:
                     # The topic could not be read before. If its deletion was requested, the
                     # deletion can begin only now.
-                    yield from deletions.take_deletions(work, self._new_topic_id)
+                    yield from deletions.process_topic_deletions(work, self._new_topic_id)
             case ZnodeChange(Subject.DELETIONS):
-                yield from deletions.take_deletions(work, self._new_topic_id)
+                yield from deletions.process_topic_deletions(work, self._new_topic_id)
 
     # --- carrying out one event after the other ------------------------------------------------
 
@@ -443,9 +443,9 @@ class Controller:
             known = controller_state.context.brokers.get(broker_id)
             if known is not None and known.epoch == broker.epoch:
                 controller_state.context.begin_shutdown(broker_id)
-        yield from topic_events.take_topics(work, self._new_topic_id)
+        yield from topic_events.refresh_topics(work, self._new_topic_id)
         # Deletions come before leaders are elected, because a topic to be deleted needs no leader.
-        yield from deletions.take_deletions(work, self._new_topic_id)
+        yield from deletions.process_topic_deletions(work, self._new_topic_id)
         self._events.keep_requests()
         self._work = work
         _log.info(

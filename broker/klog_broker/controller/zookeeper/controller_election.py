@@ -244,7 +244,7 @@ class Election:
         writes, self.writes = self.writes, None
         if writes is None:
             return
-        writes.end()
+        writes.stop_writes()
         self.state = ElectionState.ASKING
         _log.warning(
             "broker_id=%d has resigned as the controller epoch=%d",

@@ -17,7 +17,7 @@ from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.errors import ControllerStateOutdated, WriteDenied
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from klog_broker.controller.zookeeper.request_sender import BrokerResponse
-from klog_broker.controller.zookeeper.topic_events import NewId, take_topics
+from klog_broker.controller.zookeeper.topic_events import NewId, refresh_topics
 from klog_broker.controller.zookeeper.znode_writer import PARTITIONS_A_TURN, EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
 from klog_broker.runtime.zookeeper.sessions import Children, Delete, NoAuth, NoNode
@@ -33,7 +33,7 @@ _AT_ONCE = 200
 """The most znodes that are deleted in one multi, or whose children are requested concurrently."""
 
 
-def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
+def process_topic_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read which topics are to be deleted, begin their deletion, and retry failed deletions."""
     context = work.controller_state.context
     names = yield from work.reader.deletions()
@@ -45,7 +45,7 @@ def take_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
     if any(context.topic_id(name) is None for name in names):
         # The topic may have been created just before the deletion request, and this controller may
         # not have read it yet.
-        yield from take_topics(work, new_id)
+        yield from refresh_topics(work, new_id)
     collected = 0
     for name in names:
         if context.topic_id(name) is None:
@@ -86,7 +86,7 @@ def _send_deletion(
     controller_state.batch.add_stop_replica(partition, (broker_id,), deletes=True)
 
 
-def take_stop_replica_response(
+def process_stop_replica_response(
     work: EventContext, broker_request: BrokerRequest, response: BrokerResponse
 ) -> bool:
     """Take in a broker's StopReplica response; return whether all its deletions succeeded."""
@@ -128,7 +128,7 @@ def delete_znodes_of(work: EventContext, topics: Iterable[str]) -> Steps[None]:
         if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
                 # The access list of a znode forbids the deletion of a topic's znodes. The next
-                # `take_deletions` tries again.
+                # `process_topic_deletions` tries again.
                 continue
             yield from work.writer.in_turns(work.controller_state.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)
@@ -145,7 +145,7 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
     controller_state.unpublished.pop(topic, None)
     partitions = context.partitions_of(topic)
     for number, partition in enumerate(partitions, 1):
-        controller_state.take_unsettled(partition)
+        controller_state.pop_unsettled(partition)
         state = context.state(partition)
         if state in (PartitionState.ONLINE, PartitionState.NEW):
             context.change_state(partition, PartitionState.OFFLINE)

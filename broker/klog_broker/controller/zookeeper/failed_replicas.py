@@ -40,7 +40,7 @@ def may_change_replicas(work: EventContext, response: LeaderAndIsrResponse) -> b
     )
 
 
-def take_response(
+def process_leader_and_isr_response(
     work: EventContext, broker_request: BrokerRequest, response: LeaderAndIsrResponse
 ) -> Steps[None]:
     """Mark replicas as failed or working, as a LeaderAndIsr response says; elect new leaders."""

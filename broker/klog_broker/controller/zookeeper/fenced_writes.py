@@ -43,7 +43,7 @@ WriteDone = Callable[[tuple[Result, ...] | ZooKeeperError | ControllerMoved], No
 
 class FencedWrites:
     """Writes to ZooKeeper in one controller epoch, from this broker's election until the call of
-    `end`."""
+    `stop_writes`."""
 
     def __init__(
         self, session: Session, epoch: ControllerEpoch, on_moved: Callable[[], None]
@@ -61,7 +61,7 @@ class FencedWrites:
         """Whether this broker is no longer the controller of this epoch."""
         return self._is_over
 
-    def end(self) -> None:
+    def stop_writes(self) -> None:
         """Send no more writes: `write` answers ControllerMoved from now on.
 
         An outstanding write still takes effect if it arrives before the next election; if it
@@ -79,7 +79,7 @@ class FencedWrites:
             done(self._moved())
             return
 
-        def answered(answer: tuple[Result, ...] | ZooKeeperError) -> None:
+        def on_response(answer: tuple[Result, ...] | ZooKeeperError) -> None:
             if not isinstance(answer, MultiFailed):
                 done(answer if isinstance(answer, ZooKeeperError) else answer[1:])
             elif answer.index > 0:
@@ -92,7 +92,7 @@ class FencedWrites:
             else:
                 done(answer.error)
 
-        self._session.multi([self._check, *operations], answered)
+        self._session.multi([self._check, *operations], on_response)
 
     def _moved(self) -> ControllerMoved:
         return ControllerMoved(

@@ -56,20 +56,22 @@ class BrokerConnections:
         """
         link = self._link(registration, request.broker_epoch)
         if link is None:
-            self._unreached.failed(registration.broker_id, f"has no listener {self._listener}")
+            self._unreached.note_failure(
+                registration.broker_id, f"has no listener {self._listener}"
+            )
             self._call_soon(lambda: done(None))
             return
 
-        def answered(response: Any, error: KlogError | None) -> None:
+        def on_response(response: Any, error: KlogError | None) -> None:
             if error is None:
-                self._unreached.answered(registration.broker_id)
+                self._unreached.note_response(registration.broker_id)
             elif not link.connection.is_closed:
                 text = f"did not answer {type(request).__name__}: {error}"
-                self._unreached.failed(registration.broker_id, text)
+                self._unreached.note_failure(registration.broker_id, text)
             done(response)
 
         response_class = registry.response_class(request.api_key)
-        link.connection.send(response_class, lambda _: request, answered, self._timeout_ms)
+        link.connection.send(response_class, lambda _: request, on_response, self._timeout_ms)
 
     def close(self) -> None:
         """Close all connections, because this broker is no longer the controller."""
@@ -117,11 +119,11 @@ class _UnreachableBrokers:
         self._since_ms: dict[BrokerId, int] = {}
         self._limit = RateLimit()
 
-    def answered(self, broker_id: BrokerId) -> None:
+    def note_response(self, broker_id: BrokerId) -> None:
         if self._since_ms:
             self._since_ms.pop(broker_id, None)
 
-    def failed(self, broker_id: BrokerId, how: str) -> None:
+    def note_failure(self, broker_id: BrokerId, how: str) -> None:
         now_ms = self._now_ms()
         lasts_ms = now_ms - self._since_ms.setdefault(broker_id, now_ms)
         if lasts_ms >= _PATIENCE_MS and self._limit.allows(now_ms):

@@ -133,7 +133,7 @@ class RequestSender:
         if broker_request is None:
             return
 
-        def answered(response: BrokerResponse | None) -> None:
+        def on_response(response: BrokerResponse | None) -> None:
             # Ignore the response if the broker was removed from `_broker_epochs` after the request
             # was sent, even if it was added again with the same broker epoch.
             if self._broker_epochs.get(broker_id) is not current_epoch:
@@ -147,7 +147,7 @@ class RequestSender:
             self._on_response(broker_request, response)
             again()
 
-        self._send(current_epoch.registration, broker_request.request, answered)
+        self._send(current_epoch.registration, broker_request.request, on_response)
 
     def _log_rejection(self, broker_request: BrokerRequest, response: BrokerResponse) -> None:
         if response.error_code != ErrorCode.NONE:

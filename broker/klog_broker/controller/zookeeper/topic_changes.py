@@ -201,7 +201,7 @@ class ControllerTopicChanges:
 
         wait = self._waits.start_wait(timeout_ms, over)
 
-        def answered(elected: ElectionErrors | ErrorCode) -> None:
+        def on_elected(elected: ElectionErrors | ErrorCode) -> None:
             nonlocal outcome
             outcome = elected
             if isinstance(elected, dict):
@@ -210,7 +210,7 @@ class ControllerTopicChanges:
             elif wait.drop():
                 self._loop.call_soon(lambda: done(elected))
 
-        self._controller.elect_leaders(partitions, answered, unclean=unclean)
+        self._controller.elect_leaders(partitions, on_elected, unclean=unclean)
 
     def _wait(
         self,
@@ -237,14 +237,14 @@ class ControllerTopicChanges:
 
         wait = self._waits.start_wait(timeout_ms, over)
 
-        def answered(code: ErrorCode) -> None:
+        def on_outcome(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
                 wait.until(lambda image: shown(image) is not None)
             elif wait.drop():
                 error = _refused(name, code)
                 self._loop.call_soon(lambda: done(error))
 
-        return answered
+        return on_outcome
 
 
 def _with_leaders(topic: Topic | None, partitions: int) -> Topic | None:

@@ -24,7 +24,7 @@ NewId = Callable[[], TopicId]
 """Makes an id for a topic that has none, because Kafka before version 2.8 created the topic."""
 
 
-def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:
+def refresh_topics(work: EventContext, new_id: NewId) -> Steps[None]:
     """Read the list of topics: add new topics to the context, and remove missing ones."""
     context = work.controller_state.context
     names = yield from work.reader.topic_names()
@@ -39,7 +39,7 @@ def take_topics(work: EventContext, new_id: NewId) -> Steps[None]:
     work.controller_state.unreadable.update(read.unreadable)
 
 
-def take_topic(work: EventContext, name: str, new_id: NewId) -> Steps[None]:
+def refresh_topic(work: EventContext, name: str, new_id: NewId) -> Steps[None]:
     """Read one topic, and add its new partitions to the context."""
     read = yield from work.reader.topics([name])
     if read.gone and work.controller_state.context.topic_id(name) is not None:

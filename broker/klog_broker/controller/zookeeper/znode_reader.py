@@ -301,12 +301,12 @@ class Reader:
                 return
             self._watched.add(key)
 
-            def answered(answer: Any) -> None:
+            def on_response(answer: Any) -> None:
                 if isinstance(answer, ZooKeeperError):
                     self._watched.discard(key)
                 done(answer)
 
-            ask(answered, watch=changed)
+            ask(on_response, watch=changed)
 
         return asking
 

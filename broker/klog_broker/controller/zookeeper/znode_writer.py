@@ -175,7 +175,7 @@ class Writer:
                     changes[partition] = state
             yield from self.write_states(controller_state, changes)
             for partition in some:
-                notified = controller_state.take_unsettled(partition)
+                notified = controller_state.pop_unsettled(partition)
                 is_written = partition in changes and has_state(
                     context, partition, changes[partition]
                 )
@@ -197,7 +197,7 @@ class Writer:
         One UpdateMetadata request names all of these partitions, so that no broker shows clients a
         part of a topic.
         """
-        partitions = controller_state.take_publishable()
+        partitions = controller_state.pop_publishable()
         if partitions:
             yield from self.in_turns(controller_state.batch.collect(partitions))
             yield from self.next_turn(controller_state)
