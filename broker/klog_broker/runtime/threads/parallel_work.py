@@ -63,7 +63,7 @@ class ThreadedParallelWork:
         errors: list[BaseException] = []
         running = 0
 
-        def begin(group: int) -> None:
+        def start_next_work(group: int) -> None:
             nonlocal running
             following = next(waiting[group], None)
             if following is not None and not errors:
@@ -81,11 +81,11 @@ class ThreadedParallelWork:
                     error = raised
             if error is not None:
                 errors.append(error)
-            begin(group)
+            start_next_work(group)
 
         for group, works in enumerate(groups):
             for _ in range(min(threads, len(works))):
-                begin(group)
+                start_next_work(group)
         try:
             while running:
                 self._loop.run_turn()

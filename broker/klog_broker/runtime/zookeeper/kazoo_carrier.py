@@ -216,7 +216,7 @@ class KazooCarrier:
     def send(
         self, request: Request, on_response: Callable[[Any], None], watch: Watch | None = None
     ) -> None:
-        def done(result: Any) -> None:
+        def on_result(result: Any) -> None:
             error = result.exception
             if isinstance(error, exceptions.ConnectionLoss | exceptions.SessionExpiredError):
                 return  # kazoo also calls `_state_changed`, so the session fails all its requests
@@ -224,7 +224,7 @@ class KazooCarrier:
             self._loop.post(lambda: on_response(_answer(request, answer)))
 
         changed = None if watch is None else lambda _event: watch()
-        self._begin(request, changed).rawlink(done)
+        self._begin(request, changed).rawlink(on_result)
 
     def close(self, done: Callable[[], None]) -> None:
         self._on_closed = done

@@ -91,7 +91,7 @@ def create_with_parents(
     """
     parent = request.path.rpartition("/")[0]
 
-    def answered(answer: Any) -> None:
+    def on_created(answer: Any) -> None:
         if isinstance(answer, NoNode) and parent:
             create_with_parents(ask, Create(parent, b""), has_parent)
         else:
@@ -103,7 +103,7 @@ def create_with_parents(
         else:
             ask(request, done)
 
-    ask(request, answered)
+    ask(request, on_created)
 
 
 def refusal(request: Request) -> RequestRefused | None:

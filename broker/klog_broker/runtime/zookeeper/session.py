@@ -142,14 +142,14 @@ class CarriedSession:
         sequential: bool = False,
         makes_parents: bool = False,
     ) -> None:
-        def answered(answer: Any) -> None:
+        def on_created(answer: Any) -> None:
             done(self._relative(answer))
 
         request = Create(self._absolute(path), data, ephemeral, sequential)
         if makes_parents:
-            create_with_parents(self._enqueue, request, answered)
+            create_with_parents(self._enqueue, request, on_created)
         else:
-            self._enqueue(request, answered)
+            self._enqueue(request, on_created)
 
     def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
         self._enqueue(Set(self._absolute(path), data, version), done)
@@ -158,14 +158,14 @@ class CarriedSession:
         self._enqueue(Delete(self._absolute(path), version), done)
 
     def multi(self, operations: Sequence[Operation], done: Done[tuple[Result, ...]]) -> None:
-        def answered(answer: Any) -> None:
+        def on_response(answer: Any) -> None:
             if isinstance(answer, ZooKeeperError):
                 done(answer)
             else:
                 done(tuple(map(self._relative, answer)))
 
         absolute = tuple(each._replace(path=self._absolute(each.path)) for each in operations)
-        self._enqueue(Multi(absolute), answered)
+        self._enqueue(Multi(absolute), on_response)
 
     def sync(self, done: Done[None]) -> None:
         self._enqueue(Sync("/"), done)
@@ -190,15 +190,15 @@ class CarriedSession:
         self._state = _State.PREPARING
         connection = self._connections
 
-        def begin() -> None:
+        def enter_connected() -> None:
             if connection == self._connections:
                 self._enter_connected()
 
         def caught_up(_answer: Any) -> None:
             if self._has_chroot:
-                begin()
+                enter_connected()
             else:
-                self._make_chroot(begin)
+                self._make_chroot(enter_connected)
 
         # The new ZooKeeper server may lag behind the previous one: without a sync, a write whose
         # response was lost could look as if it had not been processed.
