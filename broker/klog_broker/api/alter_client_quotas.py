@@ -65,7 +65,7 @@ def handle(
     if request.validate_only or not planned:
         return response
 
-    def done(outcome: Exception | None) -> None:
+    def on_updated(outcome: Exception | None) -> None:
         if outcome is not None:
             for result in planned.values():
                 _put(result, as_broker_error(outcome))
@@ -77,7 +77,7 @@ def handle(
             )
         context.response_sink.send(response)
 
-    services.metadata.update_client_quotas(updates, done)
+    services.metadata.update_client_quotas(updates, on_updated)
     return None
 
 

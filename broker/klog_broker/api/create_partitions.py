@@ -70,7 +70,7 @@ def _add(
         return response
     waiting = len(planned)
 
-    def done(name: str, outcome: Topic | BrokerError) -> None:
+    def on_added(name: str, outcome: Topic | BrokerError) -> None:
         nonlocal waiting
         if isinstance(outcome, BrokerError):
             _put(results[name], outcome)
@@ -80,7 +80,7 @@ def _add(
 
     for name, more in planned.items():
         yield _CHANGE
-        add_partitions(services, name, more, partial(done, name), timeout_ms=request.timeout_ms)
+        add_partitions(services, name, more, partial(on_added, name), timeout_ms=request.timeout_ms)
     return None
 
 

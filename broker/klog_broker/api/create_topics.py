@@ -81,7 +81,7 @@ def handle(
             results[new.name] = yield from _created(services, new, _NO_ID, client_text)
         return _response(times, results)
 
-    def done(outcomes: list[Topic | BrokerError]) -> None:
+    def on_created(outcomes: list[Topic | BrokerError]) -> None:
         context.response_sink.send_in_slices(answer(outcomes))
 
     def answer(outcomes: list[Topic | BrokerError]) -> ResponseSteps:
@@ -94,7 +94,7 @@ def handle(
                 )
         return _response(times, results)
 
-    create_topics(services, planned, done, timeout_ms=request.timeout_ms)
+    create_topics(services, planned, on_created, timeout_ms=request.timeout_ms)
     return None
 
 

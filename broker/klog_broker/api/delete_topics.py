@@ -74,7 +74,7 @@ def _delete(
         return response
     waiting = len(found)
 
-    def done(result: DeletableTopicResult, error: BrokerError | None) -> None:
+    def on_deleted(result: DeletableTopicResult, error: BrokerError | None) -> None:
         nonlocal waiting
         if error is not None:
             result.error_code, result.error_message = error.code, client_text(error)
@@ -87,7 +87,7 @@ def _delete(
         delete_topic(
             services,
             TopicId(topic_id),
-            partial(done, result),
+            partial(on_deleted, result),
             timeout_ms=request.timeout_ms,
         )
     return None

@@ -78,9 +78,9 @@ class _DelayedFetch(DelayedOperation):
             context.response_sink.skip()
             self._release_records()
             return
-        self.go_on(self._read())
+        self.continue_after_read(self._read())
 
-    def go_on(self, cold: list[ReadPartition]) -> None:
+    def continue_after_read(self, cold: list[ReadPartition]) -> None:
         """Continue after the first read. ``cold`` are the partitions whose read would have blocked
         on the disk, so helper threads read the missing pages into the page cache first. Without
         such partitions, answer if there are at least the request's ``min_bytes``, the result of a
@@ -151,7 +151,7 @@ class _DelayedFetch(DelayedOperation):
         on the disk) into the page cache, then read all partitions of the fetch again."""
         left = len(cold)
 
-        def done(_: object, _error: BaseException | None) -> None:
+        def on_pages_read(_: object, _error: BaseException | None) -> None:
             # Ignore an I/O error of the helper thread: the error occurs again when the partition is
             # read again.
             nonlocal left
@@ -169,7 +169,7 @@ class _DelayedFetch(DelayedOperation):
             # keep them there either.
             each.may_block = True
             self._services.requests.count("cold-look-ups")
-            self._services.helpers.submit(each.cold, done)
+            self._services.helpers.submit(each.cold, on_pages_read)
 
     def _answer(self) -> None:
         """Answer with the records that were read. For a client of an old version, first convert the
@@ -180,7 +180,7 @@ class _DelayedFetch(DelayedOperation):
             self._send()
             return
 
-        def done(found: Sequence[Converted], error: BaseException | None) -> None:
+        def on_converted(found: Sequence[Converted], error: BaseException | None) -> None:
             if error is not None:
                 self._services.requests.bugs.report("conversion down", error)
                 found = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(converted)
@@ -192,7 +192,7 @@ class _DelayedFetch(DelayedOperation):
             self._send()
 
         sets = [each.to_convert for each in converted if each.to_convert is not None]
-        cancel = self._services.conversions.start_conversion(sets, magic, done)
+        cancel = self._services.conversions.start_conversion(sets, magic, on_converted)
 
         def on_closed() -> None:
             cancel()
@@ -236,7 +236,7 @@ def handle(
     return None
 
 
-def _go_on(
+def _continue_fetch(
     services: FetchServices,
     request: FetchRequest,
     context: RequestContext,
@@ -244,13 +244,13 @@ def _go_on(
     reader: FetchReader,
     cold: list[ReadPartition],
 ) -> None:
-    _DelayedFetch(services, request, context, scope, reader).go_on(cold)
+    _DelayedFetch(services, request, context, scope, reader).continue_after_read(cold)
 
 
 def cache_request(
     services: FetchServices, frame: bytes, request: FetchRequest, context: RequestContext
 ) -> CachedFetch:
-    return CachedFetch(services, frame, request, context, _go_on)
+    return CachedFetch(services, frame, request, context, _continue_fetch)
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:

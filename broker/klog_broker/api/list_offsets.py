@@ -110,14 +110,14 @@ class _ListOffsets:
                 yield answers, requested
 
     def _give_to_a_helper(self, waits: _NeedsHelper) -> None:
-        def done(found: object, _: BaseException | None) -> None:
+        def on_looked_up(found: object, _: BaseException | None) -> None:
             if isinstance(found, TimestampOffset):
                 self._found[waits.key] = found
             self._warmed.add(waits.key)
             self._context.response_sink.send_in_slices(self.run())
 
         self._services.requests.count("cold-look-ups")
-        self._services.helpers.submit(waits.work, done)
+        self._services.helpers.submit(waits.work, on_looked_up)
 
     def _answer(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)

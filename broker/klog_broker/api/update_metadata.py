@@ -41,10 +41,10 @@ def handle(
     contains."""
     cluster = cluster_of(services, context)
 
-    def begin(done: Callable[[], None]) -> None:
+    def start_update(done: Callable[[], None]) -> None:
         services.requests.slices.run(_steps(request, context, cluster, done), lambda: True)
 
-    queue_controller_request(services, request, context, begin)
+    queue_controller_request(services, request, context, start_update)
 
 
 def _steps(

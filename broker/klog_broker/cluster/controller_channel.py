@@ -57,10 +57,10 @@ class ControllerConnection:
             self._call_soon(lambda: done(None))
             return
 
-        def answered(response: R | None, _error: KlogError | None) -> None:
+        def on_response(response: R | None, _error: KlogError | None) -> None:
             done(response)
 
-        connection.send(response_class, build, answered, timeout_ms)
+        connection.send(response_class, build, on_response, timeout_ms)
 
     def reconnect_if_moved(self) -> None:
         """Replace the connection if the metadata image names another controller or address.

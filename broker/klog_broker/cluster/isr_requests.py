@@ -168,13 +168,13 @@ class IsrRequests:
             return
         epoch = self._services.broker_epoch()
 
-        def answered(response: AlterPartitionResponse | None) -> None:
+        def on_response(response: AlterPartitionResponse | None) -> None:
             self._on_response(requested, response)
 
         self._controller.send(
             AlterPartitionResponse,
             lambda _: _request(self._services.broker_id, epoch, requested),
-            answered,
+            on_response,
             _TIMEOUT_MS,
         )
 

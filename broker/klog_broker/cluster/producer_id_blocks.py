@@ -44,7 +44,7 @@ class ProducerIdBlocks:
                 broker_id=self._broker_id, broker_epoch=self._broker_epoch()
             )
 
-        def answered(response: AllocateProducerIdsResponse | None) -> None:
+        def on_response(response: AllocateProducerIdsResponse | None) -> None:
             block = None if response is None else _block(response)
             if block is not None:
                 self._is_failing = False
@@ -56,7 +56,7 @@ class ProducerIdBlocks:
                 _log.warning("the controller sent no producer ids: %s; trying again", why)
             done(NoResponse(f"the controller sent no producer ids: {why}"))
 
-        self._to_controller.send(AllocateProducerIdsResponse, build, answered, TIMEOUT_MS)
+        self._to_controller.send(AllocateProducerIdsResponse, build, on_response, TIMEOUT_MS)
 
 
 def _block(response: AllocateProducerIdsResponse) -> ProducerIdBlock | None:

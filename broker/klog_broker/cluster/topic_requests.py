@@ -106,7 +106,7 @@ class TopicRequests:
             self._loop.call_soon(lambda: done(unknown))
             return
 
-        def answered(response: CreateTopicsResponse | None) -> None:
+        def on_response(response: CreateTopicsResponse | None) -> None:
             self._creating.difference_update(asked)
             if response is None:
                 done(unknown)
@@ -117,7 +117,10 @@ class TopicRequests:
         self._creating.update(asked)
         request = CreateTopicsRequest(topics=topics, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
         self._to_controller.send(
-            CreateTopicsResponse, lambda _: request, answered, AUTO_CREATION_TIMEOUT_MS + _SLACK_MS
+            CreateTopicsResponse,
+            lambda _: request,
+            on_response,
+            AUTO_CREATION_TIMEOUT_MS + _SLACK_MS,
         )
 
 

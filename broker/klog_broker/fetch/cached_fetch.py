@@ -52,8 +52,8 @@ class CachedFetch:
         "__weakref__",
         "_client_address",
         "_connection_id",
+        "_continue_fetch",
         "_frame",
-        "_go_on",
         "_has_epoch",
         "_header",
         "_layout",
@@ -75,7 +75,7 @@ class CachedFetch:
         frame: bytes,
         request: FetchRequest,
         context: RequestContext,
-        go_on: ContinueFetch,
+        continue_fetch: ContinueFetch,
     ) -> None:
         # Do not store the context itself: its response sink would keep the sent response in memory.
         self._header = context.header
@@ -85,7 +85,7 @@ class CachedFetch:
         self._listener = context.listener
         self._principal = context.principal
         self._services = services
-        self._go_on = go_on
+        self._continue_fetch = continue_fetch
         self._request = request
         self._frame: bytes | None = frame
         """The first request's frame, until a second frame of the same size comes. Only then does
@@ -136,7 +136,7 @@ class CachedFetch:
                     scope.renew()
                     cold = reader.read(scope.partitions)
             context = self._context(correlation_id, slot)
-            self._go_on(services, request, context, scope, reader, cold)
+            self._continue_fetch(services, request, context, scope, reader, cold)
             return True
         session_id, included, code = scope.answer()
         parts = pack_response(correlation_id, version, session_id, code, included)

@@ -136,7 +136,9 @@ class DownConversions:
                 prepare()
             return response.convert()
 
-        def done(found: list[Converted] | None, error: BaseException | None) -> None:
+        def on_response_converted(
+            found: list[Converted] | None, error: BaseException | None
+        ) -> None:
             self._is_running = False
             for each in found or ():
                 if isinstance(each, memoryview):
@@ -144,7 +146,7 @@ class DownConversions:
             on_converted(found or (), error)
             self._next()
 
-        self._helpers.submit(work, done)
+        self._helpers.submit(work, on_response_converted)
 
     def _count(self, data: memoryview) -> None:
         """Count the bytes of converted records in ``unsent_bytes`` until their memory is freed:

@@ -130,7 +130,7 @@ class SessionFetch:
         session = self._session
         if self.has_ended:
             return FetchResult(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        return FetchResult(session.session_id, session.take_news(self.partitions))
+        return FetchResult(session.session_id, session.select_partitions_with_news(self.partitions))
 
 
 def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:

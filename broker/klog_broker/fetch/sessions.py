@@ -249,7 +249,9 @@ class FetchSession:
             if each.is_done:
                 self._unread.pop(each, None)
 
-    def take_news(self, read: Iterable[SessionPartition]) -> list[SessionPartition]:
+    def select_partitions_with_news(
+        self, read: Iterable[SessionPartition]
+    ) -> list[SessionPartition]:
         """Return the partitions that go into the response. Partitions with bytes move to the end of
         the unread list, so that each partition gets its share of the request's byte limit over
         time."""
@@ -267,7 +269,7 @@ class FetchSession:
         self.listen(idle)
         return included
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the session; a waiting fetch of the session is answered."""
         self.is_over = True
         self._cached_partition_count.count -= len(self.partitions)
@@ -317,7 +319,7 @@ class FetchSessions:
         """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.end()
+            session.close()
 
     def begin_session(
         self,
