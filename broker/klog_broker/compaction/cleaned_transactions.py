@@ -25,7 +25,7 @@ class CleanedTransactions:
         self._committing: set[int] = set()
         self._retained: list[AbortedEntry] = []
 
-    def take_retained(self) -> list[AbortedEntry]:
+    def pop_retained(self) -> list[AbortedEntry]:
         """Return the aborted transactions whose markers were kept since the last call.
 
         Consumers still need the rows of these transactions in the transaction index.

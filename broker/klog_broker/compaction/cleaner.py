@@ -193,7 +193,7 @@ class Cleaner:
         work = _work_of(log, extent, self._clock.now_ms())
         prepare = self._prepare
 
-        def begin() -> "Step | None":
+        def run_first_step() -> "Step | None":
             if prepare is not None and not prepare():
                 return None
             from klog_broker.compaction.cleaning_round import CleaningRound
@@ -210,7 +210,7 @@ class Cleaner:
             running.steps = running.round.steps()
             return _step(running.steps)
 
-        self._helpers.submit(begin, partial(self._on_step, running))
+        self._helpers.submit(run_first_step, partial(self._on_step, running))
 
     def _run_next_step(self, running: "_Running") -> None:
         def step() -> "Step":

@@ -189,7 +189,7 @@ class CleaningRound:
                 is_last = source is group[-1]
                 for chunk in self._chunks(source):
                     yield self._filter(chunk, each, verdicts, cleaned, source, is_last)
-                    cleaned.add_aborted(transactions.take_retained())
+                    cleaned.add_aborted(transactions.pop_retained())
                 self._count(each)
             modified_ms = group[-1].segment.log_file.modified_ms()
             finishing = cleaned.finish(job.checks(), modified_ms)

@@ -59,7 +59,7 @@ def verify(path: Path, report: Report) -> None:
             f"{path} is no data directory (log.dirs) and no partition's folder: there is neither a "
             f"checkpoint nor a segment in it"
         )
-    report.end()
+    report.print_omitted_counts()
 
 
 def _is_data_directory(path: Path) -> bool:

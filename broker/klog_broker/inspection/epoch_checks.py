@@ -67,7 +67,7 @@ class EpochCheck:
             level = self._level_of(int(offsets[row]))
             self._report.add(level, self._path, f"{text}{epochs[row]}")
 
-    def end(self, end_offset: int, level: Level) -> None:
+    def check_newest_epoch(self, end_offset: int, level: Level) -> None:
         """Check that the newest epoch in the file does not begin after the log end offset."""
         if self._epochs and self._epochs[-1].start_offset > end_offset:
             text = f"epoch {self._epochs[-1].epoch} begins at offset "

@@ -209,7 +209,7 @@ class OffsetIndexCheck:
         place = number * self._rows.row_bytes
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
-    def end(self, *, is_full: bool, is_growing: bool) -> None:
+    def finish_segment(self, *, is_full: bool, is_growing: bool) -> None:
         """Finish the check after the segment's last batch: report the rows in ``_later``, the first
         row whose position is behind that batch, and unexpected bytes after the last row.
         ``is_full``: another segment follows this one. ``is_growing``: a broker is appending to this
@@ -291,7 +291,7 @@ class TimeIndexCheck:
         place = number * self._rows.row_bytes
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
-    def end(self, *, is_full: bool, is_growing: bool) -> None:
+    def finish_segment(self, *, is_full: bool, is_growing: bool) -> None:
         """Finish the check after the segment's last batch: report the first row whose timestamp is
         above the segment's largest, in a full segment a last row below the largest timestamp, and
         unexpected bytes after the last row. ``is_full``: another segment follows this one.

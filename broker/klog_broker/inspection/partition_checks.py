@@ -106,7 +106,7 @@ class PartitionCheck:
                 self._check_segment(base, listing, epochs)
             except FileNotFoundError as error:
                 self._report.note(Path(str(error.filename)), "removed during the check")
-        epochs.end(self._end, self._known.level_of(self._end))
+        epochs.check_newest_epoch(self._end, self._known.level_of(self._end))
         self._take_snapshots(self._end)
         for offset in self._snapshots:
             text = f"the snapshot is of offset {offset}, but the log ends at {self._end}"
@@ -193,10 +193,10 @@ class PartitionCheck:
         is_full = following is not None
         is_growing = self._known.is_running and not is_full
         if index_check and index:
-            index_check.end(is_full=is_full, is_growing=is_growing)
+            index_check.finish_segment(is_full=is_full, is_growing=is_growing)
             index.close()
         if time_check and times:
-            time_check.end(is_full=is_full, is_growing=is_growing)
+            time_check.finish_segment(is_full=is_full, is_growing=is_growing)
             times.close()
         self._check_aborted(base, following)
         report.segments += 1

@@ -45,7 +45,7 @@ class Report:
         """Add a finding of `Level.NOTE`."""
         self.add(Level.NOTE, path, text, position)
 
-    def end(self) -> None:
+    def print_omitted_counts(self) -> None:
         """For each file with more than MOST_OF_A_FILE findings, print how many of them were not
         printed."""
         for path, count in self._said.items():

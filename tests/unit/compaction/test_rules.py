@@ -122,10 +122,10 @@ def test_an_aborted_transaction_goes_and_its_marker_stays_a_round() -> None:
     assert first.is_void(1, 12)
     assert not first.is_void(2, 13)
     assert not first.is_last_trace(1, 20, ControlType.ABORT)
-    assert first.take_retained() == [_aborted(1, 10, 20)]
+    assert first.pop_retained() == [_aborted(1, 10, 20)]
     second = CleanedTransactions([_aborted(1, 10, 20)])
     assert second.is_last_trace(1, 20, ControlType.ABORT)
-    assert second.take_retained() == []
+    assert second.pop_retained() == []
 
 
 def test_a_producer_aborts_commits_and_aborts() -> None:
@@ -136,7 +136,7 @@ def test_a_producer_aborts_commits_and_aborts() -> None:
     assert not pass_.is_last_trace(1, 20, ControlType.COMMIT)
     assert pass_.is_void(1, 30)
     assert not pass_.is_last_trace(1, 40, ControlType.ABORT)
-    assert pass_.take_retained() == [_aborted(1, 0, 10), _aborted(1, 30, 40)]
+    assert pass_.pop_retained() == [_aborted(1, 0, 10), _aborted(1, 30, 40)]
 
 
 def test_a_commit_without_batches_is_bare() -> None:

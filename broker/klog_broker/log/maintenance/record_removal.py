@@ -195,7 +195,7 @@ class RecordRemoval:
         state = self._state
         left = TRIES_WITHOUT_DESCRIPTORS
 
-        def begin() -> None:
+        def try_work() -> None:
             try:
                 state.check_usable()
             except LogStorageError as error:
@@ -213,11 +213,11 @@ class RecordRemoval:
                     describe_exhaustion(error),
                     left,
                 )
-                self._retry = begin
+                self._retry = try_work
             else:
                 done(result, error)
 
-        begin()
+        try_work()
 
     @property
     def awaits_cut(self) -> bool:
@@ -341,16 +341,16 @@ class RecordRemoval:
             else:
                 self._end_cut(error, done)
 
-        def begin() -> None:
+        def run_when_in_place() -> None:
             state.when_in_place(lambda: self._run_with_retries(work, begun))
 
         if is_before:
             # Lower the log start offset in the checkpoint file before the log starts over. With the
             # old checkpoint file, a start after a crash would drop the records before the old log
             # start offset, which this log is about to copy from the leader.
-            self._renew_checkpoints(begin)
+            self._renew_checkpoints(run_when_in_place)
         else:
-            begin()
+            run_when_in_place()
 
     def _remove_files(self) -> None:
         """Remove all segments durably, while no other thread uses the log."""

@@ -26,7 +26,7 @@ def close_in_parallel(
     """
     failed: dict[LogDirectory, OSError | LogStorageError] = {}
 
-    def begin(log: PartitionLog) -> _Outcome:
+    def begin_close(log: PartitionLog) -> _Outcome:
         if log.log_directory in failed:
             return None
         try:
@@ -34,7 +34,7 @@ def close_in_parallel(
         except (OSError, LogStorageError) as error:
             return error
 
-    def take(group: int, number: int, outcome: _Outcome) -> None:
+    def finish_close(group: int, number: int, outcome: _Outcome) -> None:
         log = groups[group][number]
         try:
             if isinstance(outcome, Exception):
@@ -44,5 +44,9 @@ def close_in_parallel(
         except (OSError, LogStorageError) as error:
             failed.setdefault(log.log_directory, error)
 
-    run([[partial(begin, log) for log in logs] for logs in groups], _CLOSED_AT_ONCE, take)
+    run(
+        [[partial(begin_close, log) for log in logs] for logs in groups],
+        _CLOSED_AT_ONCE,
+        finish_close,
+    )
     return failed

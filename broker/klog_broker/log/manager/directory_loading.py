@@ -53,7 +53,7 @@ class DirectoryLoading:
     has_failed: bool = False
 
     @classmethod
-    def begin(
+    def start_loading(
         cls,
         folders: DirectoryFolders,
         config_of: Callable[[str, TopicId], LogConfig],

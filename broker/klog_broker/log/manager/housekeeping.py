@@ -165,12 +165,12 @@ class Housekeeping:
             else:
                 self._files.remove(path)
 
-        def done(_: None, error: BaseException | None) -> None:
+        def on_removed(_: None, error: BaseException | None) -> None:
             if error is not None:
                 # The next start-up removes the files that are left.
                 _log.warning("path=%s not removed, the next start removes it: %s", path, error)
 
-        self._helpers.submit(work, done)
+        self._helpers.submit(work, on_removed)
 
     # --- walks over all logs ---------------------------------------------------------------------
     def _walk(self, steps: Iterator[object]) -> None:

@@ -178,7 +178,7 @@ class LogManager:
                         directory.path, len(folders.partitions), self._clock, total, is_wanted
                     )
                     loadings.append(
-                        DirectoryLoading.begin(
+                        DirectoryLoading.start_loading(
                             folders,
                             config_of,
                             files=self._files,
