@@ -179,9 +179,9 @@ class HttpConnection:
         self._update_interest()
         # Serve the client's next request in the next event-loop turn, so that a client with many
         # requests does not delay the broker.
-        self._loop.call_soon(self._go_on)
+        self._loop.call_soon(self._read_next_request)
 
-    def _go_on(self) -> None:
+    def _read_next_request(self) -> None:
         if self.is_open and self._request is None:
             self._next()
 

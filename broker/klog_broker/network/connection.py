@@ -187,14 +187,14 @@ class Connection:
                 slot = SingleResponse(self, self._outbox, head)
                 slots = host.single_requests.slots
                 if not slots:
-                    host.single_requests.begin()
+                    host.single_requests.schedule_responses()
                 slots.append(slot)
                 if not host.handle_frame(window[4:count], slot, self):
                     self._memory.keep_arena(count)
                 return
         start = arena.used_bytes
         self._memory.keep_arena(count)
-        self._inbox.take_over(start, start + count)
+        self._inbox.add_received_bytes(start, start + count)
         if not self._is_offered_to_a_plan():
             self._parse()
 
@@ -315,7 +315,7 @@ class Connection:
         the responses to these requests."""
         if self.state is QUIET:
             self.state = READING
-            self._inbox.take_over(start, end)
+            self._inbox.add_received_bytes(start, end)
             self.on_planned(taken_bytes, responses)
 
     def on_planned(self, taken_bytes: int, responses: Sequence[bytes | PendingResponse]) -> None:
@@ -390,8 +390,8 @@ class Connection:
             if api_key != PRODUCE:
                 self._joins = False
             self._requests += 1
-            frame, large = inbox.take_request()
-            slot = outbox.begin(api_key, _unpack_head(frame)[0])
+            frame, large = inbox.pop_request()
+            slot = outbox.reserve_slot(api_key, _unpack_head(frame)[0])
             if large is not None:
                 # The request's records are views of the large frame's buffer, so the buffer is
                 # returned to its pool only when the event-loop turn, with its appends, ends.
@@ -417,7 +417,7 @@ class Connection:
                 self._read_off()
             self.close("the broker stops" if is_ours else "closed by the client")
 
-    def end(self) -> None:
+    def drain_and_close(self) -> None:
         """Receive no more bytes, serve the received requests, then close. Has no effect while the
         connection waits for a produce plan (PLANNED) or already closes (CLOSING)."""
         if self.state is PLANNED or self.state is CLOSING or self.state is CLOSED:

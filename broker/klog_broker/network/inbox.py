@@ -146,7 +146,7 @@ class Inbox:
         self._rest = self._rest + buffer[:count]
         return count
 
-    def take_over(self, start: int, end: int) -> None:
+    def add_received_bytes(self, start: int, end: int) -> None:
         """Take over the receive arena's bytes from ``start`` to ``end``, which the caller received
         for this connection and marked as used."""
         self._set_unparsed(start, end)
@@ -289,7 +289,7 @@ class Inbox:
         _check_metadata_size(len(frame), api_key)
         return api_key
 
-    def take_request(self) -> tuple[memoryview, LargeFrame | None]:
+    def pop_request(self) -> tuple[memoryview, LargeFrame | None]:
         """Remove the next request, which ``next_api_key`` has found.
 
         Returns the frame without its size, and the `LargeFrame` in whose buffer the request

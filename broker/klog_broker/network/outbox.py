@@ -137,7 +137,7 @@ class Outbox:
 
     # -- whether the next request may begin, and places for responses -------------------------
 
-    def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
+    def reserve_slot(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedResponse:
         """Add a place at the end of the queue of responses, to be filled with the response of a
         request."""
         slot = QueuedResponse(self, api_key, head, self._loop.time_ns)
@@ -153,7 +153,7 @@ class Outbox:
         A plan may serve later requests of the connection before this place is filled.
         """
         self.planned += 1
-        return self.begin(api_key)
+        return self.reserve_slot(api_key)
 
     def may_begin(self, api_key: int) -> bool:
         """Whether a request of this API may be passed to its handler now. While a response is
@@ -311,7 +311,7 @@ class Outbox:
         self._is_reading_ahead = True
         self._host.count("cold-reads")
 
-        def done(_: None, error: BaseException | None) -> None:
+        def on_read_ahead(_: None, error: BaseException | None) -> None:
             self._is_reading_ahead = False
             if not self.is_open:
                 return
@@ -321,7 +321,7 @@ class Outbox:
             self._outgoing.warmed(size)
             self.schedule_flush()
 
-        self._host.helpers.submit(lambda: file.read_ahead(position, size), done)
+        self._host.helpers.submit(lambda: file.read_ahead(position, size), on_read_ahead)
 
     def drop(self) -> deque[QueuedResponse]:
         """Drop the queued responses and all later ones, because the connection is closed.

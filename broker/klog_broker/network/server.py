@@ -139,7 +139,7 @@ class Server:
             if connection.state is not ENDING and connection.state is not CLOSING:
                 if ended == most:
                     return True
-                connection.end()
+                connection.drain_and_close()
                 ended += 1
         return False
 

@@ -68,7 +68,7 @@ class SingleResponse:
         the place if there is none."""
         place = self.ordinary
         if place is None:
-            place = self.ordinary = self._outbox.begin(self.head >> 16, self.head)
+            place = self.ordinary = self._outbox.reserve_slot(self.head >> 16, self.head)
             if self.response is not None:
                 place.complete(self.response)
         return place
@@ -122,10 +122,10 @@ class SingleRequests:
         self._loop = loop
         self.slots: list[SingleResponse] = []
         """The places for the responses to this event-loop turn's single requests (each request came
-        while its connection had no outstanding response). Call ``begin`` before adding the first
-        place."""
+        while its connection had no outstanding response). Call ``schedule_responses`` before adding
+        the first place."""
 
-    def begin(self) -> None:
+    def schedule_responses(self) -> None:
         """Schedule the sending of the responses to this event-loop turn's single requests for the
         time after the turn's appends."""
         self._loop.call_at_send(self._settle)

@@ -89,7 +89,7 @@ class AppendValidation:
             with short_switch_interval():
                 return prepare()
 
-        def done(result: Validated | None, error: BaseException | None) -> None:
+        def on_validated(result: Validated | None, error: BaseException | None) -> None:
             def validated() -> Validated:
                 if result is None:
                     raise error or RuntimeError("a helper returned nothing")
@@ -99,7 +99,7 @@ class AppendValidation:
             self._finish_appends(connection_id, validated)
             self._start()
 
-        self._helpers.submit(work, done)
+        self._helpers.submit(work, on_validated)
 
     def _finish_appends(self, connection_id: str, validated: FinishedValidation | None) -> None:
         """Append the validated batch, and the batches queued behind it, up to the next batch that a

@@ -28,7 +28,7 @@ class DelayedAppend(NamedTuple):
 
     log: PlannedLog
     end_offset: int
-    answer_at: int
+    error_code_at: int
     """The position of the batch's error code in the response."""
     ones: int
     """How many bytes after the error code have to become 0xFF in an error response: its base
@@ -113,7 +113,7 @@ class DelayedResponse(DelayedOperation):
         self._waiting = still_waiting
 
     def _fail(self, append: DelayedAppend, code: ErrorCode) -> None:
-        at = append.answer_at
+        at = append.error_code_at
         _CODE.pack_into(self._answer, at, code)
         at += _CODE.size
         self._answer[at : at + append.ones] = b"\xff" * append.ones

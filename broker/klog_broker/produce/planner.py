@@ -428,7 +428,7 @@ class ProducePlanner:
         tables, count = self._tables, len(turn.waiting)
         if turn.first_received or tables.has_delayed or not tables.all_taken(count):
             return False
-        starts, ends = tables.answers(count)
+        starts, ends = tables.response_ranges(count)
         sizes = list(map(sub, ends, starts))
         # A connection may be closed: appends of this turn may have completed delayed requests, and
         # a connection is closed if sending its response fails.
@@ -499,7 +499,7 @@ class ProducePlanner:
         answer = bytearray(self._tables.responses[part.start : part.stop])
         appends = [
             DelayedAppend(
-                self._log_of(each.slot), each.end_offset, each.answer_at - part.start, each.ones
+                self._log_of(each.slot), each.end_offset, each.error_code_at - part.start, each.ones
             )
             for each in part.held
         ]

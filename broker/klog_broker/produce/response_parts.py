@@ -46,11 +46,11 @@ def split_responses(
     count = 0
     while at < stop:
         end = at + _SIZE_BYTES + int.from_bytes(responses[at : at + _SIZE_BYTES], "big")
-        if left and left[0].answer_at < end:
+        if left and left[0].error_code_at < end:
             if waiting and waiting[0].timeout_ms != left[0].timeout_ms:
                 parts.append(ResponsePart(waiting, begin, at, count))
                 waiting, begin, count = [], at, 0
-            while left and left[0].answer_at < end:
+            while left and left[0].error_code_at < end:
                 waiting.append(left.popleft())
         count += 1
         at = end

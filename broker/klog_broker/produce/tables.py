@@ -60,7 +60,7 @@ class DelayedBatch(NamedTuple):
 
     slot: int
     end_offset: int
-    answer_at: int  # where the batch's error code is in the encoded responses
+    error_code_at: int  # where the batch's error code is in the encoded responses
     # how many bytes after the error code an error response sets to 0xFF (offsets and times of -1)
     ones: int
     timeout_ms: int
@@ -366,7 +366,7 @@ class PlanTables:
             kernel.CONNECTION_END, count
         )
 
-    def answers(self, count: int) -> tuple[list[int], list[int]]:
+    def response_ranges(self, count: int) -> tuple[list[int], list[int]]:
         """Return, for each of the first ``count`` connections, where its responses start and end in
         ``responses`` (the array of encoded responses)."""
         kernel = self._kernel
