@@ -102,8 +102,8 @@ def _run(
             break
         if core.needs_identity:
             identities += 1
-            core.take_identity(Identity(identities, 0))
-        for batch in core.take_batches(core.ready(0), 0):
+            core.set_identity(Identity(identities, 0))
+        for batch in core.drain_batches(core.ready(0), 0):
             fate = fates.pop() if fates else "answered"
             if fate == "lost before":
                 answers.append((batch, None))

@@ -61,7 +61,7 @@ def active_producers(
     Needs brokers of Kafka 2.8 or newer (DescribeProducers).
     """
 
-    def ask(
+    def describe_producers(
         link: Link, by_topic: dict[str, list[int]]
     ) -> dict[TopicPartition, list[ActiveProducer] | ErrorCode]:
         topics = [TopicRequest(name=t, partition_indexes=p) for t, p in by_topic.items()]
@@ -83,7 +83,7 @@ def active_producers(
                 )
         return results
 
-    return call_leaders(client, partitions, ask, "describe producers", deadline_ms)
+    return call_leaders(client, partitions, describe_producers, "describe producers", deadline_ms)
 
 
 def find_idle_transactions(
@@ -141,7 +141,9 @@ def abort_in_partition(
         producer or coordinator has written to the partition
     """
 
-    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, bool | ErrorCode]:
+    def write_marker(
+        link: Link, by_topic: dict[str, list[int]]
+    ) -> dict[TopicPartition, bool | ErrorCode]:
         marker = WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -161,5 +163,7 @@ def abort_in_partition(
             for row in topic.partitions
         }
 
-    for error in call_leaders(client, [partition], ask, "abort", deadline_ms).refused.values():
+    for error in call_leaders(
+        client, [partition], write_marker, "abort", deadline_ms
+    ).refused.values():
         raise error

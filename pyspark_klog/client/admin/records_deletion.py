@@ -32,7 +32,9 @@ def delete_records(
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
-    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, int | ErrorCode]:
+    def request_deletion(
+        link: Link, by_topic: dict[str, list[int]]
+    ) -> dict[TopicPartition, int | ErrorCode]:
         timeout_ms = client.settings.number("request.timeout.ms")
         request = DeleteRecordsRequest(
             topics=[
@@ -60,4 +62,4 @@ def delete_records(
             for row in topic.partitions
         }
 
-    return call_leaders(client, before, ask, "delete records", deadline)
+    return call_leaders(client, before, request_deletion, "delete records", deadline)

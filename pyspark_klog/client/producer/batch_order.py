@@ -98,7 +98,7 @@ class BatchOrder:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether `take_identity` has to be called, with a new producer id and epoch, before
+        """Whether `set_identity` has to be called, with a new producer id and epoch, before
         another batch is sent.
 
         False while a batch is in flight, or while a failed attempt may have written its batch after
@@ -126,7 +126,7 @@ class BatchOrder:
         return min(times, default=None)
 
     # --- choosing batches to send ----------------------------------------------------------------
-    def take_identity(self, identity: Identity) -> None:
+    def set_identity(self, identity: Identity) -> None:
         """Send under a new identity (producer id and epoch) from now on: each partition's sequence
         begins at 0."""
         self.identity = identity
@@ -183,7 +183,7 @@ class BatchOrder:
         only the response to that batch, sent again unchanged, shows whether it did."""
         return queue.is_unsettled and not queue.first_unsent.needs_new_sequence
 
-    def take_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
+    def drain_batches(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
         """Take batches for one request: at most one a partition, up to the request's size limit,
         which the first batch alone may exceed.
 
@@ -274,7 +274,7 @@ class BatchOrder:
 
     def retry_with_new_identity(self, batch: Batch) -> None:
         """Send the batch again under a new identity (producer id and epoch), once `needs_identity`
-        is true and the caller has passed the new identity to `take_identity`."""
+        is true and the caller has passed the new identity to `set_identity`."""
         queue = self._take_from_flight(batch)
         queue.must_drain = True
         self._want_identity(queue.batches)
@@ -336,7 +336,7 @@ class BatchOrder:
     def drop_all(self) -> None:
         """Drop every batch, because the transaction is aborted. No request may be under way.
 
-        If any batch was sent, the broker's sequences are unknown: then call `take_identity`.
+        If any batch was sent, the broker's sequences are unknown: then call `set_identity`.
         """
         for queue in self._queues.values():
             queue.batches.clear()

@@ -293,7 +293,7 @@ class Producer:
     def _find_identity(self) -> None:
         identity = request_producer_id(self._client, self._delivery_timeout_ms)
         if identity != NO_IDENTITY:
-            self._core.take_identity(identity)
+            self._core.set_identity(identity)
             return
         if self._client.settings.is_given("enable.idempotence"):
             raise UnsupportedByBroker("enable.idempotence=true needs a Kafka broker from 0.11 on")
@@ -337,7 +337,7 @@ class Producer:
                 client.forget_topic(partition.topic)
             return
         while link.connection.in_flight < self._max_in_flight:
-            batches = self._core.take_batches(partitions, client.now_ms())
+            batches = self._core.drain_batches(partitions, client.now_ms())
             if not batches:
                 return
             try:

@@ -113,7 +113,7 @@ class TransactionManager:
         self._move(TransactionEvent.INITIALIZE)
         self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
 
-    def begin(self, version: int) -> None:
+    def begin_transaction(self, version: int) -> None:
         """Begin a transaction, which keeps the transaction.version ``version`` until its end."""
         self._move(TransactionEvent.BEGIN)
         self.version = version
@@ -121,7 +121,7 @@ class TransactionManager:
         self._is_unused = False
         self._partitions.clear()
 
-    def take_over(self, identity: Identity, version: int) -> None:
+    def resume_transaction(self, identity: Identity, version: int) -> None:
         """Take over a transaction that another producer began and wrote, in order to end it."""
         self.state = TransactionalProducerState.IN_TRANSACTION
         self._is_taken_over = True

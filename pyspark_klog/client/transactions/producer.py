@@ -96,7 +96,7 @@ class TransactionalProducer(Producer):
         if manager.needs_new_epoch(version):
             manager.request_new_epoch()
             self._carry_out()
-        manager.begin(version)
+        manager.begin_transaction(version)
         self._transaction = InTransaction(self.transactional_id, version)
 
     def send_offsets_to_transaction(
@@ -178,7 +178,7 @@ class TransactionalProducer(Producer):
             carry_out(client, manager, deadline_ms, _BOUND)
         finally:
             if manager.identity != self._core.identity:
-                self._core.take_identity(manager.identity)
+                self._core.set_identity(manager.identity)
 
 
 def end_transaction(
@@ -204,7 +204,7 @@ def end_transaction(
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
     manager = TransactionManager(transaction.transactional_id, DEFAULT_TIMEOUT_MS, client.wait_ms)
-    manager.take_over(
+    manager.resume_transaction(
         Identity(transaction.producer_id, transaction.producer_epoch), transaction.version
     )
     if commit:

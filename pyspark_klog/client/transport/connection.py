@@ -223,7 +223,7 @@ class Connection:
         self._authentication_due_ms = None
         self._exchange = SaslExchange(mechanism, self.peer)
         self._exchange_began_ms = now_ms
-        request = self._exchange.begin()
+        request = self._exchange.handshake_request()
         call = self._queue(request, SaslHandshakeResponse, version, now_ms)
         self._exchange_call = cast("Call[Response]", call)
 

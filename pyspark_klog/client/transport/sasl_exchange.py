@@ -58,7 +58,7 @@ class SaslExchange:
         """For how many ms after the exchange the broker accepts requests until the client must
         authenticate again; 0: for ever. Known at the end of the exchange."""
 
-    def begin(self) -> SaslHandshakeRequest:
+    def handshake_request(self) -> SaslHandshakeRequest:
         """The first request of the exchange, SaslHandshake."""
         return SaslHandshakeRequest(mechanism=self.mechanism.name)
 

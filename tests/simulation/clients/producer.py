@@ -170,14 +170,14 @@ class Producer(Client):
             raise Violation("a producer id is given once", f"{reply.producer_id} again")
         self.history.producer_ids.add(reply.producer_id)
         self.note(f"identity {reply.producer_id}")
-        self._core.take_identity(Identity(reply.producer_id, reply.producer_epoch))
+        self._core.set_identity(Identity(reply.producer_id, reply.producer_epoch))
 
     # --- requests --------------------------------------------------------------------------------
     def _send(self) -> None:
         core, now_ms = self._core, self.world.now_ms
         low, high = self._versions()
         while self.in_flight < (5 if self._idempotent else 1):
-            batches = core.take_batches(self._ready(now_ms), now_ms)
+            batches = core.drain_batches(self._ready(now_ms), now_ms)
             if not batches:
                 return
             request = self._new_request()

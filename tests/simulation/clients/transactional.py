@@ -140,7 +140,7 @@ class TransactionalProducer(Producer):
         self._late_ms = world.now_ms + self._timeout_ms
         begun = self.history.transactions.begins(self._id, manager.identity, self.name)
         self.note(f"begins {begun.name} as {manager.identity} version {self._transaction_version}")
-        manager.begin(self._transaction_version)
+        manager.begin_transaction(self._transaction_version)
         try:
             writes = world.between(0, 3)
             for _ in range(writes):
@@ -175,7 +175,7 @@ class TransactionalProducer(Producer):
             yield from self.sleep(world.between(0, self._timeout_ms + 3_000))
         for _ in range(world.between(1, 2)):
             self._manager = self._new_manager()
-            self._manager.take_over(identity, version)
+            self._manager.resume_transaction(identity, version)
             if is_commit:
                 self._manager.commit()
             else:
@@ -301,7 +301,7 @@ class TransactionalProducer(Producer):
             self._take_step(step, reply, begun)
             self._check_manager()
         if manager.identity != self._core.identity:
-            self._core.take_identity(manager.identity)
+            self._core.set_identity(manager.identity)
 
     def _reach(self, _step: PendingStep) -> Script:
         """Connect to the coordinator of the step."""

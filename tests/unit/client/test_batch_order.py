@@ -24,7 +24,7 @@ def _core(**changes: int | bool) -> BatchOrder:
         max_attempts=int(changes.get("max_attempts", 100)),
     )
     if core.idempotent:
-        core.take_identity(Identity(7, 0))
+        core.set_identity(Identity(7, 0))
     return core
 
 
@@ -48,7 +48,7 @@ def _let_know(core: BatchOrder) -> None:
 
 def _take_all(core: BatchOrder, now_ms: int = 0) -> list[Batch]:
     taken: list[Batch] = []
-    while some := core.take_batches(core.ready(now_ms), now_ms):
+    while some := core.drain_batches(core.ready(now_ms), now_ms):
         taken += some
     return taken
 
@@ -58,7 +58,7 @@ def test_nothing_is_sent_without_an_identity() -> None:
     core.add(_batch())
     assert core.needs_identity
     assert core.ready(0) == []
-    core.take_identity(Identity(1, 0))
+    core.set_identity(Identity(1, 0))
     assert core.ready(0) == [_P]
 
 
@@ -105,7 +105,7 @@ def test_the_first_batch_under_an_identity_is_in_flight_alone() -> None:
     assert _take_all(core) == [second, third]
     core.retry_with_new_identity(second)
     core.retry(third, 0)
-    core.take_identity(Identity(8, 0))
+    core.set_identity(Identity(8, 0))
     assert _take_all(core) == [second]
 
 
@@ -113,8 +113,8 @@ def test_a_request_has_one_batch_a_partition_and_bounded_bytes() -> None:
     core = _core(max_request_bytes=15)
     _add(core, 2, _P)
     _add(core, 1, _Q)
-    assert [b.partition for b in core.take_batches(core.ready(0), 0)] == [_P]
-    assert [b.partition for b in core.take_batches([_Q, _P], 0)] == [_Q]
+    assert [b.partition for b in core.drain_batches(core.ready(0), 0)] == [_P]
+    assert [b.partition for b in core.drain_batches([_Q, _P], 0)] == [_Q]
 
 
 def test_a_batch_larger_than_a_request_still_goes() -> None:
@@ -162,7 +162,7 @@ def test_a_gap_at_the_head_asks_for_a_new_identity_and_begins_at_zero() -> None:
     _add(core, 1, _Q)
     assert core.needs_identity
     assert core.ready(0) == []
-    core.take_identity(Identity(8, 0))
+    core.set_identity(Identity(8, 0))
     _let_know(core)
     again = _take_all(core)
     assert {(b.partition, b.sequence) for b in again} == {(_P, 0), (_P, 3), (_P, 6), (_Q, 0)}

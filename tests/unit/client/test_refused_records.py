@@ -15,7 +15,7 @@ def _core(*, sets_aside: bool = True, idempotent: bool = True) -> BatchOrder:
         idempotent=idempotent, max_in_flight=5, max_request_bytes=1_000, max_attempts=9
     )
     if idempotent:
-        core.take_identity(Identity(7, 0))
+        core.set_identity(Identity(7, 0))
     core.leaves_refused_out = sets_aside
     return core
 
@@ -25,7 +25,7 @@ def _sent(core: BatchOrder, *record_counts: int, partition: TopicPartition = _P)
     for batch in batches:
         core.add(batch)
         _let_know(core)
-        core.take_batches([partition], 0)
+        core.drain_batches([partition], 0)
     return batches
 
 
@@ -76,10 +76,10 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
     assert core.ready(0) == []
     core.written(other, 0)
     assert core.needs_identity
-    core.take_identity(Identity(8, 0))
+    core.set_identity(Identity(8, 0))
     assert core.ready(0) == [_P]
     _let_know(core)
-    taken = [batch for _ in range(2) for batch in core.take_batches([_P], 0)]
+    taken = [batch for _ in range(2) for batch in core.drain_batches([_P], 0)]
     assert taken == [behind, last]
     assert [(b.sequence, b.identity.producer_id) for b in taken] == [(0, 8), (3, 8)]
     for batch in taken:
@@ -99,12 +99,12 @@ def test_another_partitions_lost_answer_is_asked_for_before_the_new_identity() -
     assert not core.needs_identity
     assert core.ready(0) == []
     assert core.next_wakeup_ms(0) == 50
-    assert core.take_batches(core.ready(50), 50) == [other]
+    assert core.drain_batches(core.ready(50), 50) == [other]
     assert (other.sequence, other.identity) == (0, Identity(7, 0))
     core.written(other, 0)
     assert core.needs_identity
-    core.take_identity(Identity(8, 0))
-    assert core.take_batches(core.ready(50), 50) == [behind]
+    core.set_identity(Identity(8, 0))
+    assert core.drain_batches(core.ready(50), 50) == [behind]
     assert (behind.sequence, behind.identity) == (0, Identity(8, 0))
 
 

@@ -16,7 +16,7 @@ def _core() -> BatchOrder:
         max_attempts=100,
         transactional=True,
     )
-    core.take_identity(Identity(7, 3))
+    core.set_identity(Identity(7, 3))
     core.leaves_refused_out = True
     return core
 
@@ -25,11 +25,11 @@ def _send(core: BatchOrder, *counts: int) -> list[Batch]:
     """Batches with so many records, all under way behind one that is written."""
     first = Batch(_P, bytearray(10), 1, 0)
     core.add(first)
-    assert core.take_batches([_P], 0) == [first]
+    assert core.drain_batches([_P], 0) == [first]
     core.written(first, 0)
     for count in counts:
         core.add(Batch(_P, bytearray(10), count, 0))
-    return [batch for _ in counts for batch in core.take_batches([_P], 0)]
+    return [batch for _ in counts for batch in core.drain_batches([_P], 0)]
 
 
 def test_no_other_identity_is_asked_for() -> None:
@@ -51,7 +51,7 @@ def test_a_gap_behind_a_batch_that_failed_is_no_failure() -> None:
     assert core.verdict(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     core.retry(first, 0)
     core.retry(second, 0)
-    assert [(b.identity, b.sequence) for b in core.take_batches([_P], 0)] == [(Identity(7, 3), 1)]
+    assert [(b.identity, b.sequence) for b in core.drain_batches([_P], 0)] == [(Identity(7, 3), 1)]
 
 
 def test_batches_behind_one_that_is_set_aside_get_its_sequence() -> None:
@@ -63,9 +63,9 @@ def test_batches_behind_one_that_is_set_aside_get_its_sequence() -> None:
     core.drop_batch(aside)
     for batch in (third, fourth):
         assert core.verdict(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-        assert core.take_batches([_P], 0) == []
+        assert core.drain_batches([_P], 0) == []
         core.retry(batch, 0)
-    assert [core.take_batches([_P], 0)[0].sequence for _ in range(2)] == [3, 7]
+    assert [core.drain_batches([_P], 0)[0].sequence for _ in range(2)] == [3, 7]
     assert not core.needs_identity
 
 
@@ -75,7 +75,7 @@ def test_a_second_one_that_is_set_aside_leaves_no_gap_either() -> None:
     core.drop_batch(first)
     core.drop_batch(second)
     core.retry(third, 0)
-    assert [b.sequence for b in core.take_batches([_P], 0)] == [1]
+    assert [b.sequence for b in core.drain_batches([_P], 0)] == [1]
 
 
 def test_what_lies_before_keeps_its_sequence() -> None:
@@ -84,17 +84,17 @@ def test_what_lies_before_keeps_its_sequence() -> None:
     core.retry(lost, 0)
     core.drop_batch(aside)
     core.retry(third, 0)
-    assert core.take_batches([_P], 0) == [lost]
+    assert core.drain_batches([_P], 0) == [lost]
     assert (lost.sequence, lost.may_be_written) == (1, True)
     core.written(lost, 1)
-    assert [b.sequence for b in core.take_batches([_P], 0)] == [2]
+    assert [b.sequence for b in core.drain_batches([_P], 0)] == [2]
 
 
 def test_a_record_that_may_be_written_is_not_set_aside() -> None:
     core = _core()
     (only,) = _send(core, 1)
     core.retry(only, 0)
-    assert core.take_batches([_P], 0) == [only]
+    assert core.drain_batches([_P], 0) == [only]
     assert core.verdict(only, ErrorCode.MESSAGE_TOO_LARGE) is Verdict.FAIL
 
 
@@ -103,7 +103,7 @@ def test_a_transaction_that_is_concurrent_leaves_no_doubt() -> None:
     core = _core()
     (only,) = _send(core, 1)
     core.retry(only, 0, is_unwritten=True)
-    assert core.take_batches([_P], 0) == [only]
+    assert core.drain_batches([_P], 0) == [only]
     assert core.verdict(only, ErrorCode.MESSAGE_TOO_LARGE) is Verdict.SET_ASIDE
 
 
@@ -114,9 +114,9 @@ def test_an_abort_drops_what_is_not_written() -> None:
     core.drop_all()
     assert core.is_idle
     assert core.waiting() == []
-    core.take_identity(Identity(7, 4))
+    core.set_identity(Identity(7, 4))
     core.add(Batch(_P, bytearray(10), 1, 0))
-    (after,) = core.take_batches([_P], 0)
+    (after,) = core.drain_batches([_P], 0)
     assert (after.identity, after.sequence) == (Identity(7, 4), 0)
 
 
@@ -126,4 +126,4 @@ def test_sequences_go_on_when_nothing_that_was_dropped_had_one() -> None:
     core.add(Batch(_P, bytearray(10), 5, 0))
     core.drop_all()
     core.add(Batch(_P, bytearray(10), 1, 0))
-    assert [b.sequence for b in core.take_batches([_P], 0)] == [1]
+    assert [b.sequence for b in core.drain_batches([_P], 0)] == [1]
