@@ -67,7 +67,7 @@ class _KernelBuffer:
         self._buffer = pa.allocate_buffer(count * self._itemsize, resizable=True)
         self.array: npt.NDArray[np.generic] = np.frombuffer(self._buffer, dtype)
 
-    def take(self, count: int) -> pa.Buffer:
+    def detach_buffer(self, count: int) -> pa.Buffer:
         """Return the first ``count`` elements as a buffer; ``array`` is empty afterwards.
 
         If more than half of the memory is unused, the buffer is shrunk to free it.
@@ -102,8 +102,8 @@ class _Bytes:
             self.valid.array.fill(0xFF)
 
     def finish(self, kind: pa.DataType, rows: int, used_bytes: int, nulls: int) -> pa.Array:
-        valid = self.valid.take((rows + 7) // 8) if nulls else None
-        buffers = [valid, self.ends.take(rows + 1), self.data.take(used_bytes)]
+        valid = self.valid.detach_buffer((rows + 7) // 8) if nulls else None
+        buffers = [valid, self.ends.detach_buffer(rows + 1), self.data.detach_buffer(used_bytes)]
         return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
 
 
@@ -198,7 +198,7 @@ class ColumnBuffers:
             state[batch_decoding.HEADER_VALUE_NULLS],
         )
         structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_STRUCT))
-        ends = self.header_ends.take(rows + 1)
+        ends = self.header_ends.detach_buffer(rows + 1)
         # Like in Spark's Kafka connector, a record without headers gets null, not an empty list.
         edges = np.frombuffer(ends, np.int32, rows + 1)
         some = edges[1:] != edges[:-1]
@@ -210,4 +210,4 @@ class ColumnBuffers:
 
 
 def _fixed_array(kind: pa.DataType, rows: int, buffer: _KernelBuffer) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [None, buffer.take(rows)], null_count=0)
+    return pa.Array.from_buffers(kind, rows, [None, buffer.detach_buffer(rows)], null_count=0)

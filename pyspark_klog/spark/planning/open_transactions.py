@@ -89,8 +89,8 @@ def open_transactions(
     ``first_offsets`` has the offset at which the transaction of each partition begins. One batch is
     read there to get the time; if that fails, the sentence says that the time is not known.
     """
-    from pyspark_klog.spark.planning.samples import ONE_BATCH, take_samples
+    from pyspark_klog.spark.planning.samples import ONE_BATCH, fetch_samples
 
-    samples = take_samples(client, first_offsets, ONE_BATCH)
+    samples = fetch_samples(client, first_offsets, ONE_BATCH)
     times = {p: sample.timestamp_ms for p, sample in samples.items()}
     return {p: open_transaction(p, at, times.get(p)) for p, at in first_offsets.items()}

@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     batch's time. The value is None if every batch is empty, and for formats v0 and v1."""
 
 
-def take_samples(
+def fetch_samples(
     client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
 ) -> dict[TopicPartition, Sample]:
     """Fetch a few batches at each offset of ``positions`` and return their size, offsets and time.

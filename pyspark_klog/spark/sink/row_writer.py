@@ -64,19 +64,19 @@ class SinkRows:
                     continue
                 if producer is None:
                     producer = producer_for(self._settings)
-                    self.begin(producer)
+                    self.prepare_producer(producer)
                 self.add(producer, batch)
                 count += batch.num_rows
             if producer is not None:
-                self.end(producer)
+                self.flush_rows(producer)
                 freeze_once()
         except BaseException:
             drop_producer(self._settings)
             raise
         return count - self.letter_count
 
-    # --- the steps of writing a task's rows: begin, add, end -------------------------------------
-    def begin(self, producer: "Producer") -> None:
+    # --- the steps of writing a task's rows -------------------------------------------------------
+    def prepare_producer(self, producer: "Producer") -> None:
         """Prepare a producer for rows: rows that a topic refuses become dead letters, or fail the
         task if there is no option deadLetterTopic."""
         producer.on_refused_record(None if self._letters is None else self._letters.receive)
@@ -88,7 +88,7 @@ class SinkRows:
         if self._letters is not None:
             self._letters.write_waiting(producer, epoch_ms())
 
-    def end(self, producer: "Producer") -> None:
+    def flush_rows(self, producer: "Producer") -> None:
         """Finish the task: when this method returns, brokers have acknowledged all added rows and
         their dead letters; with acks=0 the rows are sent."""
         producer.flush()

@@ -226,17 +226,17 @@ def _offsets_at(
         led = [TopicPartition(name, n) for n, info in topic.partitions.items() if info.leader >= 0]
         by_topic[name] = {p: time_ms for p in led if wanted is None or p in wanted}
 
-    def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def request_offsets(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = list_offsets(client, times, read_committed=options.read_committed)
         return {partition: at.offset for partition, at in found.items()}
 
     with suppress(TopicMissing, BrokerError):
-        return ask({p: time_ms for times in by_topic.values() for p in times})
+        return request_offsets({p: time_ms for times in by_topic.values() for p in times})
     # One topic can fail the request for all: ask topic by topic, and leave out refused topics.
     found: dict[TopicPartition, int] = {}
     for times in by_topic.values():
         try:
-            found |= ask(times)
+            found |= request_offsets(times)
         except TopicMissing:
             continue
         except BrokerError as error:

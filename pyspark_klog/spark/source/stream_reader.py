@@ -160,16 +160,16 @@ if HAS_LIMITS:
             Deleted offsets must not count as bytes: otherwise a query that fell behind retention
             would need many micro-batches to pass offsets that have no records.
             """
-            from pyspark_klog.spark.planning.samples import SAMPLE_BYTES, take_samples
+            from pyspark_klog.spark.planning.samples import SAMPLE_BYTES, fetch_samples
 
             assert self._client is not None
-            found = take_samples(self._client, places, SAMPLE_BYTES)
+            found = fetch_samples(self._client, places, SAMPLE_BYTES)
             first: Offsets = {}
             with suppress(TopicMissing):
                 first = self._begin().earliest(places.keys() - found.keys())
             moved = {p: min(o, ends[p]) for p, o in first.items() if o > places[p]}
             there = {p: offset for p, offset in moved.items() if offset < ends[p]}
-            found |= take_samples(self._client, there, SAMPLE_BYTES)
+            found |= fetch_samples(self._client, there, SAMPLE_BYTES)
             for partition, sample in found.items():
                 self._rates.learn(partition, sample.size_bytes, sample.offsets)
             return moved
@@ -186,11 +186,11 @@ if HAS_LIMITS:
             if not behind:
                 return lag_ms
             from pyspark_klog.client.clock import epoch_ms
-            from pyspark_klog.spark.planning.samples import ONE_BATCH, take_samples
+            from pyspark_klog.spark.planning.samples import ONE_BATCH, fetch_samples
 
             assert self._client is not None
             now_ms = epoch_ms()
-            for partition, sample in take_samples(self._client, behind, ONE_BATCH).items():
+            for partition, sample in fetch_samples(self._client, behind, ONE_BATCH).items():
                 if sample.timestamp_ms is not None and sample.timestamp_ms >= 0:
                     lag_ms[partition] = max(now_ms - sample.timestamp_ms, 0)
             return lag_ms

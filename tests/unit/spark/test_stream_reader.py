@@ -524,7 +524,7 @@ def test_deleted_records_are_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         there = {p for p, o in places.items() if paper.log[p][0] <= o < paper.log[p][1]}
         return {p: Sample(1_000, 10, None) for p in there}
 
-    monkeypatch.setattr("pyspark_klog.spark.planning.samples.take_samples", take)
+    monkeypatch.setattr("pyspark_klog.spark.planning.samples.fetch_samples", take)
     everything = ReadMaxRows(2**63 - 1)
     start = {"t": {"0": 0, "1": 0}}
     paper.log = {TopicPartition("t", 0): (1_500, 2_000), TopicPartition("t", 1): (900, 900)}

@@ -307,11 +307,11 @@ class _Attempt:
         self._held.committed = None
         producer.begin_transaction()
         self._began_ms = self._client.now_ms()
-        rows.begin(producer)
+        rows.prepare_producer(producer)
         for batch in batches:
             self._hash.add(batch)
             rows.add(producer, batch)
-        rows.end(producer)
+        rows.flush_rows(producer)
         row = self._made()
         position = {self._group.partition: row.to_offset()}
         producer.send_offsets_to_transaction(position, task.transactional_id)
