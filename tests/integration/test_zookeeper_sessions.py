@@ -109,12 +109,12 @@ def test_an_expired_session_makes_no_new_one_and_leaves_no_thread(world: RealWor
     log: list[Any] = []
     session = sessions_by_kazoo(connect, SESSION_MS)(world.loop, log.append)
     world.until(lambda: log, "a session")
-    first = other.ask("create", "/counts-", sequential=True).stat.czxid
+    first = other.call_zookeeper("create", "/counts-", sequential=True).stat.czxid
     world.expire(session.session_id)
     world.until(lambda: EXPIRED in log, "the end of the session")
     world.until(lambda: len(own_threads()) == 1, "the end of its thread")
     # Sessions begin and end by transactions: there was one end, and this write.
-    assert other.ask("create", "/counts-", sequential=True).stat.czxid == first + 2
+    assert other.call_zookeeper("create", "/counts-", sequential=True).stat.czxid == first + 2
     assert log[-1] is EXPIRED
 
 

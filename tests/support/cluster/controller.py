@@ -73,8 +73,8 @@ class Controlled(ClusterWorld):
         self._held: list[Callable[[], None]] = []
         self.unclean: set[str] = set()
         for path in PERSISTENT:
-            self.ask("create", path, b"", makes_parents=True)
-        self.ask("create", CONTROLLER_EPOCH, b"3")
+            self.call_zookeeper("create", path, b"", makes_parents=True)
+        self.call_zookeeper("create", CONTROLLER_EPOCH, b"3")
         self.controller = Controller(
             self.loop,
             ONE,
@@ -92,7 +92,7 @@ class Controlled(ClusterWorld):
         """Start the controller with brokers 1, 2 and 3."""
         made = cls()
         made.register(1, 2, 3)
-        made.begin()
+        made.start_controller()
         return made
 
     def connected(self, session: Session) -> None:
@@ -103,7 +103,7 @@ class Controlled(ClusterWorld):
         self.controller.resigned()
         self.controller.expired()
 
-    def begin(self) -> None:
+    def start_controller(self) -> None:
         self.until(lambda: self.session)
         assert self.session is not None
         epoch = ControllerEpoch(3, self.stat(CONTROLLER_EPOCH).version)
@@ -112,14 +112,14 @@ class Controlled(ClusterWorld):
 
     def register(self, *numbers: int) -> None:
         for number in numbers:
-            self.ask("set", "/brokers/ids", b"", ANY_VERSION)
+            self.call_zookeeper("set", "/brokers/ids", b"", ANY_VERSION)
             endpoint = Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
             data = encode_broker(Znode((endpoint,), 0))
-            self.ask("create", broker_path(BrokerId(number)), data, ephemeral=True)
+            self.call_zookeeper("create", broker_path(BrokerId(number)), data, ephemeral=True)
         self.advance(500)
 
-    def end(self, number: int) -> None:
-        self.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
+    def unregister_broker(self, number: int) -> None:
+        self.call_zookeeper("delete", broker_path(BrokerId(number)), ANY_VERSION)
         self.advance(500)
 
     def epoch(self, number: int) -> int:
@@ -158,7 +158,7 @@ class Controlled(ClusterWorld):
             self.loop.post(each)
         self.advance(500)
 
-    def take_requests(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
+    def pop_requests(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
         """Return the requests of a kind that were sent since the last call."""
         found = [each for each in self.requests if isinstance(each[1], kind)]
         self.requests.clear()

@@ -54,7 +54,7 @@ class ClusterWorld:
             self._turn()
             self._step(end_ms)
 
-    def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+    def call_zookeeper(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Return the response to another process's request: a method of Session, without `done`."""
         if self._admin is None:
             opener = self.zookeeper.client("admin").opener(SESSION_MS)

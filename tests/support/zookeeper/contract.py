@@ -30,32 +30,34 @@ class ZooKeeperContract(RequestsContract):
     def test_a_watch_on_data_fires_once_at_a_change_or_the_end(
         self, one: Opened, other: Opened
     ) -> None:
-        one.ask("create", "/a", b"")
-        one.ask("create", "/b", b"")
+        one.call_zookeeper("create", "/a", b"")
+        one.call_zookeeper("create", "/b", b"")
         self.eventually(other, "exists", "/b", is_so=lambda stat: stat is not None)
-        other.ask("get", "/a", watch=other.watch("a"))
-        other.ask("exists", "/b", watch=other.watch("b"))
-        one.ask("create", "/a/child", b"")  # not a change of the node itself
-        one.ask("set", "/a", b"", ANY_VERSION)  # one, though the data are the same
+        other.call_zookeeper("get", "/a", watch=other.watch("a"))
+        other.call_zookeeper("exists", "/b", watch=other.watch("b"))
+        one.call_zookeeper("create", "/a/child", b"")  # not a change of the node itself
+        one.call_zookeeper("set", "/a", b"", ANY_VERSION)  # one, though the data are the same
         other.until("a")
-        one.ask("delete", "/b", ANY_VERSION)
+        one.call_zookeeper("delete", "/b", ANY_VERSION)
         other.until("b")
-        one.ask("set", "/a", b"2", ANY_VERSION)
-        one.ask("create", "/b", b"")
+        one.call_zookeeper("set", "/a", b"2", ANY_VERSION)
+        one.call_zookeeper("create", "/b", b"")
         self.eventually(other, "exists", "/b", is_so=lambda stat: stat is not None)
         assert (other.log.count("a"), other.log.count("b")) == (1, 1)
 
     def test_a_watch_on_what_is_missing_waits_for_its_creation(
         self, one: Opened, other: Opened
     ) -> None:
-        assert other.ask("exists", "/a", watch=other.watch("made")) is None
-        assert isinstance(other.ask("get", "/a", watch=other.watch("no watch")), NoNode)
-        assert isinstance(other.ask("children", "/a", watch=other.watch("no watch")), NoNode)
-        one.ask("create", "/a", b"")
+        assert other.call_zookeeper("exists", "/a", watch=other.watch("made")) is None
+        assert isinstance(other.call_zookeeper("get", "/a", watch=other.watch("no watch")), NoNode)
+        assert isinstance(
+            other.call_zookeeper("children", "/a", watch=other.watch("no watch")), NoNode
+        )
+        one.call_zookeeper("create", "/a", b"")
         other.until("made")
-        one.ask("set", "/a", b"", ANY_VERSION)
-        one.ask("delete", "/a", ANY_VERSION)
-        one.ask("create", "/z", b"")
+        one.call_zookeeper("set", "/a", b"", ANY_VERSION)
+        one.call_zookeeper("delete", "/a", ANY_VERSION)
+        one.call_zookeeper("create", "/z", b"")
         self.eventually(other, "exists", "/z", is_so=lambda stat: stat is not None)
         assert other.log.count("made") == 1
         assert other.log.count("no watch") == 0
@@ -63,44 +65,44 @@ class ZooKeeperContract(RequestsContract):
     def test_a_watch_on_children_fires_when_one_comes_or_goes_and_at_the_end(
         self, one: Opened, other: Opened
     ) -> None:
-        one.ask("create", "/a", b"")
-        one.ask("create", "/a/x", b"")
+        one.call_zookeeper("create", "/a", b"")
+        one.call_zookeeper("create", "/a/x", b"")
         self.eventually(other, "exists", "/a/x", is_so=lambda stat: stat is not None)
-        other.ask("children", "/a", watch=other.watch("first"))
-        one.ask("set", "/a/x", b"1", ANY_VERSION)
-        one.ask("set", "/a", b"1", ANY_VERSION)
+        other.call_zookeeper("children", "/a", watch=other.watch("first"))
+        one.call_zookeeper("set", "/a/x", b"1", ANY_VERSION)
+        one.call_zookeeper("set", "/a", b"1", ANY_VERSION)
         self.eventually(other, "get", "/a", is_so=lambda node: node.data == b"1")
         assert other.log.count("first") == 0
-        one.ask("create", "/a/y", b"")
+        one.call_zookeeper("create", "/a/y", b"")
         other.until("first")
-        other.ask("children", "/a", watch=other.watch("second"))
-        one.ask("delete", "/a/x", ANY_VERSION)
+        other.call_zookeeper("children", "/a", watch=other.watch("second"))
+        one.call_zookeeper("delete", "/a/x", ANY_VERSION)
         other.until("second")
-        one.ask("delete", "/a/y", ANY_VERSION)
+        one.call_zookeeper("delete", "/a/y", ANY_VERSION)
         self.eventually(other, "children", "/a", is_so=lambda found: found.names == ())
-        other.ask("children", "/a", watch=other.watch("third"))
-        one.ask("delete", "/a", ANY_VERSION)
+        other.call_zookeeper("children", "/a", watch=other.watch("third"))
+        one.call_zookeeper("delete", "/a", ANY_VERSION)
         other.until("third")
         assert [other.log.count(name) for name in ("first", "second", "third")] == [1, 1, 1]
 
     def test_own_changes_fire_own_watches_before_the_next_answer(self, one: Opened) -> None:
-        one.ask("create", "/a", b"")
-        one.ask("get", "/a", watch=one.watch("first"))
-        one.ask("get", "/a", watch=one.watch("second"))
-        one.begin("multi", [Set("/a", b"1"), Create("/a/b", b"")])
-        one.ask("get", "/a")
+        one.call_zookeeper("create", "/a", b"")
+        one.call_zookeeper("get", "/a", watch=one.watch("first"))
+        one.call_zookeeper("get", "/a", watch=one.watch("second"))
+        one.send_request("multi", [Set("/a", b"1"), Create("/a/b", b"")])
+        one.call_zookeeper("get", "/a")
         at = [one.log.index(name) for name in ("first", "second")]
         assert max(at) < len(one.log) - 1
 
     def test_a_watch_comes_before_an_answer_made_after_the_change(
         self, one: Opened, other: Opened
     ) -> None:
-        one.ask("create", "/a", b"0")
+        one.call_zookeeper("create", "/a", b"0")
         self.eventually(other, "exists", "/a", is_so=lambda stat: stat is not None)
         for number in range(1, 8):
             name = f"change {number}"
-            other.ask("get", "/a", watch=other.watch(name))
-            one.begin("set", "/a", b"%d" % number, number - 1)
+            other.call_zookeeper("get", "/a", watch=other.watch(name))
+            one.send_request("set", "/a", b"%d" % number, number - 1)
             other.log.append("")
             self.eventually(other, "get", "/a", is_so=lambda node, n=number: node.data == b"%d" % n)
             assert name in other.log[: len(other.log) - 1]
@@ -110,16 +112,16 @@ class ZooKeeperContract(RequestsContract):
     # --- order -----------------------------------------------------------------------------------
     def test_answers_come_in_order_and_a_session_sees_its_own_writes(self, one: Opened) -> None:
         answers = [
-            one.begin("create", "/a", b"0"),
-            one.begin("get", "/no"),
-            one.begin("get", "not a path"),
-            one.begin("set", "/a", b"1", 0),
-            one.begin("get", "/a"),
-            one.begin("multi", [Set("/a", b"2", 1), Create("/b", b"")]),
-            one.begin("get", "/a"),
-            one.begin("children", "/"),
-            one.begin("delete", "/b", 0),
-            one.begin("exists", "/b"),
+            one.send_request("create", "/a", b"0"),
+            one.send_request("get", "/no"),
+            one.send_request("get", "not a path"),
+            one.send_request("set", "/a", b"1", 0),
+            one.send_request("get", "/a"),
+            one.send_request("multi", [Set("/a", b"2", 1), Create("/b", b"")]),
+            one.send_request("get", "/a"),
+            one.send_request("children", "/"),
+            one.send_request("delete", "/b", 0),
+            one.send_request("exists", "/b"),
         ]
         one.world.until(lambda: answers[-1], "the last answer")
         assert [each for each in one.log if each is not CONNECTED] == [each[0] for each in answers]
@@ -131,19 +133,19 @@ class ZooKeeperContract(RequestsContract):
     def test_after_a_sync_a_session_sees_what_others_wrote(
         self, one: Opened, other: Opened
     ) -> None:
-        one.ask("create", "/a", b"0")
+        one.call_zookeeper("create", "/a", b"0")
         for number in range(10):
-            one.ask("set", "/a", b"%d" % number, number)
-            other.begin("sync")
-            seen = other.begin("get", "/a")
+            one.call_zookeeper("set", "/a", b"%d" % number, number)
+            other.send_request("sync")
+            seen = other.send_request("get", "/a")
             other.world.until(lambda answer=seen: answer, "what was written")
             assert seen[0].data == b"%d" % number
 
     def test_no_more_than_64_are_at_the_server(self, world: ContractWorld, one: Opened) -> None:
         one.session.carrier = counting = Counting(one.session.carrier)
         world.pause()
-        answers = [one.begin("create", f"/{number:04d}") for number in range(200)]
-        answers.append(one.begin("children", "/"))
+        answers = [one.send_request("create", f"/{number:04d}") for number in range(200)]
+        answers.append(one.send_request("children", "/"))
         assert counting.now == counting.most == REQUESTS_IN_FLIGHT
         world.resume()
         world.until(lambda: answers[-1], "all answers")
@@ -156,7 +158,7 @@ class ZooKeeperContract(RequestsContract):
     ) -> None:
         opened = Opened(world, chroot, is_awaited=False)
         assert opened.session.session_id == 0
-        made = opened.begin("create", "/a", b"")
+        made = opened.send_request("create", "/a", b"")
         world.until(lambda: made, "an answer")
         assert opened.log[0] is CONNECTED
         assert isinstance(made[0], Created)
@@ -166,22 +168,22 @@ class ZooKeeperContract(RequestsContract):
     def test_a_restart_drops_watches_and_keeps_the_session(
         self, world: ContractWorld, one: Opened
     ) -> None:
-        one.ask("create", "/a", b"", ephemeral=True)
-        one.ask("exists", "/a", watch=one.watch("dropped"))
-        one.ask("children", "/", watch=one.watch("dropped"))
+        one.call_zookeeper("create", "/a", b"", ephemeral=True)
+        one.call_zookeeper("exists", "/a", watch=one.watch("dropped"))
+        one.call_zookeeper("children", "/", watch=one.watch("dropped"))
         session_id = one.session.session_id
         world.stop()
         one.until(DISCONNECTED)
-        waiting = one.begin("get", "/a")
+        waiting = one.send_request("get", "/a")
         world.start()
         one.until(CONNECTED, 2)
         world.until(lambda: waiting, "what was asked meanwhile")
         assert one.session.session_id == session_id
         assert waiting[0].stat.ephemeral_owner == session_id
-        one.ask("set", "/a", b"1", 0)
-        one.ask("create", "/b", b"")
-        one.ask("exists", "/a", watch=one.watch("anew"))
-        one.ask("set", "/a", b"2", 1)
+        one.call_zookeeper("set", "/a", b"1", 0)
+        one.call_zookeeper("create", "/b", b"")
+        one.call_zookeeper("exists", "/a", watch=one.watch("anew"))
+        one.call_zookeeper("set", "/a", b"2", 1)
         one.until("anew")
         assert one.log.count("dropped") == 0
         assert [each for each in one.log if isinstance(each, SessionEvent)] == [
@@ -191,9 +193,9 @@ class ZooKeeperContract(RequestsContract):
     def test_what_was_under_way_is_answered_before_the_event(
         self, world: ContractWorld, one: Opened
     ) -> None:
-        one.ask("create", "/a", b"")
+        one.call_zookeeper("create", "/a", b"")
         world.pause()
-        lost = [one.begin("create", f"/a/{number}") for number in range(100)]
+        lost = [one.send_request("create", f"/a/{number}") for number in range(100)]
         world.stop()
         one.until(DISCONNECTED)
         assert [type(each[0]) for each in lost] == [ConnectionLost] * 100
@@ -201,8 +203,8 @@ class ZooKeeperContract(RequestsContract):
         world.start()
         one.until(CONNECTED, 2)
         # Each of the lost requests may have been carried out; new requests follow them.
-        there = one.ask("children", "/a").names
-        again = [one.ask("create", f"/a/{number}") for number in range(100)]
+        there = one.call_zookeeper("children", "/a").names
+        again = [one.call_zookeeper("create", f"/a/{number}") for number in range(100)]
         assert {type(each) for each in again} <= {Created, NodeExists}
         exist = {f"{n}" for n, each in enumerate(again) if isinstance(each, NodeExists)}
         assert exist == set(there)
@@ -211,20 +213,20 @@ class ZooKeeperContract(RequestsContract):
     def test_an_expired_session_is_over_for_good(
         self, world: ContractWorld, one: Opened, other: Opened, chroot: str
     ) -> None:
-        one.ask("create", "/a", b"", ephemeral=True)
-        one.ask("get", "/a", watch=one.watch("dropped"))
+        one.call_zookeeper("create", "/a", b"", ephemeral=True)
+        one.call_zookeeper("get", "/a", watch=one.watch("dropped"))
         self.eventually(other, "exists", "/a", is_so=lambda stat: stat is not None)
         session_id = one.session.session_id
         world.expire(session_id)
         self.eventually(other, "exists", "/a", is_so=lambda stat: stat is None)
         one.until(EXPIRED)
         assert one.log[-1] is EXPIRED
-        error = one.ask("get", "/a")
+        error = one.call_zookeeper("get", "/a")
         assert isinstance(error, SessionExpired)
-        assert isinstance(one.ask("create", "/a", b""), SessionExpired)
+        assert isinstance(one.call_zookeeper("create", "/a", b""), SessionExpired)
         assert one.session.session_id == session_id
         assert one.log.count("dropped") == 0
-        assert isinstance(other.ask("create", "/a", b""), Created)
+        assert isinstance(other.call_zookeeper("create", "/a", b""), Created)
         events = [each for each in one.log if isinstance(each, SessionEvent)]
         assert events in ([CONNECTED, EXPIRED], [CONNECTED, DISCONNECTED, EXPIRED])
         again = Opened(world, chroot)
@@ -237,21 +239,21 @@ class ZooKeeperContract(RequestsContract):
         self, world: ContractWorld, one: Opened, other: Opened
     ) -> None:
         world.expire(one.session.session_id)
-        answers = [one.begin("create", f"/{number}") for number in range(100)]
+        answers = [one.send_request("create", f"/{number}") for number in range(100)]
         one.until(EXPIRED)
         kinds = {type(each[0]) for each in answers}
         assert kinds <= {SessionExpired, ConnectionLost}
         assert one.log[-1] is EXPIRED
-        assert other.ask("children", "/").names == ()
+        assert other.call_zookeeper("children", "/").names == ()
 
     def test_nothing_is_called_after_close(self, world: ContractWorld, one: Opened) -> None:
-        one.ask("get", "/", watch=one.watch("watch"))
+        one.call_zookeeper("get", "/", watch=one.watch("watch"))
         before = one.log.copy()
-        one.begin("set", "/", b"1", ANY_VERSION)
-        one.begin("get", "not a path")
-        one.end()
-        one.begin("get", "/")
+        one.send_request("set", "/", b"1", ANY_VERSION)
+        one.send_request("get", "not a path")
+        one.close_session()
+        one.send_request("get", "/")
         third = Opened(world, "/klog/third")
-        third.ask("create", "/x", b"", makes_parents=True)
-        third.end()
+        third.call_zookeeper("create", "/x", b"", makes_parents=True)
+        third.close_session()
         assert one.log == before

@@ -53,23 +53,23 @@ class Opened:
         """Wait until the log contains the entry (``times`` times)."""
         self.world.until(lambda: self.log.count(entry) >= times, str(entry))
 
-    def begin(self, name: str, *args: Any, **options: Any) -> list[Any]:
+    def send_request(self, name: str, *args: Any, **options: Any) -> list[Any]:
         """Send a request; the returned list gets the response."""
         answers: list[Any] = []
 
-        def done(answer: Any) -> None:
+        def on_response(answer: Any) -> None:
             answers.append(answer)
             self.log.append(answer)
 
         if name == "create" and len(args) == 1:
             args = (*args, b"")
-        getattr(self.session, name)(*args, done, **options)
+        getattr(self.session, name)(*args, on_response, **options)
         assert answers == []  # later, never out of the call
         return answers
 
-    def ask(self, name: str, *args: Any, **options: Any) -> Any:
+    def call_zookeeper(self, name: str, *args: Any, **options: Any) -> Any:
         """Send a request and wait for the response."""
-        answers = self.begin(name, *args, **options)
+        answers = self.send_request(name, *args, **options)
         self.world.until(lambda: answers, f"an answer to {name} {args[:1]}")
         assert len(answers) == 1
         return answers[0]
@@ -78,7 +78,7 @@ class Opened:
         """A watch that logs its name."""
         return lambda: self.log.append(name)
 
-    def end(self) -> None:
+    def close_session(self) -> None:
         """Close the session, and wait until a server has ended it."""
         ended: list[bool] = []
         self.session.close(lambda: ended.append(True))
@@ -94,13 +94,13 @@ class Counting:
         self.most = 0
 
     def send(self, request: Any, on_response: Callable[[Any], None], watch: Any = None) -> None:
-        def answered(answer: Any) -> None:
+        def count_response(answer: Any) -> None:
             self.now -= 1
             on_response(answer)
 
         self.now += 1
         self.most = max(self.most, self.now)
-        self._carrier.send(request, answered, watch)
+        self._carrier.send(request, count_response, watch)
 
     def close(self, done: Callable[[], None]) -> None:
         self._carrier.close(done)

@@ -44,7 +44,7 @@ def works(cluster: Controlled, name: str = "works") -> None:
 def test_a_bad_block_of_producer_ids_is_named_and_stops_nothing_else(
     cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("set", PRODUCER_ID_BLOCK, b"rubbish", ANY_VERSION)
+    cluster.call_zookeeper("set", PRODUCER_ID_BLOCK, b"rubbish", ANY_VERSION)
     request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     for _ in range(2):
         answer = cluster.call(cluster.controller.allocate_producer_ids, request)
@@ -55,7 +55,7 @@ def test_a_bad_block_of_producer_ids_is_named_and_stops_nothing_else(
 
 
 def test_a_request_that_never_succeeds_is_given_up(cluster: Controlled) -> None:
-    cluster.ask("delete", PRODUCER_ID_BLOCK, ANY_VERSION)
+    cluster.call_zookeeper("delete", PRODUCER_ID_BLOCK, ANY_VERSION)
     request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     answers: list[ErrorCode] = []
     cluster.controller.allocate_producer_ids(
@@ -80,7 +80,9 @@ def test_a_topic_that_no_znode_holds_is_refused(cluster: Controlled) -> None:
 
 
 def test_a_znode_of_delete_topics_is_removed_with_all_below_it(cluster: Controlled) -> None:
-    cluster.ask("create", f"{delete_topic_path('gone')}/by/whom", b"", makes_parents=True)
+    cluster.call_zookeeper(
+        "create", f"{delete_topic_path('gone')}/by/whom", b"", makes_parents=True
+    )
     works(cluster)
     assert cluster.data(delete_topic_path("gone")) is None
 
@@ -93,7 +95,7 @@ def test_a_topics_znodes_are_removed_with_unknown_ones_below_them(cluster: Contr
         "/config/topics/t/c",
     )
     for path in strange:
-        cluster.ask("create", path, b"", makes_parents=True)
+        cluster.call_zookeeper("create", path, b"", makes_parents=True)
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     cluster.advance(500)
     for path in (topic_path("t"), delete_topic_path("t"), "/config/topics/t"):
@@ -123,11 +125,11 @@ def _registration(**fields: object) -> bytes:
 def test_a_registration_that_no_request_can_carry_is_left_out(
     cluster: Controlled, caplog: pytest.LogCaptureFixture, path: str, data: bytes
 ) -> None:
-    cluster.ask("create", path, data)
+    cluster.call_zookeeper("create", path, data)
     works(cluster)
     assert f"znode={path[:300]}" in caplog.text
     assert 8 not in [
-        each.id for each in cluster.take_requests(UpdateMetadataRequest)[-1][1].live_brokers
+        each.id for each in cluster.pop_requests(UpdateMetadataRequest)[-1][1].live_brokers
     ]
 
 
@@ -137,10 +139,10 @@ def test_the_largest_epoch_is_not_changed(
     cluster.create(2, 3)
     state = PartitionState(TWO, LeaderEpoch((1 << 31) - 1), (TWO, THREE), 3)
     data = encode_partition_state(state)
-    cluster.ask("set", partition_state_path(PARTITION), data, ANY_VERSION)
+    cluster.call_zookeeper("set", partition_state_path(PARTITION), data, ANY_VERSION)
     cluster.client.reset()
     cluster.advance(3_000)
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert f"znode={partition_state_path(PARTITION)} is ignored" in caplog.text
     assert cluster.data(partition_state_path(PARTITION)) == data
     works(cluster)
@@ -150,7 +152,7 @@ def test_of_two_topics_with_one_id_the_second_is_left_out(
     cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create(2, 3)
-    cluster.ask("create", topic_path("copy"), cluster.data(topic_path("t")))
+    cluster.call_zookeeper("create", topic_path("copy"), cluster.data(topic_path("t")))
     works(cluster, "between")
     assert "its id is that of topic t" in caplog.text
     assert cluster.data(topic_path("copy")) is not None
@@ -161,7 +163,7 @@ def test_of_two_topics_with_one_id_the_second_is_left_out(
 
 def test_a_topic_with_unreadable_states_is_published_as_deleted(cluster: Controlled) -> None:
     cluster.create(2, 3)
-    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    cluster.call_zookeeper("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
     cluster.client.reset()
     cluster.advance(3_000)
     cluster.requests.clear()
@@ -169,7 +171,7 @@ def test_a_topic_with_unreadable_states_is_published_as_deleted(cluster: Control
     assert cluster.data(topic_path("t")) is None
     told = {
         (broker, each.leader)
-        for broker, request in cluster.take_requests(UpdateMetadataRequest)
+        for broker, request in cluster.pop_requests(UpdateMetadataRequest)
         for topic in request.topic_states
         for each in topic.partition_states
     }

@@ -87,7 +87,7 @@ def test_a_state_that_may_not_be_written_holds_nothing_else_up(
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")
     denying.writes = {STATE}
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.advance(3_000)
     assert (leads(cluster, PARTITION), leads(cluster, OTHER)) == (2, 3)
     assert "reading everything from ZooKeeper again" not in caplog.text
@@ -97,7 +97,7 @@ def test_a_state_that_may_not_be_written_holds_nothing_else_up(
     assert named(caplog, STATE) == 1
     # Once it is allowed the next change of brokers settles it.
     denying.writes = set()
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert leads(cluster, PARTITION) == 3
 
 
@@ -118,7 +118,7 @@ def test_a_request_for_a_state_that_may_not_be_written_fails(
 ) -> None:
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.register(2)
     denying.writes = {STATE}
     topics = []
@@ -163,7 +163,7 @@ def test_what_may_not_be_read_holds_nothing_else_up(
     for _ in range(2):
         cluster.client.reset()
         cluster.advance(3_000)
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert leads(cluster, OTHER) == 3
     assert cluster.create(3, name="v") is ErrorCode.NONE
     assert leads(cluster, TopicPartition("v", 0)) == 3
@@ -175,9 +175,9 @@ def test_a_known_topic_that_may_not_be_read_stays(cluster: Controlled, denying: 
     cluster.create(2, 3)
     denying.reads = {topic_path("t")}
     data = cluster.data(topic_path("t"))
-    cluster.ask("set", topic_path("t"), data, ANY_VERSION)
+    cluster.call_zookeeper("set", topic_path("t"), data, ANY_VERSION)
     cluster.advance(500)
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert leads(cluster, PARTITION) == 3
 
 
@@ -186,7 +186,7 @@ def test_a_topic_that_may_not_be_erased_waits(
     cluster: Controlled, denying: Denying, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     cluster.create(2, 3)
-    cluster.ask("create", delete_topic_path("t"), b"")
+    cluster.call_zookeeper("create", delete_topic_path("t"), b"")
     denying.writes = {path}
     cluster.advance(3_000)
     assert cluster.create(2, 3, name="u") is ErrorCode.NONE
@@ -204,14 +204,14 @@ def test_a_topic_of_long_ago_that_may_not_get_an_id_is_left(
     cluster: Controlled, denying: Denying, caplog: pytest.LogCaptureFixture
 ) -> None:
     denying.writes = {topic_path("old")}
-    cluster.ask("create", topic_path("old"), b'{"version":1,"partitions":{"0":[2]}}')
+    cluster.call_zookeeper("create", topic_path("old"), b'{"version":1,"partitions":{"0":[2]}}')
     assert cluster.create(2, 3) is ErrorCode.NONE
     assert leads(cluster, PARTITION) == 2
     assert "reading everything from ZooKeeper again" not in caplog.text
     assert named(caplog, topic_path("old")) == 1
 
 
-def ask(cluster: Controlled, what: str) -> Any:
+def request_change(cluster: Controlled, what: str) -> Any:
     controller = cluster.controller
     topic_id = cluster.topic_id("t")
     match what:
@@ -247,8 +247,8 @@ def test_a_request_that_an_access_list_forbids_is_refused_at_once(
 ) -> None:
     cluster.create(2, 3)
     denying.reads, denying.writes = {reads}, {writes}
-    assert ask(cluster, what) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert request_change(cluster, what) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "reading everything from ZooKeeper again" not in caplog.text
     assert named(caplog, reads or writes) == 1
     denying.reads, denying.writes = set(), set()
-    assert ask(cluster, what) is ErrorCode.NONE
+    assert request_change(cluster, what) is ErrorCode.NONE

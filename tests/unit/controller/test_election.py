@@ -89,7 +89,7 @@ def test_the_first_epoch_is_one_and_each_controller_has_the_next(cluster: Cluste
 
 
 def test_epochs_of_kafkas_controllers_count(cluster: ClusterWorld) -> None:
-    cluster.ask("create", CONTROLLER_EPOCH, b"41")
+    cluster.call_zookeeper("create", CONTROLLER_EPOCH, b"41")
     assert elected(cluster, 1).told == [42]
 
 
@@ -124,7 +124,7 @@ def test_a_controller_whose_node_is_deleted_resigns_and_somebody_is_elected(
     cluster: ClusterWorld,
 ) -> None:
     first = elected(cluster, 1)
-    cluster.ask("delete", CONTROLLER, ANY_VERSION)
+    cluster.call_zookeeper("delete", CONTROLLER, ANY_VERSION)
     cluster.until(lambda: len(first.told) == 3)
     assert first.told == [1, "resigned", 2]
     assert first.reigns[0].is_over
@@ -147,13 +147,13 @@ def test_an_election_whose_answer_was_lost_counts(seed: int) -> None:
 def test_a_controller_that_cannot_be_read_is_named_once_and_left(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("create", CONTROLLER, b"nonsense")
+    cluster.call_zookeeper("create", CONTROLLER, b"nonsense")
     candidate = follower(cluster, 1)
     candidate.client.reset()
     cluster.advance(3_000)
     assert candidate.seen == []
     assert caplog.text.count("znode=/controller is unreadable: delete it to elect a") == 1
-    cluster.ask("delete", CONTROLLER, ANY_VERSION)
+    cluster.call_zookeeper("delete", CONTROLLER, ANY_VERSION)
     cluster.until(lambda: candidate.is_controller)
 
 
@@ -161,7 +161,7 @@ def test_krafts_controller_is_not_replaced(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     kraft = ControllerRegistration(BrokerId(3000), 1, kraft_controller_epoch=2)
-    cluster.ask("create", CONTROLLER, encode_controller(kraft))
+    cluster.call_zookeeper("create", CONTROLLER, encode_controller(kraft))
     candidate = follower(cluster, 1)
     assert candidate.seen == [3000]
     assert "KRaft's controller 3000 has taken over the cluster" in caplog.text
@@ -170,7 +170,7 @@ def test_krafts_controller_is_not_replaced(
 def test_an_epoch_that_cannot_be_read_elects_nobody_until_it_can(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("create", CONTROLLER_EPOCH, b"many")
+    cluster.call_zookeeper("create", CONTROLLER_EPOCH, b"many")
     candidate = Candidate(cluster, 1)
     cluster.advance(3_000)
     assert candidate.told == []
@@ -179,7 +179,7 @@ def test_an_epoch_that_cannot_be_read_elects_nobody_until_it_can(
         in caplog.text
     )
     assert cluster.data(CONTROLLER_EPOCH) == b"many"
-    cluster.ask("set", CONTROLLER_EPOCH, b"5", ANY_VERSION)
+    cluster.call_zookeeper("set", CONTROLLER_EPOCH, b"5", ANY_VERSION)
     cluster.until(lambda: candidate.is_controller)
     assert candidate.told == [6]
 
@@ -203,7 +203,7 @@ def test_a_deposed_controller_writes_nothing_and_resigns(cluster: ClusterWorld) 
     second = follower(cluster, 2)
     # The first one does not hear that the second one was elected.
     first.client.cut("from")
-    cluster.ask("delete", CONTROLLER, ANY_VERSION)
+    cluster.call_zookeeper("delete", CONTROLLER, ANY_VERSION)
     cluster.until(lambda: second.is_controller)
     assert first.is_controller
     answers: list[Any] = []

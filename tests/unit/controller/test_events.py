@@ -64,7 +64,7 @@ def _topic_of(topic_id: TopicId) -> bytes:
 
 
 def test_a_new_controller_sends_all_brokers_everything(cluster: Controlled) -> None:
-    told = cluster.take_requests(UpdateMetadataRequest)
+    told = cluster.pop_requests(UpdateMetadataRequest)
     assert {number for number, _ in told} == {1, 2, 3}
     for number, order in told:
         assert (order.controller_id, order.controller_epoch) == (1, 3)
@@ -82,7 +82,7 @@ def test_a_new_topic_is_led_and_published(
     kinds = [(number, type(order)) for number, order in cluster.requests]
     assert sorted(number for number, kind in kinds if kind is LeaderAndIsrRequest) == [2, 3]
     assert sorted(number for number, kind in kinds if kind is UpdateMetadataRequest) == [1, 2, 3]
-    (order,) = (each for number, each in cluster.take_requests(LeaderAndIsrRequest) if number == 2)
+    (order,) = (each for number, each in cluster.pop_requests(LeaderAndIsrRequest) if number == 2)
     (topic,) = order.topic_states
     assert (topic.topic_name, topic.topic_id) == ("t", TOPIC_ID)
     assert (topic.partition_states[0].is_new, topic.partition_states[0].leader) == (True, 2)
@@ -99,9 +99,9 @@ def test_many_partitions_are_published_in_parts(cluster: Controlled) -> None:
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
     cluster.advance(3_000)
     cluster.requests.clear()
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.advance(3_000)
-    told = [order for number, order in cluster.take_requests(LeaderAndIsrRequest) if number == 3]
+    told = [order for number, order in cluster.pop_requests(LeaderAndIsrRequest) if number == 3]
     sizes = [len(order.topic_states[0].partition_states) for order in told]
     assert sum(sizes) == count
     assert max(sizes) <= PARTITIONS_A_TURN
@@ -112,7 +112,7 @@ def test_many_partitions_are_published_in_parts(cluster: Controlled) -> None:
     cluster.advance(3_000)
     stops = [
         order.topic_states[0].partition_states
-        for _, order in cluster.take_requests(StopReplicaRequest)
+        for _, order in cluster.pop_requests(StopReplicaRequest)
     ]
     assert sum(map(len, stops)) == 2 * count
     assert max(map(len, stops)) <= PARTITIONS_A_TURN
@@ -133,7 +133,7 @@ def test_partitions_are_added(cluster: Controlled) -> None:
 
 def test_a_topic_on_its_way_out_does_not_grow(cluster: Controlled) -> None:
     cluster.create(2, 3)
-    cluster.end(3)
+    cluster.unregister_broker(3)
     add, deleted = cluster.controller.add_partitions, []
     cluster.controller.delete_topic("t", TOPIC_ID, deleted.append)
     # The request comes before the controller has read its own change.
@@ -147,20 +147,20 @@ def test_a_follower_is_elected_when_the_leader_fails_and_a_returning_broker_is_i
     cluster: Controlled,
 ) -> None:
     cluster.create(2, 3)
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
     cluster.requests.clear()
     cluster.register(2)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    told = [order for number, order in cluster.take_requests(LeaderAndIsrRequest) if number == 2]
+    told = [order for number, order in cluster.pop_requests(LeaderAndIsrRequest) if number == 2]
     assert [each.topic_states[0].partition_states[0].leader for each in told] == [3]
     assert told[0].broker_epoch == cluster.epoch(2)
 
 
 def test_a_replica_out_of_sync_leads_once_unclean_election_is_allowed(cluster: Controlled) -> None:
     cluster.create(2, 3)
-    cluster.end(3)
-    cluster.end(2)
+    cluster.unregister_broker(3)
+    cluster.unregister_broker(2)
     cluster.register(3)
     offline = PartitionState(BrokerId(-1), LeaderEpoch(2), (TWO,), 3)
     assert cluster.state() == offline
@@ -181,15 +181,15 @@ def test_a_replica_out_of_sync_leads_once_unclean_election_is_allowed(cluster: C
 
 def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) -> None:
     cluster.create(2, 3)
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.fails_to_delete = 1
     cluster.requests.clear()
     assert cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID) is ErrorCode.NONE
-    stops = cluster.take_requests(StopReplicaRequest)
+    stops = cluster.pop_requests(StopReplicaRequest)
     assert [number for number, _ in stops] == [2]
     assert stops[0][1].topic_states[0].partition_states[0].delete_partition
     cluster.advance(15_000)
-    assert [number for number, _ in cluster.take_requests(StopReplicaRequest)] == [2], "once more"
+    assert [number for number, _ in cluster.pop_requests(StopReplicaRequest)] == [2], "once more"
     assert cluster.data(topic_path("t")) is not None
     cluster.register(3)
     assert cluster.data(topic_path("t")) is None
@@ -209,7 +209,7 @@ def test_a_deletion_spares_a_recreated_topic(cluster: Controlled) -> None:
     assert cluster.data(delete_topic_path("t")) is None
     assert cluster.state() is not None
     # By hand, and the controller has not heard of it when it is asked.
-    cluster.ask("set", topic_path("t"), _topic_of(TOPIC_ID), ANY_VERSION)
+    cluster.call_zookeeper("set", topic_path("t"), _topic_of(TOPIC_ID), ANY_VERSION)
     answers: list[ErrorCode] = []
     delete("t", GIVEN_ID, answers.append)
     cluster.advance(500)
@@ -238,18 +238,16 @@ def test_a_topic_recreated_by_hand_between_two_reads_is_noticed(
     cluster.requests.clear()
     partitions = f"{topic_path('t')}/partitions"
     for path in (partition_state_path(PARTITION), f"{partitions}/0", partitions, topic_path("t")):
-        cluster.ask("delete", path, ANY_VERSION)
+        cluster.call_zookeeper("delete", path, ANY_VERSION)
     cluster.advance(500)
     assert has_read
-    ids = [
-        order.topic_states[0].topic_id for _, order in cluster.take_requests(LeaderAndIsrRequest)
-    ]
+    ids = [order.topic_states[0].topic_id for _, order in cluster.pop_requests(LeaderAndIsrRequest)]
     assert ids == [GIVEN_ID, GIVEN_ID]
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
 
 
 def test_a_znode_of_delete_topics_without_its_topic_is_removed(cluster: Controlled) -> None:
-    cluster.ask("create", delete_topic_path("u"), b"")
+    cluster.call_zookeeper("create", delete_topic_path("u"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("u")) is None
 
@@ -257,13 +255,13 @@ def test_a_znode_of_delete_topics_without_its_topic_is_removed(cluster: Controll
 def test_nothing_is_deleted_where_that_is_switched_off() -> None:
     cluster = Controlled(deletes_topics=False)
     cluster.register(1, 2, 3)
-    cluster.begin()
+    cluster.start_controller()
     cluster.create(2, 3)
     # As tools did that went past the brokers.
-    cluster.ask("create", delete_topic_path("t"), b"")
+    cluster.call_zookeeper("create", delete_topic_path("t"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("t")) is None
-    assert cluster.take_requests(StopReplicaRequest) == []
+    assert cluster.pop_requests(StopReplicaRequest) == []
     assert cluster.state() is not None
 
 
@@ -278,14 +276,14 @@ def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Control
     cluster.requests.clear()
     assert cluster.call(stop, two).remaining_partitions == []
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
-    assert [number for number, _ in cluster.take_requests(StopReplicaRequest)] == [2]
+    assert [number for number, _ in cluster.pop_requests(StopReplicaRequest)] == [2]
     three = ControlledShutdownRequest(broker_id=3, broker_epoch=cluster.epoch(3))
     (remaining,) = cluster.call(stop, three).remaining_partitions
     assert (remaining.topic_name, remaining.partition_index) == ("t", 0)
     # A broken connection does not make the controller forget which broker is about to stop.
     cluster.client.reset()
     cluster.advance(3_000)
-    cluster.end(3)
+    cluster.unregister_broker(3)
     assert cluster.state() == PartitionState(BrokerId(-1), LeaderEpoch(2), (THREE,), 3)
 
 
@@ -296,11 +294,11 @@ def test_leaders_are_elected_on_demand(cluster: Controlled) -> None:
     errors = cluster.call(elect, [PARTITION, unknown], unclean=False)
     assert errors[PARTITION] is ErrorCode.ELECTION_NOT_NEEDED
     assert errors[unknown] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    cluster.end(2)
+    cluster.unregister_broker(2)
     errors = cluster.call(elect, None, unclean=False)
     assert errors == {PARTITION: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert cluster.call(elect, None, unclean=True)[PARTITION] is ErrorCode.ELECTION_NOT_NEEDED
-    cluster.end(3)
+    cluster.unregister_broker(3)
     errors = cluster.call(elect, None, unclean=True)
     assert errors[PARTITION] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     cluster.register(2)
@@ -315,7 +313,7 @@ def test_leaders_are_elected_on_demand(cluster: Controlled) -> None:
 def test_nothing_is_elected_for_a_topic_on_its_way_out(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     elect = cluster.controller.elect_leaders
     errors = cluster.call(elect, None, unclean=False)
@@ -339,7 +337,7 @@ def test_a_zombies_in_sync_set_is_refused(cluster: Controlled) -> None:
     request = AlterPartitionRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     alter = cluster.controller.alter_partition
     assert cluster.call(alter, request).error_code == ErrorCode.NONE
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
     cluster.register(2)
     assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -348,7 +346,7 @@ def test_a_zombies_in_sync_set_is_refused(cluster: Controlled) -> None:
 def test_a_broker_that_is_not_the_controller_answers_not_controller(cluster: Controlled) -> None:
     controller = cluster.controller
     # Another controller is elected, and this one gets a request before it can know.
-    cluster.ask("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
+    cluster.call_zookeeper("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
     assert cluster.create(2, 3) is ErrorCode.NOT_CONTROLLER
     assert cluster.data(topic_path("t")) is None
     request = AlterPartitionRequest(broker_id=2, broker_epoch=1)
@@ -364,7 +362,7 @@ def test_a_broker_that_is_not_the_controller_answers_not_controller(cluster: Con
 
 def test_a_topic_of_long_ago_gets_an_id(cluster: Controlled) -> None:
     data = b'{"version":1,"partitions":{"0":[2]}}'
-    cluster.ask("create", topic_path("old"), data)
+    cluster.call_zookeeper("create", topic_path("old"), data)
     cluster.advance(500)
     assert decode_topic("old", cluster.data(topic_path("old"))).topic_id == GIVEN_ID
     assert cluster.state(TopicPartition("old", 0)) is not None
@@ -374,11 +372,11 @@ def test_bad_znodes_are_named_once_and_left(
     cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create(2, 3)
-    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
-    cluster.ask("create", topic_path("bad"), b"{}")
-    cluster.ask("create", "/brokers/ids/07x", b"{}")
-    cluster.ask("create", f"/brokers/ids/{'9' * 5_000}", b"{}")
-    cluster.ask("create", broker_path(BrokerId(8)), b"[]")
+    cluster.call_zookeeper("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    cluster.call_zookeeper("create", topic_path("bad"), b"{}")
+    cluster.call_zookeeper("create", "/brokers/ids/07x", b"{}")
+    cluster.call_zookeeper("create", f"/brokers/ids/{'9' * 5_000}", b"{}")
+    cluster.call_zookeeper("create", broker_path(BrokerId(8)), b"[]")
     cluster.advance(500)
     caplog.clear()
     cluster.client.reset()
@@ -388,10 +386,12 @@ def test_bad_znodes_are_named_once_and_left(
         assert len([each for each in caplog.messages if f"znode={path} " in each]) == 1, path
     assert cluster.data(partition_state_path(PARTITION)) == b"rubbish"
     # Znodes that are readable again are used at once, and marked topics can be deleted.
-    cluster.ask("create", delete_topic_path("bad"), b"")
+    cluster.call_zookeeper("create", delete_topic_path("bad"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("bad")) is not None
-    cluster.ask("set", topic_path("bad"), b'{"version":1,"partitions":{"0":[2]}}', ANY_VERSION)
+    cluster.call_zookeeper(
+        "set", topic_path("bad"), b'{"version":1,"partitions":{"0":[2]}}', ANY_VERSION
+    )
     cluster.advance(500)
     assert cluster.data(topic_path("bad")) is None
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
@@ -401,18 +401,18 @@ def test_bad_znodes_are_named_once_and_left(
 def test_unreadable_topics_are_not_published_as_deleted(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")
-    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    cluster.call_zookeeper("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
     good = cluster.data(topic_path("u"))
-    cluster.ask("set", topic_path("u"), b"{}", ANY_VERSION)
+    cluster.call_zookeeper("set", topic_path("u"), b"{}", ANY_VERSION)
     told = _told_anew(cluster)
     assert [each.leader for each in told["t"].partition_states] == [-1]
     assert (told["u"].topic_id, told["u"].partition_states) == (NO_TOPIC_ID, [])
-    cluster.ask("set", topic_path("u"), good, ANY_VERSION)
+    cluster.call_zookeeper("set", topic_path("u"), good, ANY_VERSION)
     assert _told_anew(cluster)["u"].partition_states
-    cluster.ask("set", topic_path("u"), b"{}", ANY_VERSION)
+    cluster.call_zookeeper("set", topic_path("u"), b"{}", ANY_VERSION)
     assert _told_anew(cluster)["u"].topic_id == NO_TOPIC_ID
     for path in (partition_state_path(TopicPartition("u", 0)), partition_path(_U), *_PARENTS_OF_U):
-        cluster.ask("delete", path, ANY_VERSION)
+        cluster.call_zookeeper("delete", path, ANY_VERSION)
     assert "u" not in _told_anew(cluster)
 
 
@@ -426,9 +426,7 @@ def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
     cluster.requests.clear()
     cluster.client.reset()
     cluster.advance(3_000)
-    told = [
-        order for _, order in cluster.take_requests(UpdateMetadataRequest) if order.type == FULL
-    ]
+    told = [order for _, order in cluster.pop_requests(UpdateMetadataRequest) if order.type == FULL]
     assert len(told) == 3
     return {each.topic_name: each for each in told[0].topic_states}
 
@@ -436,7 +434,9 @@ def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
 def test_an_outdated_controller_context_is_read_again(cluster: Controlled) -> None:
     cluster.create(2, 3)
     state = PartitionState(TWO, LeaderEpoch(7), (TWO, THREE), 3)
-    cluster.ask("set", partition_state_path(PARTITION), encode_partition_state(state), ANY_VERSION)
-    cluster.end(2)
+    cluster.call_zookeeper(
+        "set", partition_state_path(PARTITION), encode_partition_state(state), ANY_VERSION
+    )
+    cluster.unregister_broker(2)
     cluster.advance(3_000)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(8), (THREE,), 3)

@@ -54,7 +54,7 @@ def test_a_leader_that_cannot_use_its_log_is_offline_until_its_broker_is_back(
     assert cluster.call(elect, [PARTITION], unclean=False) == {PARTITION: unable}
     assert cluster.controller.offline_partitions == 0
     # No replica is left: broker 2 is alive but cannot use its log, so it does not lead.
-    cluster.end(3)
+    cluster.unregister_broker(3)
     assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
     assert cluster.controller.offline_partitions == 1
     cluster.unclean.add("t")
@@ -62,7 +62,7 @@ def test_a_leader_that_cannot_use_its_log_is_offline_until_its_broker_is_back(
     cluster.advance(500)
     assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
     cluster.broken = set()
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.register(2)
     found = cluster.state()
     assert found is not None and found.leader == TWO
@@ -78,7 +78,7 @@ def test_a_follower_that_cannot_use_its_log_is_not_in_sync(cluster: Controlled) 
     cluster.advance(500)
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
     cluster.broken = set()
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.register(3)
     asked = AlterPartitionRequest(
         broker_id=2, broker_epoch=cluster.epoch(2), topics=[_wanted(TWO, THREE, cluster=cluster)]

@@ -106,7 +106,7 @@ def told(cluster: Controlled, kind: type[Any]) -> list[int]:
 def test_requests_to_a_registering_broker_are_collected_in_slices(
     cluster: Controlled, most_a_turn: MostATurn
 ) -> None:
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.requests.clear()
     collected = most_a_turn(RequestBatch, "_partition_state")
     came = most_a_turn(ControllerState, "mark_replica_online")
@@ -123,7 +123,7 @@ def test_requests_to_a_registering_broker_are_collected_in_slices(
 
 def test_a_failed_broker_is_handled_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
     went = most_a_turn(ControllerState, "mark_replica_offline")
-    cluster.end(2)
+    cluster.unregister_broker(2)
     assert 0 < went() <= LOOKED_AT_MOST
     for number in (0, COUNT - 1):
         state = cluster.state(TopicPartition("t", number))
@@ -145,7 +145,7 @@ def test_a_stopping_broker_is_handled_in_slices(
 
 
 def test_all_leaders_are_elected_in_slices(cluster: Controlled, most_a_turn: MostATurn) -> None:
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.register(2)
     for number in range(0, COUNT, 70):  # back in sync
         ask_for(cluster, [number], (3, 2))
@@ -162,7 +162,7 @@ def test_all_leaders_are_elected_in_slices(cluster: Controlled, most_a_turn: Mos
 
 
 def test_elected_leaders_are_published_in_slices(cluster: Controlled) -> None:
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.register(2)
     ask_for(cluster, list(range(COUNT)), (3, 2))
     cluster.requests.clear()
@@ -222,7 +222,7 @@ def test_small_topics_are_deleted_in_slices(cluster: Controlled, most_a_turn: Mo
         commit = cluster.zookeeper.commit
         commit(Entry(0, Create(topic_path(f"small{number}"), encode_topic(topic))))
         commit(Entry(0, Create(delete_topic_path(f"small{number}"), b"")))
-    cluster.end(3)
+    cluster.unregister_broker(3)
     queued = most_a_turn(ControllerContext, "queue_deletion")
     ordered = most_a_turn(RequestBatch, "add_stop_replica")
     cluster.client.reset()

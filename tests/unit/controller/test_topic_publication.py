@@ -83,7 +83,7 @@ def test_the_partitions_of_a_deleted_topic_are_named_together(cluster: Controlle
 
 def test_partitions_that_no_broker_can_lead_are_named(cluster: Controlled) -> None:
     """Clients that miss a partition would spread its keys over the others."""
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.requests.clear()
     topic = ValidatedTopic("t", TOPIC_ID, ((TWO,), (THREE,)), {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
@@ -97,7 +97,7 @@ def test_partitions_that_no_broker_can_lead_are_named(cluster: Controlled) -> No
 
 def test_a_broker_that_comes_back_sees_whole_topics_from_the_start(cluster: Controlled) -> None:
     create(cluster, TWO, THREE)
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.requests.clear()
     cluster.register(3)
     cluster.advance(5_000)
@@ -109,7 +109,7 @@ def test_a_broker_that_comes_back_sees_whole_topics_from_the_start(cluster: Cont
 def test_a_broker_that_comes_while_a_topic_is_made_sees_it_as_a_whole(
     cluster: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.end(3)
+    cluster.unregister_broker(3)
     cluster.requests.clear()
     original: Callable[..., Any] = Writer._put_some
     calls = 0

@@ -98,7 +98,7 @@ def test_other_brokers_get_their_requests_meanwhile(cluster: Controlled) -> None
 def test_a_new_broker_epoch_gets_everything_as_any_that_registers(cluster: Controlled) -> None:
     cluster.silent = {2}
     come_and_go(cluster)
-    cluster.end(2)
+    cluster.unregister_broker(2)
     cluster.silent = set()
     cluster.requests.clear()
     cluster.register(2)

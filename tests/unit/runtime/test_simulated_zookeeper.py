@@ -63,9 +63,9 @@ def test_a_seed_repeats_itself() -> None:
     def story(seed: int) -> tuple[list[str], int]:
         world = SimulatedWorld(seed)
         one, other = opened(world), opened(world)
-        other.ask("children", "/", watch=other.watch("changed"))
+        other.call_zookeeper("children", "/", watch=other.watch("changed"))
         for number in range(20):
-            one.begin("create", f"/{number}")
+            one.send_request("create", f"/{number}")
         world.clients[0].reset()
         other.until("changed")
         world.until(lambda: len(one.log) >= 23, "all answers")
@@ -80,13 +80,15 @@ def test_a_lost_answer_may_have_worked_and_a_lost_request_has_not() -> None:
     for seed in range(40):
         world = SimulatedWorld(seed)
         one = opened(world)
-        lost = one.begin("create", "/a")
+        lost = one.send_request("create", "/a")
         world.world.run(world.world.now_ms + seed % 8)
         world.clients[0].reset()
         one.until(CONNECTED, 2)
         if isinstance(lost[0], ConnectionLost):
-            is_there = one.ask("exists", "/a") is not None
-            assert isinstance(one.ask("create", "/a"), NodeExists if is_there else Created)
+            is_there = one.call_zookeeper("exists", "/a") is not None
+            assert isinstance(
+                one.call_zookeeper("create", "/a"), NodeExists if is_there else Created
+            )
             found.add(is_there)
     assert found == {True, False}
 
@@ -98,16 +100,16 @@ def test_what_reading_back_says_stays_so() -> None:
         world.zookeeper.lag_ms = lambda between=world.world.between: between(0, 1_500)
         one, other = opened(world), opened(world)
         for number in range(30):
-            one.begin("create", f"/{number}")
+            one.send_request("create", f"/{number}")
         world.world.run(world.world.now_ms + seed % 10)
         world.clients[0].reset()
         for number in range(30, 40):
-            one.begin("create", f"/{number}")
+            one.send_request("create", f"/{number}")
         one.until(CONNECTED, 2)
-        there = one.ask("children", "/").names
+        there = one.call_zookeeper("children", "/").names
         world.world.run(world.world.now_ms + 5_000)
-        other.ask("create", "/last")
-        assert set(other.ask("children", "/").names) == {*there, "last"}
+        other.call_zookeeper("create", "/last")
+        assert set(other.call_zookeeper("children", "/").names) == {*there, "last"}
 
 
 def test_reads_of_what_others_wrote_may_lag() -> None:
@@ -116,10 +118,10 @@ def test_reads_of_what_others_wrote_may_lag() -> None:
         world = SimulatedWorld(seed)
         world.zookeeper.lag_ms = lambda between=world.world.between: between(0, 20)
         one, other = opened(world), opened(world)
-        one.ask("create", "/a")
-        lagged += other.ask("exists", "/a") is None
+        one.call_zookeeper("create", "/a")
+        lagged += other.call_zookeeper("exists", "/a") is None
         # A session that connects after a write sees it.
-        assert opened(world).ask("exists", "/a") is not None
+        assert opened(world).call_zookeeper("exists", "/a") is not None
     assert 0 < lagged < 40
 
 
@@ -128,14 +130,14 @@ def test_a_session_that_is_cut_off_for_long_is_over(directions: tuple[str, ...])
     for seed in range(10):
         world = SimulatedWorld(seed)
         one, other = opened(world), opened(world)
-        one.ask("create", "/a", b"", ephemeral=True)
-        other.ask("exists", "/a", watch=other.watch("gone"))
+        one.call_zookeeper("create", "/a", b"", ephemeral=True)
+        other.call_zookeeper("exists", "/a", watch=other.watch("gone"))
         world.clients[0].cut(*directions)
         one.until(DISCONNECTED)
         world.world.run(world.world.now_ms + 3 * SESSION_MS)
-        assert other.ask("exists", "/a") is None
+        assert other.call_zookeeper("exists", "/a") is None
         assert other.log.count("gone") == 1
-        waiting = one.begin("get", "/a")
+        waiting = one.send_request("get", "/a")
         assert one.log[-1] is DISCONNECTED  # no server could report the expiry
         world.clients[0].mend()
         one.until(EXPIRED)
@@ -146,7 +148,7 @@ def test_a_short_cut_is_not_noticed() -> None:
     world = SimulatedWorld(3)
     one = opened(world)
     world.clients[0].cut()
-    made = one.begin("create", "/a")
+    made = one.send_request("create", "/a")
     world.world.run(world.world.now_ms + SESSION_MS // 3)
     assert made == []
     world.clients[0].mend()
@@ -159,7 +161,7 @@ def test_a_process_that_stands_still_or_dies_loses_its_nodes() -> None:
     for is_dead in (False, True):
         world = SimulatedWorld(5)
         one, other = opened(world), opened(world)
-        one.ask("create", "/a", b"", ephemeral=True)
+        one.call_zookeeper("create", "/a", b"", ephemeral=True)
         client = world.clients[0]
         if is_dead:
             client.die()
@@ -167,9 +169,9 @@ def test_a_process_that_stands_still_or_dies_loses_its_nodes() -> None:
             client.pause()
         before = one.log.copy()
         world.world.run(world.world.now_ms + SESSION_MS // 2)
-        assert other.ask("exists", "/a") is not None
+        assert other.call_zookeeper("exists", "/a") is not None
         world.world.run(world.world.now_ms + SESSION_MS)
-        assert other.ask("exists", "/a") is None
+        assert other.call_zookeeper("exists", "/a") is None
         assert one.log == before
         if not is_dead:
             client.resume()

@@ -23,13 +23,13 @@ class Offsets:
         self.noted = NotedUser()
         _, self.client = cluster.sessions(self.offsets, self.noted)
 
-    def begin(self, name: str, *arguments: Any) -> list[Any]:
+    def send_request(self, name: str, *arguments: Any) -> list[Any]:
         answers: list[Any] = []
         getattr(self.offsets, name)(*arguments, answers.append)
         return answers
 
-    def ask(self, name: str, *arguments: Any) -> Any:
-        answers = self.begin(name, *arguments)
+    def call_store(self, name: str, *arguments: Any) -> Any:
+        answers = self.send_request(name, *arguments)
         self.cluster.until(lambda: answers)
         self.cluster.advance(100)
         [answer] = answers
@@ -42,10 +42,10 @@ def test_a_commit_is_kafkas_znode_and_any_broker_reads_it(seed: int) -> None:
     cluster = ClusterWorld(seed)
     one, other = Offsets(cluster), Offsets(cluster)
     for offset in (5, 7):
-        answers = one.begin("commit_offsets", "g", {ORDERS[0]: offset, ORDERS[1]: 8})
+        answers = one.send_request("commit_offsets", "g", {ORDERS[0]: offset, ORDERS[1]: 8})
         cluster.until(lambda answers=answers: answers)
         assert answers == [{ORDERS[0]: None, ORDERS[1]: None}]
-        found = other.ask("fetch_offsets", "g", ORDERS)
+        found = other.call_store("fetch_offsets", "g", ORDERS)
         assert found == {ORDERS[0]: offset, ORDERS[1]: 8, ORDERS[2]: None}
     assert cluster.data("/consumers/g/offsets/orders/0") == b"7"
 
@@ -53,13 +53,17 @@ def test_a_commit_is_kafkas_znode_and_any_broker_reads_it(seed: int) -> None:
 def test_more_than_are_asked_for_at_once() -> None:
     offsets = Offsets(ClusterWorld())
     many = {TopicPartition("t", number): Offset(number) for number in range(210)}
-    assert set(offsets.ask("commit_offsets", "g", many).values()) == {None}
-    assert offsets.ask("fetch_offsets", "g", list(many)) == many
+    assert set(offsets.call_store("commit_offsets", "g", many).values()) == {None}
+    assert offsets.call_store("fetch_offsets", "g", list(many)) == many
 
 
 def test_nothing_to_ask_is_answered() -> None:
     offsets = Offsets(ClusterWorld())
-    assert offsets.ask("fetch_offsets", "g", []) == offsets.ask("commit_offsets", "g", {}) == {}
+    assert (
+        offsets.call_store("fetch_offsets", "g", [])
+        == offsets.call_store("commit_offsets", "g", {})
+        == {}
+    )
 
 
 @pytest.mark.parametrize("breaks_at", range(8))
@@ -67,7 +71,7 @@ def test_nothing_to_ask_is_answered() -> None:
 def test_what_was_under_way_is_asked_again(breaks_at: int, expires: bool) -> None:
     cluster = ClusterWorld(breaks_at)
     offsets = Offsets(cluster)
-    answers = offsets.begin("commit_offsets", "g", dict.fromkeys(ORDERS, Offset(5)))
+    answers = offsets.send_request("commit_offsets", "g", dict.fromkeys(ORDERS, Offset(5)))
     cluster.until(lambda: len(cluster.zookeeper.entries) >= breaks_at and offsets.noted.session)
     assert not answers
     session = offsets.noted.session
@@ -81,10 +85,10 @@ def test_what_was_under_way_is_asked_again(breaks_at: int, expires: bool) -> Non
 
 def test_a_bad_znode_is_named_once_and_left(caplog: pytest.LogCaptureFixture) -> None:
     cluster = ClusterWorld()
-    cluster.ask("create", offset_path("g", ORDERS[0]), b"many", makes_parents=True)
+    cluster.call_zookeeper("create", offset_path("g", ORDERS[0]), b"many", makes_parents=True)
     offsets = Offsets(cluster)
     for _ in range(2):
-        found = offsets.ask("fetch_offsets", "g", ORDERS)
+        found = offsets.call_store("fetch_offsets", "g", ORDERS)
         assert isinstance(found[ORDERS[0]], ZnodeError)
         assert found[ORDERS[1]] is None
     assert caplog.text.count("znode=/consumers/g/offsets/orders/0 is ignored") == 1
@@ -96,8 +100,8 @@ def test_a_group_that_no_znode_can_name_is_refused(group_id: str) -> None:
     cluster = ClusterWorld()
     offsets = Offsets(cluster)
     for found in (
-        offsets.ask("commit_offsets", group_id, {ORDERS[0]: Offset(1)}),
-        offsets.ask("fetch_offsets", group_id, ORDERS[:1]),
+        offsets.call_store("commit_offsets", group_id, {ORDERS[0]: Offset(1)}),
+        offsets.call_store("fetch_offsets", group_id, ORDERS[:1]),
     ):
         assert isinstance(found[ORDERS[0]], ZnodeError)
 
@@ -105,11 +109,11 @@ def test_a_group_that_no_znode_can_name_is_refused(group_id: str) -> None:
 def test_without_zookeeper_nobody_waits_for_ever() -> None:
     cluster = ClusterWorld()
     offsets = Offsets(cluster)
-    offsets.ask("commit_offsets", "g", {ORDERS[0]: Offset(1)})
+    offsets.call_store("commit_offsets", "g", {ORDERS[0]: Offset(1)})
     cluster.zookeeper.stop()
     answers = [
-        offsets.begin("commit_offsets", "g", {ORDERS[0]: Offset(2)}),
-        offsets.begin("fetch_offsets", "g", ORDERS[:1]),
+        offsets.send_request("commit_offsets", "g", {ORDERS[0]: Offset(2)}),
+        offsets.send_request("fetch_offsets", "g", ORDERS[:1]),
     ]
     cluster.advance(TIMEOUT_MS + 1)
     for [found] in answers:

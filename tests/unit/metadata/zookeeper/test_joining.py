@@ -49,12 +49,12 @@ def test_the_first_broker_begins_the_cluster_and_the_next_ones_find_it(
 
 
 def test_a_cluster_of_kafkas_keeps_its_id(cluster: ClusterWorld) -> None:
-    cluster.ask("create", CLUSTER_ID, encode_cluster_id("kafkas"), makes_parents=True)
+    cluster.call_zookeeper("create", CLUSTER_ID, encode_cluster_id("kafkas"), makes_parents=True)
     assert join(cluster) == JoinResult("kafkas", BrokerId(1))
 
 
 def test_features_that_somebody_has_finalized_stay(cluster: ClusterWorld) -> None:
-    cluster.ask("create", FEATURE, b"somebody's")
+    cluster.call_zookeeper("create", FEATURE, b"somebody's")
     assert isinstance(join(cluster), JoinResult)
     assert cluster.data(FEATURE) == b"somebody's"
 
@@ -79,7 +79,7 @@ def test_a_broken_connection_starts_again(breaks_at: int) -> None:
 
 
 def test_a_cluster_on_its_way_to_kraft_is_not_joined(cluster: ClusterWorld) -> None:
-    cluster.ask("create", MIGRATION, b"{}")
+    cluster.call_zookeeper("create", MIGRATION, b"{}")
     outcome = join(cluster)
     assert outcome == NotJoined(
         "the cluster is on its way to KRaft (there is /migration), which klog does not support; end"
@@ -90,7 +90,7 @@ def test_a_cluster_on_its_way_to_kraft_is_not_joined(cluster: ClusterWorld) -> N
 
 def test_a_cluster_that_krafts_controller_leads_is_not_joined(cluster: ClusterWorld) -> None:
     controller = ControllerRegistration(BrokerId(3000), 1, kraft_controller_epoch=7)
-    cluster.ask("create", CONTROLLER, encode_controller(controller))
+    cluster.call_zookeeper("create", CONTROLLER, encode_controller(controller))
     outcome = join(cluster)
     assert isinstance(outcome, NotJoined)
     assert outcome.text.startswith(
@@ -99,7 +99,7 @@ def test_a_cluster_that_krafts_controller_leads_is_not_joined(cluster: ClusterWo
 
 
 def test_a_cluster_id_that_cannot_be_read_is_named_and_left(cluster: ClusterWorld) -> None:
-    cluster.ask("create", CLUSTER_ID, b"nonsense", makes_parents=True)
+    cluster.call_zookeeper("create", CLUSTER_ID, b"nonsense", makes_parents=True)
     outcome = join(cluster)
     assert isinstance(outcome, NotJoined)
     assert CLUSTER_ID in outcome.text
@@ -109,7 +109,7 @@ def test_a_cluster_id_that_cannot_be_read_is_named_and_left(cluster: ClusterWorl
 def test_a_controller_that_cannot_be_read_is_in_nobodys_way(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("create", CONTROLLER, b"nonsense")
+    cluster.call_zookeeper("create", CONTROLLER, b"nonsense")
     assert isinstance(join(cluster), JoinResult)
     assert "znode=/controller is ignored, and stays unchanged" in caplog.text
-    cluster.ask("delete", CONTROLLER, ANY_VERSION)
+    cluster.call_zookeeper("delete", CONTROLLER, ANY_VERSION)

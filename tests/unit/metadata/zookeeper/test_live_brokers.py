@@ -36,7 +36,7 @@ def znode(number: int, rack: str | None = None) -> bytes:
 @pytest.fixture
 def cluster() -> ClusterWorld:
     made = ClusterWorld()
-    made.ask("create", BROKER_IDS, b"", makes_parents=True)
+    made.call_zookeeper("create", BROKER_IDS, b"", makes_parents=True)
     return made
 
 
@@ -44,37 +44,37 @@ def test_brokers_come_and_go(cluster: ClusterWorld) -> None:
     reader = Reader(cluster)
     cluster.until(lambda: reader.sees())
     for number in (3, 1, 2):
-        cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+        cluster.call_zookeeper("create", broker_path(BrokerId(number)), znode(number))
     cluster.until(lambda: reader.sees(1, 2, 3))
     listener = Listener("PLAINTEXT", "PLAINTEXT", "host2", 9092)
     assert reader.read[-1][BrokerId(2)] == BrokerRegistration(BrokerId(2), (listener,), None)
-    cluster.ask("delete", broker_path(BrokerId(1)), ANY_VERSION)
+    cluster.call_zookeeper("delete", broker_path(BrokerId(1)), ANY_VERSION)
     cluster.until(lambda: reader.sees(2, 3))
     reader.client.reset()
-    cluster.ask("delete", broker_path(BrokerId(2)), ANY_VERSION)
+    cluster.call_zookeeper("delete", broker_path(BrokerId(2)), ANY_VERSION)
     cluster.until(lambda: reader.sees(3))
 
 
 def test_a_change_of_one_is_read(cluster: ClusterWorld) -> None:
-    cluster.ask("create", broker_path(BrokerId(1)), znode(1))
+    cluster.call_zookeeper("create", broker_path(BrokerId(1)), znode(1))
     reader = Reader(cluster)
     cluster.until(lambda: reader.sees(1))
     for rack in ("a", "b", "c"):
-        cluster.ask("set", broker_path(BrokerId(1)), znode(1, rack), ANY_VERSION)
+        cluster.call_zookeeper("set", broker_path(BrokerId(1)), znode(1, rack), ANY_VERSION)
         cluster.until(lambda rack=rack: reader.read[-1][BrokerId(1)].rack == rack)
 
 
 def test_what_cannot_be_read_is_named_once_and_left(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("create", broker_path(BrokerId(1)), znode(1))
-    cluster.ask("create", f"{BROKER_IDS}/2", b"{")
-    cluster.ask("create", f"{BROKER_IDS}/somebody", b"")
-    cluster.ask("create", f"{BROKER_IDS}/99999999999", b"")
-    cluster.ask("create", f"{BROKER_IDS}/{'9' * 5_000}", b"")
+    cluster.call_zookeeper("create", broker_path(BrokerId(1)), znode(1))
+    cluster.call_zookeeper("create", f"{BROKER_IDS}/2", b"{")
+    cluster.call_zookeeper("create", f"{BROKER_IDS}/somebody", b"")
+    cluster.call_zookeeper("create", f"{BROKER_IDS}/99999999999", b"")
+    cluster.call_zookeeper("create", f"{BROKER_IDS}/{'9' * 5_000}", b"")
     reader = Reader(cluster)
     cluster.until(lambda: reader.sees(1))
-    cluster.ask("create", broker_path(BrokerId(3)), znode(3))
+    cluster.call_zookeeper("create", broker_path(BrokerId(3)), znode(3))
     cluster.until(lambda: reader.sees(1, 3))
     named = [each for each in caplog.messages if "is ignored, and stays unchanged" in each]
     assert [each.split()[0] for each in named] == [
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_named_once_and_left(
         "znode=/brokers/ids/somebody",
     ]
     assert cluster.data(f"{BROKER_IDS}/2") == b"{"
-    cluster.ask("set", f"{BROKER_IDS}/2", znode(2), ANY_VERSION)
+    cluster.call_zookeeper("set", f"{BROKER_IDS}/2", znode(2), ANY_VERSION)
     cluster.until(lambda: reader.sees(1, 2, 3))
 
 
@@ -113,13 +113,13 @@ def test_one_that_may_not_be_read_hides_no_other(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in (1, 2):
-        cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+        cluster.call_zookeeper("create", broker_path(BrokerId(number)), znode(number))
     read: list[Mapping[BrokerId, BrokerRegistration]] = []
     cluster.sessions(
         Denied(BrokerRegistrationReader(cluster.loop, read.append), broker_path(BrokerId(2)))
     )
     cluster.until(lambda: read)
-    cluster.ask("create", broker_path(BrokerId(3)), znode(3))
+    cluster.call_zookeeper("create", broker_path(BrokerId(3)), znode(3))
     cluster.until(lambda: sorted(read[-1]) == [1, 3])
     named = [each for each in caplog.messages if "is ignored, and stays unchanged" in each]
     assert [each.split()[0] for each in named] == ["znode=/brokers/ids/2"]
@@ -127,7 +127,7 @@ def test_one_that_may_not_be_read_hides_no_other(
 
 def test_of_what_cannot_be_read_nothing_is_kept(cluster: ClusterWorld) -> None:
     data = bytes(100_000)
-    cluster.ask("create", f"{BROKER_IDS}/2", data)
+    cluster.call_zookeeper("create", f"{BROKER_IDS}/2", data)
     assert cluster.data(f"{BROKER_IDS}/2") is data
     before = sys.getrefcount(data)
     reader = Reader(cluster)
@@ -138,12 +138,12 @@ def test_of_what_cannot_be_read_nothing_is_kept(cluster: ClusterWorld) -> None:
 def test_without_the_parent_it_is_tried_again(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.ask("delete", BROKER_IDS, ANY_VERSION)
+    cluster.call_zookeeper("delete", BROKER_IDS, ANY_VERSION)
     reader = Reader(cluster)
     cluster.advance(500)
     assert not reader.read
     assert "cannot read the brokers' registrations, this broker tries again" in caplog.text
-    cluster.ask("create", BROKER_IDS, b"")
+    cluster.call_zookeeper("create", BROKER_IDS, b"")
     cluster.until(lambda: reader.sees())
 
 
@@ -151,15 +151,15 @@ def test_without_the_parent_it_is_tried_again(
 def test_in_the_end_all_registered_brokers_are_seen(seed: int) -> None:
     """The last read is right whatever happens during earlier reads."""
     cluster = ClusterWorld(seed)
-    cluster.ask("create", BROKER_IDS, b"", makes_parents=True)
+    cluster.call_zookeeper("create", BROKER_IDS, b"", makes_parents=True)
     reader = Reader(cluster)
     there: set[int] = set()
     for _ in range(40):
         number = cluster.world.between(1, 6)
         if number in there:
-            cluster.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
+            cluster.call_zookeeper("delete", broker_path(BrokerId(number)), ANY_VERSION)
         else:
-            cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+            cluster.call_zookeeper("create", broker_path(BrokerId(number)), znode(number))
         there ^= {number}
         if cluster.world.chance(0.2):
             reader.client.reset()

@@ -44,7 +44,7 @@ class Registered:
 @pytest.fixture
 def cluster() -> ClusterWorld:
     made = ClusterWorld()
-    made.ask("create", "/brokers/ids", b"", makes_parents=True)
+    made.call_zookeeper("create", "/brokers/ids", b"", makes_parents=True)
     return made
 
 
@@ -80,7 +80,7 @@ def test_after_a_break_the_node_is_still_its_own(cluster: ClusterWorld) -> None:
 def test_a_node_that_was_deleted_comes_again_at_the_next_connection(cluster: ClusterWorld) -> None:
     broker = Registered(cluster)
     first = cluster.until(lambda: broker.epoch >= 0 and broker.epoch)
-    cluster.ask("delete", PATH, ANY_VERSION)
+    cluster.call_zookeeper("delete", PATH, ANY_VERSION)
     broker.client.reset()
     cluster.until(lambda: broker.epoch > first)
     assert cluster.stat(PATH).czxid == broker.epoch
@@ -100,7 +100,7 @@ def test_a_new_session_has_a_new_broker_epoch(
 @pytest.mark.parametrize("seed", range(8))
 def test_an_answer_that_was_lost_was_yes(seed: int) -> None:
     cluster = ClusterWorld(seed)
-    cluster.ask("create", "/brokers/ids", b"", makes_parents=True)
+    cluster.call_zookeeper("create", "/brokers/ids", b"", makes_parents=True)
     broker = Registered(cluster)
     cluster.until(lambda: cluster.stat(PATH) is not None)
     broker.client.reset()
@@ -123,7 +123,7 @@ def test_the_end_of_the_last_session_is_waited_for(
 
 
 def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) -> None:
-    cluster.ask("create", PATH, encode_broker(OTHERS), ephemeral=True)
+    cluster.call_zookeeper("create", PATH, encode_broker(OTHERS), ephemeral=True)
     broker = Registered(cluster)
     cluster.advance(PATIENCE_MS - 500)
     assert not broker.refusals
@@ -135,7 +135,7 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
         f" PLAINTEXT://10.0.0.9:9), and it did not end within {PATIENCE_MS} ms; give this broker"
         " another number and an empty data directory, or stop that one"
     )
-    cluster.ask("delete", PATH, ANY_VERSION)
+    cluster.call_zookeeper("delete", PATH, ANY_VERSION)
     broker.client.reset()
     cluster.advance(2_000)
     assert broker.epoch == -1, "whoever was refused has ended"
@@ -143,7 +143,7 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
 
 
 def test_the_next_owner_of_the_broker_id_is_waited_for_as_long(cluster: ClusterWorld) -> None:
-    cluster.ask("create", PATH, encode_broker(OTHERS), ephemeral=True)
+    cluster.call_zookeeper("create", PATH, encode_broker(OTHERS), ephemeral=True)
     broker = Registered(cluster)
     cluster.advance(PATIENCE_MS - 500)
     other = cluster.zookeeper.client("other").opener(SESSION_MS)(cluster.loop, lambda _: None)
@@ -157,7 +157,7 @@ def test_the_next_owner_of_the_broker_id_is_waited_for_as_long(cluster: ClusterW
 
 
 def test_time_without_zookeeper_does_not_count(cluster: ClusterWorld) -> None:
-    cluster.ask("create", PATH, b"nonsense", ephemeral=True)
+    cluster.call_zookeeper("create", PATH, b"nonsense", ephemeral=True)
     broker = Registered(cluster)
     cluster.advance(1_000)
     cluster.zookeeper.stop()

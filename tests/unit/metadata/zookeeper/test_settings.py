@@ -70,8 +70,8 @@ class Follower:
 def made_cluster(seed: int = 0) -> ClusterWorld:
     made = ClusterWorld(seed)
     for path in PERSISTENT:
-        made.ask("create", path, b"", makes_parents=True)
-    made.ask("create", "/brokers/topics/orders", b"{}")
+        made.call_zookeeper("create", path, b"", makes_parents=True)
+    made.call_zookeeper("create", "/brokers/topics/orders", b"{}")
     return made
 
 
@@ -84,14 +84,14 @@ def write(cluster: ClusterWorld, names: Entity, config: Mapping[str, str]) -> No
     """Change settings as kafka-configs.sh --zookeeper does."""
     path = config_path(names)
     if cluster.stat(path) is None:
-        cluster.ask("create", path, encode_config(config), makes_parents=True)
+        cluster.call_zookeeper("create", path, encode_config(config), makes_parents=True)
     else:
-        cluster.ask("set", path, encode_config(config), -1)
+        cluster.call_zookeeper("set", path, encode_config(config), -1)
     notify(cluster, encode_config_change(names))
 
 
 def notify(cluster: ClusterWorld, data: bytes) -> None:
-    cluster.ask("create", f"{CONFIG_CHANGES}/config_change_", data, sequential=True)
+    cluster.call_zookeeper("create", f"{CONFIG_CHANGES}/config_change_", data, sequential=True)
 
 
 def notifications(cluster: ClusterWorld) -> list[str]:
@@ -142,7 +142,7 @@ def test_what_another_changes_is_followed(cluster: ClusterWorld) -> None:
 def test_a_notification_of_version_1_is_understood(cluster: ClusterWorld) -> None:
     broker = Follower(cluster)
     cluster.advance(1_000)
-    cluster.ask("create", config_path(ORDERS), encode_config({"retention.ms": "5"}))
+    cluster.call_zookeeper("create", config_path(ORDERS), encode_config({"retention.ms": "5"}))
     told = {"version": 1, "entity_type": "topics", "entity_name": "orders"}
     notify(cluster, json.dumps(told).encode())
     cluster.until(lambda: broker.configs == {"retention.ms": "5"})
@@ -156,7 +156,7 @@ def test_what_changed_without_a_connection_is_read_at_the_next_one(cluster: Clus
     broker.client.cut()
     cluster.advance(10_000)
     write(cluster, ORDERS, {"retention.ms": "6"})
-    cluster.ask("delete", config_path(entity("clients", "c")), -1)
+    cluster.call_zookeeper("delete", config_path(entity("clients", "c")), -1)
     broker.client.mend()
     cluster.until(lambda: broker.configs == {"retention.ms": "6"})
     assert broker.image.client_quotas == {}
@@ -165,7 +165,9 @@ def test_what_changed_without_a_connection_is_read_at_the_next_one(cluster: Clus
 def test_a_new_topics_settings_are_learnt_without_a_notification(cluster: ClusterWorld) -> None:
     broker = Follower(cluster)
     cluster.advance(1_000)
-    cluster.ask("create", config_path(entity(TOPICS, "new")), encode_config({"retention.ms": "5"}))
+    cluster.call_zookeeper(
+        "create", config_path(entity(TOPICS, "new")), encode_config({"retention.ms": "5"})
+    )
     learnt: list[dict[str, Mapping[str, str]]] = []
     broker.settings.learn_topics(
         ["new", "plain"], lambda: learnt.append(dict(broker.settings.topic_configs))
@@ -181,8 +183,8 @@ def test_bad_znodes_are_named_and_left(
     cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(cluster, entity("brokers", None), {"log.retention.ms": "6"})
-    cluster.ask("create", config_path(ORDERS), b"nonsense")
-    cluster.ask("create", f"{CONFIG_CHANGES}/else", b"")
+    cluster.call_zookeeper("create", config_path(ORDERS), b"nonsense")
+    cluster.call_zookeeper("create", f"{CONFIG_CHANGES}/else", b"")
     broker = Follower(cluster)
     cluster.until(lambda: broker.image.broker_configs)
     notify(cluster, b"more nonsense")
@@ -201,7 +203,7 @@ def test_settings_that_become_bad_stay_in_force(cluster: ClusterWorld) -> None:
     write(cluster, ORDERS, {"retention.ms": "5"})
     broker = Follower(cluster)
     cluster.until(lambda: broker.configs)
-    cluster.ask("set", config_path(ORDERS), b"nonsense", -1)
+    cluster.call_zookeeper("set", config_path(ORDERS), b"nonsense", -1)
     notify(cluster, encode_config_change(ORDERS))
     cluster.advance(1_000)
     assert broker.configs == {"retention.ms": "5"}
@@ -334,7 +336,7 @@ def test_brokers_settings_and_quotas_are_changed(cluster: ClusterWorld) -> None:
 
 def test_a_deleted_topic_has_no_settings(cluster: ClusterWorld) -> None:
     broker = Follower(cluster)
-    cluster.ask("delete", "/brokers/topics/orders", -1)
+    cluster.call_zookeeper("delete", "/brokers/topics/orders", -1)
     outcome = broker.change("update_topic_configs", "orders", setting(retention_ms="5"))
     assert isinstance(outcome, UnknownTopic)
     assert cluster.stat(config_path(ORDERS)) is None

@@ -32,7 +32,7 @@ class Stored:
     def __init__(self) -> None:
         self.cluster = ClusterWorld()
         for path in PERSISTENT:
-            self.cluster.ask("create", path, b"", makes_parents=True)
+            self.cluster.call_zookeeper("create", path, b"", makes_parents=True)
         self.changes: Any = NotedChanges()
         self.told: list[tuple[str, ...]] = []
         self.store = ClusterStore(self.cluster.loop, "c", register=lambda _: None)
@@ -49,11 +49,11 @@ class Stored:
     def set(self, name: str, value: str) -> None:
         path, data = config_path(entity(TOPICS, name)), encode_config({"retention.ms": value})
         if self.cluster.stat(path) is None:
-            self.cluster.ask("create", path, data)
+            self.cluster.call_zookeeper("create", path, data)
         else:
-            self.cluster.ask("set", path, data, -1)
+            self.cluster.call_zookeeper("set", path, data, -1)
 
-    def tell(self, number: int, *, is_deleted: bool = False) -> None:
+    def update_topic(self, number: int, *, is_deleted: bool = False) -> None:
         topic = TopicUpdate("orders", TopicId(UUID(int=number)), STATES, is_deleted)
         self.store.view.update_topics([topic], is_all=False)
 
@@ -75,7 +75,7 @@ def test_a_topic_that_was_learnt_has_its_settings_at_once(stored: Stored) -> Non
     learnt: list[bool] = []
     stored.learn(7, lambda: learnt.append(True))
     stored.cluster.until(lambda: learnt)
-    stored.tell(7)
+    stored.update_topic(7)
     assert stored.topic.configs == {"retention.ms": "5"}
     assert stored.told == [("orders",)]
     stored.cluster.advance(1_000)
@@ -85,7 +85,7 @@ def test_a_topic_that_was_learnt_has_its_settings_at_once(stored: Stored) -> Non
 
 def test_settings_of_a_published_topic_are_read(stored: Stored) -> None:
     stored.set("orders", "5")
-    stored.tell(7)
+    stored.update_topic(7)
     assert stored.topic.configs == {}
     assert stored.store.is_reading_settings_of(TopicId(UUID(int=7)))
     stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "5"})
@@ -96,15 +96,15 @@ def test_settings_of_a_published_topic_are_read(stored: Stored) -> None:
 
 def test_a_topic_that_is_made_again_has_its_new_settings(stored: Stored) -> None:
     stored.set("orders", "5")
-    stored.tell(7)
+    stored.update_topic(7)
     stored.cluster.until(lambda: stored.topic.configs)
-    stored.tell(7, is_deleted=True)
+    stored.update_topic(7, is_deleted=True)
     assert stored.store.topic_configs("orders") == {}
     stored.set("orders", "6")
     learnt: list[bool] = []
     stored.learn(8, lambda: learnt.append(True))
     stored.cluster.until(lambda: learnt)
-    stored.tell(8)
+    stored.update_topic(8)
     assert stored.topic.configs == {"retention.ms": "6"}
 
 
@@ -112,14 +112,14 @@ def test_settings_of_a_recreated_topic_may_be_read_before_the_deletion_is_publis
     stored: Stored,
 ) -> None:
     stored.set("orders", "5")
-    stored.tell(7)
+    stored.update_topic(7)
     stored.cluster.until(lambda: stored.topic.configs)
     stored.set("orders", "6")
     learnt: list[bool] = []
     stored.learn(8, lambda: learnt.append(True))
     stored.cluster.until(lambda: learnt)
-    stored.tell(7, is_deleted=True)
-    stored.tell(8)
+    stored.update_topic(7, is_deleted=True)
+    stored.update_topic(8)
     assert stored.topic.configs == {"retention.ms": "6"}
 
 
@@ -130,7 +130,7 @@ def test_the_first_of_two_topics_of_one_name_may_never_be_published(stored: Stor
     stored.cluster.until(lambda: learnt)
     # The topic is deleted, and the next topic of this name has no replica here.
     stored.set("orders", "6")
-    stored.tell(8)
+    stored.update_topic(8)
     stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "6"})
 
 
@@ -139,7 +139,7 @@ def test_a_topic_published_before_its_settings_are_known_is_still_to_be_read(
 ) -> None:
     """A broker that lags behind receives UpdateMetadata for a topic before its roles."""
     stored.set("orders", "5")
-    stored.tell(7)
+    stored.update_topic(7)
     learnt: list[object] = []
     stored.learn(7, lambda: learnt.append(stored.store.topic_configs("orders")))
     assert not learnt
