@@ -161,7 +161,7 @@ def test_the_cleaner_leaves_the_log_as_it_is_and_cleans_others(tmp_path: Path) -
     flip(path, 3, [len(batch(key=b"key"))] * 40)
     before = {each.name: each.read_bytes() for each in (tmp_path / "t-0").glob("*.log")}
     bench = CleanerBench(manager, helpers, clock)
-    bench.begin()
+    bench.start_checks()
     bench.run()
     bench.look_again()
     assert set(bench.cleaner.set_aside) == {PARTITION}

@@ -146,7 +146,7 @@ def _transactions(broker: MemoryBroker, facts: AcknowledgedState) -> None:
         assert client.produce(PLAIN, b"tx %d" % number) is ErrorCode.NONE
         assert client.commit_offsets(number + 1) == [0]
         facts.asked["ends"] = [*facts.asked.get("ends", ()), commit]
-        assert client.end(commit=commit) == 0
+        assert client.end_transaction(commit=commit) == 0
         facts.done["ends"] = [*facts.done.get("ends", ()), commit]
 
 
@@ -259,7 +259,7 @@ def _check_transactions(broker: MemoryBroker, facts: AcknowledgedState) -> None:
     else:
         assert committed in ((-1, 1) if asked else (-1,))
     assert client.produce(PLAIN, b"more") is ErrorCode.NONE
-    assert client.end() == 0
+    assert client.end_transaction() == 0
 
 
 def test_a_run_without_a_crash_performs_every_request() -> None:

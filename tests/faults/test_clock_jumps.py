@@ -193,8 +193,8 @@ def test_transactions(broker: MemoryBroker, clock: WorldClock, jump_ms: int) -> 
     broker.pass_time(15_000)
     is_open = client.stable_offset() < broker.log("plain").log_end_offset
     assert is_open == (jump_ms < 0)
-    assert (client.end() == 0) == is_open
+    assert (client.end_transaction() == 0) == is_open
     fresh = MemoryClient(broker)
     assert fresh.init() == 0
     assert fresh.verify() is ErrorCode.NONE
-    assert fresh.end() == 0
+    assert fresh.end_transaction() == 0

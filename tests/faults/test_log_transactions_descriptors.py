@@ -11,7 +11,7 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from tests.support.log.harness import DATA, append, open_log, open_manager
-from tests.support.log.transactional_log import end, said_by_batches, write
+from tests.support.log.transactional_log import append_end_marker, said_by_batches, write
 from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100)
@@ -34,12 +34,12 @@ def test_a_marker_that_is_refused_leaves_nothing(earlier: int, then: str) -> Non
         # Earlier markers fill the segment: for some counts the next marker needs a new segment.
         for sequence in range(earlier):
             write(log, 1, sequence)
-            end(log, 1, commit=sequence % 2 == 0)
+            append_end_marker(log, 1, commit=sequence % 2 == 0)
         write(log, 1, earlier)
         last = files.fail_open_at = files.opens + number
         is_refused = False
         try:
-            end(log, 1, commit=False)
+            append_end_marker(log, 1, commit=False)
         except LogStorageError:
             is_refused = True
         over = files.opens < last
@@ -47,7 +47,7 @@ def test_a_marker_that_is_refused_leaves_nothing(earlier: int, then: str) -> Non
         refused += is_refused
         if then != "dies":
             if is_refused:
-                end(log, 1, commit=then == "commits")
+                append_end_marker(log, 1, commit=then == "commits")
             append(log)
             check(log)
         log.flush()
@@ -65,7 +65,7 @@ def test_a_start_that_runs_out_leaves_the_indexes_to_the_next_one() -> None:
         log = open_log(files, CONFIG)
         for sequence in range(12):
             write(log, 1, sequence)
-            end(log, 1, commit=sequence % 3 == 0)
+            append_end_marker(log, 1, commit=sequence % 3 == 0)
             if sequence == 7:
                 log.flush()
         files = files.killed()

@@ -9,7 +9,7 @@ import pytest
 
 from klog_broker.log.log_config import LogConfig
 from tests.support.log.harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
-from tests.support.log.transactional_log import end, said_by_batches, write
+from tests.support.log.transactional_log import append_end_marker, said_by_batches, write
 from tests.support.runtime.manual_clock import ManualClock
 from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
@@ -28,21 +28,21 @@ def use_log(files: MemoryFiles, promised: list[int]) -> None:
     for number in range(4):
         write(log, 1, number)
         write(log, 2, number)
-        end(log, 1, commit=number % 3 == 1)
+        append_end_marker(log, 1, commit=number % 3 == 1)
         if number % 2:
             log.flush()
             promised[0] = log.log_end_offset
         if number == 2:
             manager.sync_recovery_points()
             log.apply_retention(5_000)
-        end(log, 2, commit=False)
+        append_end_marker(log, 2, commit=False)
     promised[0] = min(promised[0], log.log_end_offset - 2)
     truncate(log, log.log_end_offset - 2)
-    end(log, 2, commit=number % 2 == 0)
+    append_end_marker(log, 2, commit=number % 2 == 0)
     append(log)
     log.flush()
     promised[0] = log.log_end_offset
-    end(log, 9, commit=False)
+    append_end_marker(log, 9, commit=False)
     manager.close()
     promised[0] = log.log_end_offset
 
@@ -103,7 +103,7 @@ def closed_log() -> MemoryFiles:
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     for number in range(5):
         write(log, 1, number)
-        end(log, 1, commit=False)
+        append_end_marker(log, 1, commit=False)
     write(log, 2, 0)
     assert log.log_end_offset == CLOSED_END
     manager.close()
@@ -140,7 +140,7 @@ def test_rows_of_markers_that_a_power_cut_brings_back() -> None:
             manager = open_manager(files, config=CONFIG)
             log = manager.get(PARTITION)
             assert log is not None
-            end(log, 2, commit=False)
+            append_end_marker(log, 2, commit=False)
             log.flush()
             manager.sync_recovery_points()
             files.crash_at_step = files.steps + step

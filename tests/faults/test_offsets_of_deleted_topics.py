@@ -38,7 +38,7 @@ def _prepared() -> MemoryFiles:
     producer = MemoryClient(broker)
     assert producer.init() == 0
     assert producer.commit_offsets(5, "in-transaction") == [0]
-    assert producer.end() == 0
+    assert producer.end_transaction() == 0
     assert seen(broker) == dict.fromkeys(GROUPS, 5)
     broker.close()
     return broker.files

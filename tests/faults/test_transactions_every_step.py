@@ -44,7 +44,7 @@ def run_transactions(client: MemoryClient, told: list[bool]) -> None:
         if not client.raises:
             assert client.add_offsets() == 0
         assert client.commit_offsets(number + 1) == [0]
-        assert client.end(commit=commit) == 0
+        assert client.end_transaction(commit=commit) == 0
         told.append(commit)
 
 
@@ -91,7 +91,7 @@ def check(files: MemoryFiles, told: list[bool]) -> None:
     assert again.init() == 0
     assert again.verify(PLAIN) is NONE
     again.write(PLAIN)
-    assert again.end() == 0
+    assert again.end_transaction() == 0
     broker.close()
 
 

@@ -68,7 +68,7 @@ class Loop(threading.Thread):
         if not self.raises:
             assert client.add_offsets(self.group) == 0
         assert client.commit_offsets(position, self.group) == [0]
-        assert client.end(commit=commit) == 0
+        assert client.end_transaction(commit=commit) == 0
 
 
 def eventually_offset(client: TransactionClient, group: str) -> int:

@@ -42,7 +42,7 @@ from tests.support.log.harness import (
     read_all,
     read_batches,
 )
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.runtime.manual_clock import ManualClock
 from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
@@ -82,7 +82,7 @@ class Replica:
 
     def clean(self) -> None:
         bench = CleanerBench(self.manager, self.helpers)
-        bench.begin()
+        bench.start_checks()
         bench.run()
         assert bench.cleaner.set_aside == {}
 
@@ -156,7 +156,7 @@ class TwoLogs:
         entry = self.leader.log.producer(producer_id)
         epoch = entry.producer_epoch if entry is not None else 0
         bump, commit = self.random.random() < 0.3, self.random.random() < 0.5
-        end(self.leader.log, producer_id, commit=commit, epoch=epoch + bump)
+        append_end_marker(self.leader.log, producer_id, commit=commit, epoch=epoch + bump)
 
     def delete_records(self) -> None:
         log = self.leader.log

@@ -47,9 +47,9 @@ def test_open_transactions_go_on_and_end_on_klog(tmp_path: Path, version: str) -
     with broker, RawClient(broker.address) as client:
         going_on.caller = too_late.caller = client
         assert going_on.produce(WHERE, b"and on") is ErrorCode.NONE
-        assert going_on.end() == 0
+        assert going_on.end_transaction() == 0
         assert eventually(lambda: committed_values(client, "plain")) == [b"going-on", b"and on"]
-        assert too_late.end() in (
+        assert too_late.end_transaction() in (
             ErrorCode.PRODUCER_FENCED,
             ErrorCode.INVALID_TXN_STATE,
         )
@@ -58,5 +58,5 @@ def test_open_transactions_go_on_and_end_on_klog(tmp_path: Path, version: str) -
         if not raises:
             assert fresh.add(WHERE) == [0]
         assert fresh.produce(WHERE, b"fresh") is ErrorCode.NONE
-        assert fresh.end() == 0
+        assert fresh.end_transaction() == 0
         assert committed_values(client, "plain")[-1] == b"fresh"

@@ -124,7 +124,7 @@ def test_kafkas_tool_lists_and_describes_transactions(broker: BrokerProcess, ver
     with RawClient(broker.address) as client:
         create_topic(client, "t")
         first, second = (_begin(client, each) for each in ("open-1", "open-2"))
-        assert second.end() == 0
+        assert second.end_transaction() == 0
         listed = {row[0]: row[1:] for row in tool.rows("list")}
         assert listed == {
             "open-1": ["0", str(first.producer_id), "Ongoing"],
@@ -138,7 +138,7 @@ def test_kafkas_tool_lists_and_describes_transactions(broker: BrokerProcess, ver
         (described,) = tool.rows("describe", "--transactional-id", "open-1")
         assert described[1:5] == ["open-1", str(first.producer_id), str(first.epoch), "Ongoing"]
         assert described[-1] == "t-0"
-        assert first.end() == 0
+        assert first.end_transaction() == 0
 
 
 def test_kafkas_tool_describes_producers(broker: BrokerProcess, version: str) -> None:
@@ -148,7 +148,7 @@ def test_kafkas_tool_describes_producers(broker: BrokerProcess, version: str) ->
         create_topic(client, "t")
         assert tool.rows("describe-producers", *where) == []
         first, second = (_begin(client, each) for each in ("open-1", "open-2"))
-        assert second.end() == 0
+        assert second.end_transaction() == 0
         for broker_id in ((), ("--broker-id", "0")):
             found = {row[0]: row for row in tool.rows("describe-producers", *where, *broker_id)}
             # Producer id, epoch, coordinator's epoch, last sequence, last time, open since.
@@ -156,7 +156,7 @@ def test_kafkas_tool_describes_producers(broker: BrokerProcess, version: str) ->
             assert found[str(first.producer_id)][3] == "0"
             assert found[str(first.producer_id)][5] == "0"
             assert found[str(second.producer_id)][5] == "None"
-        assert first.end() == 0
+        assert first.end_transaction() == 0
 
 
 def test_kafkas_tool_finds_a_hanging_transaction_and_aborts_it(
@@ -181,7 +181,7 @@ def test_kafkas_tool_finds_a_hanging_transaction_and_aborts_it(
             assert found[5] == "0"  # the offset that it begins at
         tool.lines("abort", *where, "--start-offset", "0")
         assert tool.rows("find-hanging", *everywhere) == []
-        assert other.end() == 0
+        assert other.end_transaction() == 0
         assert committed_values(client, "t") == [b"another"]
 
 
@@ -192,5 +192,5 @@ def test_kafkas_tool_terminates_a_transaction(broker: BrokerProcess) -> None:
         producer = _begin(client, "stuck")
         Tool(NEWEST_KAFKA, broker).lines("forceTerminateTransaction", "--transactionalId", "stuck")
         assert _state(client, "stuck") in ("CompleteAbort", "Empty")
-        assert producer.end() == ErrorCode.PRODUCER_FENCED
+        assert producer.end_transaction() == ErrorCode.PRODUCER_FENCED
         assert committed_values(client, "t") == []

@@ -23,7 +23,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.kafka.dump_log_segments import dump
 from tests.support.log.harness import open_manager
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 
 pytestmark = pytest.mark.peers
@@ -160,7 +160,7 @@ def _write_on_klog(data: Path, topic_id: TopicId) -> tuple[Path, list[bytes]]:
                 put(producer_id, random.randint(1, 3))
         for producer_id in (1, 2):
             fates[producer_id * 1_000 + rounds] = random.random() < 0.5
-            end(log, producer_id, commit=fates[producer_id * 1_000 + rounds])
+            append_end_marker(log, producer_id, commit=fates[producer_id * 1_000 + rounds])
     rounds = 999
     fates[rounds] = False
     put(4, 2)

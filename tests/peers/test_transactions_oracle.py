@@ -42,12 +42,12 @@ class Player:
         self.group = f"group-{key}"
 
     def _settled(self, ask: Callable[[], int | ErrorCode]) -> str:
-        def answered() -> tuple[ErrorCode]:
+        def settled_code() -> tuple[ErrorCode]:
             code = ErrorCode(ask())
             assert code not in NOT_YET, code
             return (code,)
 
-        return eventually(answered)[0].name
+        return eventually(settled_code)[0].name
 
     def init(self, **more: Any) -> str:
         told = self._settled(lambda: self.client.init(**more))
@@ -61,18 +61,18 @@ class Player:
             "producer_epoch": self.client.epoch if epoch is None else epoch,
         }
 
-    def begin(self) -> str:
+    def begin_transaction(self) -> str:
         if not self.raises:
             assert self._settled(lambda: self.client.add(PLAIN)[0]) == "NONE"
         return self._settled(lambda: self.client.produce(PLAIN, b"x"))
 
-    def end(
+    def end_transaction(
         self, *, commit: bool = True, epoch: int | None = None, version: int | None = None
     ) -> str:
         mine = self.client.epoch
         if epoch is not None:
             self.client.epoch = epoch
-        told = self._settled(lambda: self.client.end(commit=commit, version=version))
+        told = self._settled(lambda: self.client.end_transaction(commit=commit, version=version))
         if epoch is not None and told != "NONE":
             self.client.epoch = mine
         return told
@@ -91,35 +91,65 @@ Script = Callable[[Player, Player], list[Any]]
 
 
 def nothing_begun(p: Player, _: Player) -> list[Any]:
-    return [p.init(), p.end(), p.end(commit=False), p.now, p.end(commit=False), p.now]
+    return [
+        p.init(),
+        p.end_transaction(),
+        p.end_transaction(commit=False),
+        p.now,
+        p.end_transaction(commit=False),
+        p.now,
+    ]
 
 
 def commit_and_again(p: Player, _: Player) -> list[Any]:
-    told: list[Any] = [p.init(), p.begin(), p.end(), p.now]
+    told: list[Any] = [p.init(), p.begin_transaction(), p.end_transaction(), p.now]
     before = p.client.epoch - 1
-    told += [p.end(epoch=before), p.now, p.end(commit=False, epoch=before), p.now]
-    return [*told, p.end(), p.begin(), p.end(commit=False), p.now]
+    told += [
+        p.end_transaction(epoch=before),
+        p.now,
+        p.end_transaction(commit=False, epoch=before),
+        p.now,
+    ]
+    return [
+        *told,
+        p.end_transaction(),
+        p.begin_transaction(),
+        p.end_transaction(commit=False),
+        p.now,
+    ]
 
 
 def abort_and_again(p: Player, _: Player) -> list[Any]:
-    told: list[Any] = [p.init(), p.begin(), p.end(commit=False), p.now]
+    told: list[Any] = [p.init(), p.begin_transaction(), p.end_transaction(commit=False), p.now]
     before = p.client.epoch - 1
-    told += [p.end(commit=False, epoch=before), p.now, p.end(epoch=before)]
-    return [*told, p.end(), p.end(commit=False), p.now, p.begin(), p.end(), p.now]
+    told += [p.end_transaction(commit=False, epoch=before), p.now, p.end_transaction(epoch=before)]
+    return [
+        *told,
+        p.end_transaction(),
+        p.end_transaction(commit=False),
+        p.now,
+        p.begin_transaction(),
+        p.end_transaction(),
+        p.now,
+    ]
 
 
 def fenced(p: Player, other: Player) -> list[Any]:
     other.client.transactional_id, other.group = p.client.transactional_id, p.group
     told: list[Any] = [
         p.init(),
-        p.begin(),
+        p.begin_transaction(),
         other.init(),
         other.client.epoch,
     ]
-    told += [p.end(), p.end(commit=False), ErrorCode(p.client.add(PLAIN)[0]).name]
+    told += [
+        p.end_transaction(),
+        p.end_transaction(commit=False),
+        ErrorCode(p.client.add(PLAIN)[0]).name,
+    ]
     told += [ErrorCode(p.client.add_offsets(p.group)).name, p.offsets()]
     told += [p.client.produce(PLAIN, b"zombie").name, p.init(**p.own())]
-    return [*told, other.begin(), other.end(), other.now[1]]
+    return [*told, other.begin_transaction(), other.end_transaction(), other.now[1]]
 
 
 def old_names_of_the_fence(p: Player, other: Player) -> list[Any]:
@@ -128,7 +158,7 @@ def old_names_of_the_fence(p: Player, other: Player) -> list[Any]:
     for version in range(4):
         told.append(ErrorCode(p.client.add(PLAIN, version=version)[0]).name)
         told.append(ErrorCode(p.client.add_offsets(p.group, version=version)).name)
-        told.append(p.end(version=version))
+        told.append(p.end_transaction(version=version))
     return [*told, *(p.init(version=version, **p.own()) for version in (3, 4, 5))]
 
 
@@ -141,23 +171,35 @@ def its_own_epoch(p: Player, _: Player) -> list[Any]:
         p.init(**p.own(epoch=99)),
         p.init(**p.own(producer_id=1 << 40)),
     ]
-    told += [p.init(producer_id=5), p.begin(), p.init(**p.own()), p.init(**p.own())]
-    return [*told, p.now, p.begin(), p.end(), p.now]
+    told += [p.init(producer_id=5), p.begin_transaction(), p.init(**p.own()), p.init(**p.own())]
+    return [*told, p.now, p.begin_transaction(), p.end_transaction(), p.now]
 
 
 def timed_out(p: Player, other: Player) -> list[Any]:
-    told: list[Any] = [p.init(timeout_ms=500), p.begin()]
+    told: list[Any] = [p.init(timeout_ms=500), p.begin_transaction()]
 
     def is_aborted() -> bool:
         return state_of(p) == "CompleteAbort"
 
     eventually(is_aborted)
     mine = p.client.epoch
-    told += [p.end(), p.offsets()]
+    told += [p.end_transaction(), p.offsets()]
     if p.raises:
-        told += [p.end(commit=False), p.now, p.begin(), p.end(), p.now]
+        told += [
+            p.end_transaction(commit=False),
+            p.now,
+            p.begin_transaction(),
+            p.end_transaction(),
+            p.now,
+        ]
     else:
-        told += [p.end(commit=False), p.init(**p.own(epoch=mine)), p.now, p.begin(), p.end()]
+        told += [
+            p.end_transaction(commit=False),
+            p.init(**p.own(epoch=mine)),
+            p.now,
+            p.begin_transaction(),
+            p.end_transaction(),
+        ]
     return told
 
 
@@ -176,7 +218,7 @@ def offsets(p: Player, _: Player) -> list[Any]:
     told += [
         str(p.client.committed(p.group)),
         str(p.client.committed(p.group, stable=True)),
-        p.end(),
+        p.end_transaction(),
     ]
     eventually(lambda: p.client.committed(p.group, stable=True) == 5)
     return [*told, p.client.committed(p.group)]
@@ -190,17 +232,22 @@ def partitions(p: Player, _: Player) -> list[Any]:
     told.append(p.client.add(PLAIN))
     p.client.epoch = other_epoch
     other_id, p.client.producer_id = p.client.producer_id, FAR
-    told += [p.client.add(PLAIN), p.end()]
+    told += [p.client.add(PLAIN), p.end_transaction()]
     p.client.producer_id = other_id
-    return [*told, p.end(version=4), p.now[1]]
+    return [*told, p.end_transaction(version=4), p.now[1]]
 
 
 def unknown(p: Player, _: Player) -> list[Any]:
     p.client.producer_id, p.client.epoch = 77, 0
-    told: list[Any] = [p.client.add(PLAIN), p.client.add_offsets(p.group), p.end(), p.offsets()]
+    told: list[Any] = [
+        p.client.add(PLAIN),
+        p.client.add_offsets(p.group),
+        p.end_transaction(),
+        p.offsets(),
+    ]
     told.append(p.client.produce(PLAIN, b"x").name)
     p.client.transactional_id = ""
-    told += [p.client.add(PLAIN), p.client.add_offsets(p.group), p.end(), p.init()]
+    told += [p.client.add(PLAIN), p.client.add_offsets(p.group), p.end_transaction(), p.init()]
     return told
 
 
@@ -211,11 +258,11 @@ def time_outs(p: Player, _: Player) -> list[Any]:
 def not_added(p: Player, _: Player) -> list[Any]:
     told: list[Any] = [p.init()]
     told += [p.client.produce(PLAIN, b"x", version=version).name for version in (8, 10, 11)]
-    return [*told, p.end(commit=False, version=4)]
+    return [*told, p.end_transaction(commit=False, version=4)]
 
 
 def markers(p: Player, _: Player) -> list[Any]:
-    told: list[Any] = [p.init(), p.init(), p.init(), p.begin()]
+    told: list[Any] = [p.init(), p.init(), p.init(), p.begin_transaction()]
 
     def write(epoch: int, coordinator_epoch: int, version: int) -> list[str]:
         marker = WritableTxnMarker(
@@ -237,7 +284,7 @@ def markers(p: Player, _: Player) -> list[Any]:
 
 
 def lists(p: Player, _: Player) -> list[Any]:
-    told: list[Any] = [p.init(), p.begin(), state_of(p)]
+    told: list[Any] = [p.init(), p.begin_transaction(), state_of(p)]
 
     def listed(**filters: Any) -> tuple[bool, list[str], int]:
         request = ListTransactionsRequest(**filters)
@@ -253,7 +300,7 @@ def lists(p: Player, _: Player) -> list[Any]:
     ]
     request = DescribeTransactionsRequest(transactional_ids=["nobody", ""])
     states = p.client.caller.call(request, 0).transaction_states
-    return [*told, [each.error_code for each in states], p.end(commit=False)]
+    return [*told, [each.error_code for each in states], p.end_transaction(commit=False)]
 
 
 SCRIPTS: list[Script] = [

@@ -15,7 +15,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.control import ControlType, control_type_of
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.raw_requests import fetch_request
 
 COMMITTED = 1
@@ -96,7 +96,7 @@ def test_committed_records_are_read_once_and_in_order(
     ended: dict[int, list[tuple[int, bool]]] = {}  # by producer: markers
     for kind, producer_id, argument in steps:
         if kind == "end":
-            marker_offset = end(log, producer_id, commit=argument) - 1
+            marker_offset = append_end_marker(log, producer_id, commit=argument) - 1
             ended.setdefault(producer_id, []).append((marker_offset, argument))
             continue
         # Producer 0 writes without transactions.

@@ -29,7 +29,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.cluster.broker import NOW_MS, TOPICS, MemoryBroker, new_broker, topic_ids
-from tests.support.log.transactional_log import end
+from tests.support.log.transactional_log import append_end_marker
 
 CLIENT_IDS = [None, "", "librdkafka", "café", "x" * 300]
 _RARE = ("compacted", "append-time", "stored-as-lz4", "two-in-sync", "flushed", "missing")
@@ -203,7 +203,9 @@ def run(
             for partition in range(2):
                 # A batch with a byte changed may have raised the epoch.
                 with suppress(InvalidProducerEpoch):
-                    end(broker.log("plain", partition), producer_id, commit=partition == 0)
+                    append_end_marker(
+                        broker.log("plain", partition), producer_id, commit=partition == 0
+                    )
         broker.clock.advance(pause_ms)
         broker.turns()
     state = broker.state()

@@ -192,6 +192,6 @@ def test_each_is_answered_and_a_transaction_still_works(asked: list[tuple[int, R
     assert client.init() == 0
     assert client.verify(PLAIN) == 0
     client.write(PLAIN)
-    assert client.end() == 0
+    assert client.end_transaction() == 0
     log = served.log("plain")
     assert client.stable_offset() == log.high_watermark == log.log_end_offset

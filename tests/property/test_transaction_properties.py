@@ -53,7 +53,7 @@ class World:
         self.next_id += needed
         return self.next_id if needed else -1
 
-    def take(self, decision: TransactionDecision) -> None:
+    def write_decision(self, decision: TransactionDecision) -> None:
         """Write a decision; each step must be in the table (the decisions check that)."""
         if decision.becomes is None:
             return
@@ -82,7 +82,7 @@ class World:
             if self.known is None and decision.becomes is not None:
                 become = decision.becomes._replace(producer_epoch=self.first_epoch)
                 decision = decision._replace(becomes=become, producer_epoch=self.first_epoch)
-            self.take(decision)
+            self.write_decision(decision)
             if decision.error is NONE:
                 owner = ProducerIdAndEpoch(decision.producer_id, decision.producer_epoch)
                 assert owner not in self.processes
@@ -94,7 +94,7 @@ class World:
 
     def write_markers(self) -> None:
         if self.known is not None and self.known.state in ENDING:
-            self.take(TransactionDecision(NONE, completed(self.known, self.now_ms)))
+            self.write_decision(TransactionDecision(NONE, completed(self.known, self.now_ms)))
 
     def request(self, name: str, number: int, is_lost: bool) -> None:
         if not self.processes:
@@ -118,7 +118,7 @@ class World:
                 is_commit=name == "commit",
                 next_producer_id=self.fresh(needed),
             )
-        self.take(decision)
+        self.write_decision(decision)
         if not is_owner:
             assert self.known == before, "a zombie has changed something"
             assert name != "add" or decision.error in FATAL
@@ -137,7 +137,7 @@ class World:
         if self.known is not None and self.known.is_overdue(self.now_ms):
             needed = needs_producer_id(self.known, None)
             becomes = aborted(self.known, self.now_ms, self.fresh(needed))
-            self.take(TransactionDecision(NONE, becomes))
+            self.write_decision(TransactionDecision(NONE, becomes))
 
 
 STEPS = st.lists(

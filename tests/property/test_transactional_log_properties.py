@@ -15,7 +15,7 @@ from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log.harness import PARTITION, TOPIC_ID, open_log, open_manager, truncate
-from tests.support.log.transactional_log import NOW_MS, end, write
+from tests.support.log.transactional_log import NOW_MS, append_end_marker, write
 from tests.support.runtime.memory_files import MemoryFiles
 
 
@@ -87,14 +87,16 @@ class Model:
         kind = "data" if is_transactional else "plain"
         self.batches.append(Written(info.first_offset, info.last_offset, producer_id, kind))
 
-    def end(self, producer_id: int, commit: bool, version: int) -> None:
+    def end_transaction(self, producer_id: int, commit: bool, version: int) -> None:
         known = self.log.producer(producer_id)
         epoch = self.epochs.get(producer_id, 0) if known is None else known.producer_epoch
         if version == 2:
             epoch += 1
         self.epochs[producer_id] = epoch
         offset = self.log.log_end_offset
-        end(self.log, producer_id, commit=commit, epoch=epoch, transaction_version=version)
+        append_end_marker(
+            self.log, producer_id, commit=commit, epoch=epoch, transaction_version=version
+        )
         assert self.log.log_end_offset == offset + 1
         kind = "commit" if commit else "abort"
         self.batches.append(Written(offset, offset, producer_id, kind))
@@ -199,7 +201,7 @@ STEPS = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("send"), st.integers(0, 3), st.just(1), st.just(True)),
     st.tuples(
-        st.just("end"),
+        st.just("end_transaction"),
         st.integers(0, 3),
         st.sampled_from([False, False, True]),
         st.sampled_from([0, 2]),
@@ -234,7 +236,7 @@ def fetch(log: PartitionLog, leader: PartitionLog, piece: int) -> None:
 
 @given(
     config=CONFIGS,
-    steps=st.lists(STEPS.filter(lambda step: step[0] in ("send", "end")), max_size=40),
+    steps=st.lists(STEPS.filter(lambda step: step[0] in ("send", "end_transaction")), max_size=40),
     kernels=st.booleans(),
     piece=st.integers(60, 2_000),
 )

@@ -34,7 +34,7 @@ from tests.support.log.harness import (
     open_manager,
     read_all,
 )
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_500, segment_index_bytes=1_024, index_interval_bytes=200)
@@ -78,7 +78,7 @@ def _written(how: int) -> Directory:
         append_in(log, number // 9, made)
         if number in (5, 11, 17):
             write(log, 7, 0, epoch=number)
-            end(log, 7, epoch=number, commit=number == 11)
+            append_end_marker(log, 7, epoch=number, commit=number == 11)
     write(log, 8, 0)
     if how == 1:
         manager.sync_recovery_points()

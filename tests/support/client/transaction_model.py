@@ -88,7 +88,7 @@ class Log:
         self.next_sequence += count
         return ErrorCode.NONE
 
-    def end(self, epoch: int, *, commit: bool) -> None:
+    def append_marker(self, epoch: int, *, commit: bool) -> None:
         """A marker: with the epoch of the next transaction where every one has its own."""
         if epoch > self.epoch:
             self._begin(epoch, 0)
@@ -157,7 +157,7 @@ class TransactionModel:
             if each.state != "prepare":
                 continue
             for log in (self.logs[p] for p in each.members if isinstance(p, TopicPartition)):
-                log.end(each.epoch, commit=each.commit)
+                log.append_marker(each.epoch, commit=each.commit)
             self.offsets |= each.pending if each.commit else {}
             each.members, each.pending, each.state = set(), {}, "complete"
 

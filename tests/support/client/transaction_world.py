@@ -167,7 +167,7 @@ class _Connection:
             pass  # behind a request that is late
         elif fate is Fate.LATE:
             self._is_silent = True
-            world.at(deadline_ms, lambda: self.end(RequestTimedOut("no answer in time")))
+            world.at(deadline_ms, lambda: self.fail_calls(RequestTimedOut("no answer in time")))
             world.at(deadline_ms + _HOP_MS, lambda: _forget(world.carry_out(request)))
         else:
             world.at(arrival_ms, lambda: self._arrive(call, request, fate))
@@ -178,14 +178,14 @@ class _Connection:
             return
         world = self._world
         if fate is Fate.LOST_BEFORE:
-            self.end(ConnectionFailed("lost before"))
+            self.fail_calls(ConnectionFailed("lost before"))
             return
         if isinstance(fate, ErrorCode):
             reply = response_with_error(request, fate)
         else:
             reply = world.carry_out(request)
         if fate is Fate.LOST_AFTER:
-            self.end(ConnectionFailed("lost after"))
+            self.fail_calls(ConnectionFailed("lost after"))
         else:
             world.at(world.now_ms + _HOP_MS, lambda: self._reply(call, reply))
 
@@ -198,7 +198,7 @@ class _Connection:
         if not reply.error_code and reply.producer_id >= 0:
             self._world.identity = (reply.producer_id, reply.producer_epoch)
 
-    def end(self, error: KlogError) -> None:
+    def fail_calls(self, error: KlogError) -> None:
         self.error = self.error or error
         for call in self._calls:
             if not call.is_done:

@@ -118,7 +118,7 @@ class Sim:
         reply = self.reply()
         return None if reply is None else reply.error_code
 
-    def end(
+    def end_transaction(
         self, producer: ProducerIdAndEpoch, *, is_commit: bool = True, version: int = 2
     ) -> TransactionResult | None:
         self.coordinator.end_transaction(

@@ -52,7 +52,7 @@ class CleanerBench:
             prepare=prepare,
         )
 
-    def begin(self) -> None:
+    def start_checks(self) -> None:
         self.cleaner.start_checks()
 
     def step(self) -> bool:
@@ -82,7 +82,7 @@ class CleanerBench:
 def clean(manager: LogManager, helpers: Helpers, clock: Clock | None = None) -> Cleaner:
     """Clean all logs that are due."""
     bench = CleanerBench(manager, helpers, clock)
-    bench.begin()
+    bench.start_checks()
     bench.run()
     return bench.cleaner
 

@@ -147,7 +147,7 @@ class Writer:
         if one.topic is None:
             return
         name, one.topic = one.topic, None
-        assert one.client.end(commit=commit) == 0
+        assert one.client.end_transaction(commit=commit) == 0
         topic.end += 1
         eventually(lambda: end_offset(self._client, name) == topic.end, what="the marker")
 

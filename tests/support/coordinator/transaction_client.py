@@ -107,7 +107,7 @@ class TransactionClient:
             self._sequences[self.epoch, partition] = first + len(values)
         return code
 
-    def end(self, *, commit: bool = True, version: int | None = None) -> int:
+    def end_transaction(self, *, commit: bool = True, version: int | None = None) -> int:
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,

@@ -51,7 +51,7 @@ def write(
     )
 
 
-def end(
+def append_end_marker(
     log: PartitionLog,
     producer_id: int,
     *,

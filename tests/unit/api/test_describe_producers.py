@@ -9,7 +9,7 @@ from pyspark_klog.protocol.apis.describe_producers import (
     TopicRequest,
 )
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.log.transactional_log import NOW_MS, end, write
+from tests.support.log.transactional_log import NOW_MS, append_end_marker, write
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_producers_and_the_starts_of_their_open_transactions(broker: MemoryBroke
     write(log, 5, 0, 3, is_transactional=False)
     write(log, 7, 0, 2, epoch=4)
     write(log, 8, 0)
-    end(log, 8, commit=True, epoch=1, coordinator_epoch=3)
+    append_end_marker(log, 8, commit=True, epoch=1, coordinator_epoch=3)
     (answer,) = described(broker, ("plain", 1))
     assert (answer.partition_index, answer.error_code) == (1, 0)
     assert [

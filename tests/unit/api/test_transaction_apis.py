@@ -50,7 +50,7 @@ def client(broker: MemoryBroker, request: pytest.FixtureRequest) -> MemoryClient
     return made
 
 
-def begin(client: MemoryClient, *partitions: TopicPartition) -> None:
+def begin_transaction(client: MemoryClient, *partitions: TopicPartition) -> None:
     """A transaction with a record in each partition."""
     for each in partitions:
         if client.raises:
@@ -66,30 +66,30 @@ def begin(client: MemoryClient, *partitions: TopicPartition) -> None:
 def test_an_end_writes_markers_and_raises_the_epoch_of_those_that_know_it(
     client: MemoryClient, commit: bool
 ) -> None:
-    begin(client, PLAIN, OTHER)
+    begin_transaction(client, PLAIN, OTHER)
     assert client.stable_offset() == 0
-    assert client.end(commit=commit) == 0
+    assert client.end_transaction(commit=commit) == 0
     assert client.epoch == (1 if client.raises else 0)
     for each in (PLAIN, OTHER):
         log = client.broker.log(*each)
         assert client.stable_offset(each) == log.high_watermark == log.log_end_offset == 2
-    begin(client, PLAIN)
-    assert client.end(commit=not commit) == 0
+    begin_transaction(client, PLAIN)
+    assert client.end_transaction(commit=not commit) == 0
 
 
 def test_a_second_producer_fences_the_first_at_every_api(client: MemoryClient) -> None:
-    begin(client, PLAIN)
+    begin_transaction(client, PLAIN)
     second = MemoryClient(client.broker, raises=client.raises)
     assert second.init() == 0
     assert client.stable_offset() == client.broker.log("plain").log_end_offset
-    assert codes(client.add(PLAIN), client.add_offsets(), client.end()) == [FENCED] * 3
+    assert codes(client.add(PLAIN), client.add_offsets(), client.end_transaction()) == [FENCED] * 3
     assert client.verify() is FENCED
     assert client.verify(adds=False) is FENCED
     assert codes(client.commit_offsets(5)) == [INVALID_EPOCH]
     init = client.init(producer_id=client.producer_id, producer_epoch=client.epoch)
     assert ErrorCode(init) is FENCED
-    begin(second, PLAIN)
-    assert second.end() == 0
+    begin_transaction(second, PLAIN)
+    assert second.end_transaction() == 0
 
 
 def test_clients_of_old_versions_know_the_fence_by_another_name(broker: MemoryBroker) -> None:
@@ -99,7 +99,7 @@ def test_clients_of_old_versions_know_the_fence_by_another_name(broker: MemoryBr
     for version, error in ((0, INVALID_EPOCH), (1, INVALID_EPOCH), (2, FENCED), (3, FENCED)):
         assert codes(client.add(PLAIN, version=version)) == [error]
         assert codes(client.add_offsets(version=version)) == [error]
-        assert codes(client.end(version=version)) == [error]
+        assert codes(client.end_transaction(version=version)) == [error]
     named = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
     assert codes(client.init(version=3, **named)) == [INVALID_EPOCH]
     assert codes(client.init(version=4, **named)) == [FENCED]
@@ -129,20 +129,20 @@ def test_nothing_is_added_if_one_partition_is_not_there_or_the_brokers_own(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ]
-    assert codes(client.end()) == [ErrorCode.INVALID_TXN_STATE]
+    assert codes(client.end_transaction()) == [ErrorCode.INVALID_TXN_STATE]
 
 
 def test_an_unknown_id_has_no_producer(broker: MemoryBroker) -> None:
     client = MemoryClient(broker)
     unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert codes(client.add(PLAIN), client.add_offsets(), client.end()) == [unknown] * 3
+    assert codes(client.add(PLAIN), client.add_offsets(), client.end_transaction()) == [unknown] * 3
     assert codes(client.commit_offsets(1)) == [unknown]
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(
     client: MemoryClient,
 ) -> None:
-    begin(client, PLAIN)
+    begin_transaction(client, PLAIN)
     broker = client.broker
     broker.pass_time(60_000)
     assert client.stable_offset() == 0
@@ -167,7 +167,7 @@ def test_several_transactions_are_added_or_verified_by_one_request(broker: Memor
             topics=[AddPartitionsToTxnTopic(name="plain", partitions=[partition])],
         )
 
-    def ask(*transactions: Any) -> dict[str, ErrorCode]:
+    def add_transactions(*transactions: Any) -> dict[str, ErrorCode]:
         answer = broker.call(AddPartitionsToTxnRequest(transactions=list(transactions)), 5)
         assert answer.error_code == 0
         return {
@@ -177,11 +177,11 @@ def test_several_transactions_are_added_or_verified_by_one_request(broker: Memor
             for each in answer.results_by_transaction
         }
 
-    assert ask(asked(first, 0, only=False), asked(second, 0, only=True)) == {
+    assert add_transactions(asked(first, 0, only=False), asked(second, 0, only=True)) == {
         "first": NONE,
         "second": ErrorCode.TRANSACTION_ABORTABLE,
     }
-    assert ask(asked(first, 0, only=True), asked(second, 9, only=False)) == {
+    assert add_transactions(asked(first, 0, only=True), asked(second, 9, only=False)) == {
         "first": NONE,
         "second": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
@@ -194,7 +194,7 @@ def test_markers_of_another_coordinator_end_transactions(
 ) -> None:
     client = MemoryClient(broker)
     client.init()
-    begin(client, PLAIN)
+    begin_transaction(client, PLAIN)
     assert client.verify(TopicPartition("__consumer_offsets", 0)) is NONE
     assert codes(client.commit_offsets(7)) == [NONE]
 
@@ -239,7 +239,7 @@ def test_offsets_count_when_the_transaction_is_committed_and_not_before(
         assert codes(client.commit_offsets(offset)) == [NONE]
         assert client.committed() == before
         assert client.committed(stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
-        assert client.end(commit=commit) == 0
+        assert client.end_transaction(commit=commit) == 0
         assert client.committed(stable=True) == client.committed() == seen
 
 
@@ -269,7 +269,7 @@ def test_offsets_of_a_topic_by_its_id_in_version_6(broker: MemoryBroker) -> None
     assert codes(client.commit_offsets(4, version=6, topic_id=plain)) == [NONE]
     answer = codes(client.commit_offsets(4, version=6, topic_id=plain, **member))
     assert answer == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert client.end() == 0
+    assert client.end_transaction() == 0
     assert client.committed() == 4
 
 
@@ -303,7 +303,7 @@ def test_tools_see_what_transactions_have_come_to(broker: MemoryBroker) -> None:
     first, second = MemoryClient(broker, "first"), MemoryClient(broker, "second")
     first.init()
     second.init()
-    begin(first, PLAIN, OTHER)
+    begin_transaction(first, PLAIN, OTHER)
     broker.clock.advance(5_000)
     request = DescribeTransactionsRequest(transactional_ids=["first", "second", "third", ""])
     states = broker.call(request, 0).transaction_states
@@ -377,15 +377,15 @@ def test_a_cluster_has_finalized_no_feature(
 
 # --- restarts -------------------------------------------------------------------------------------
 def test_a_killed_broker_goes_on_with_what_it_had_decided(client: MemoryClient) -> None:
-    begin(client, PLAIN)
+    begin_transaction(client, PLAIN)
     writer = client.broker.broker.services.replicas.led[PLAIN]
     writer.ended = EndReason.RESIGNED
-    assert client.end() == 0
+    assert client.end_transaction() == 0
     assert client.stable_offset() == 0
     killed = MemoryBroker(client.broker.files.killed(), with_kernel=False)
     killed.pass_time(1_000)
     log = killed.log("plain")
     assert log.last_stable_offset == log.log_end_offset == 2
     client.broker = client.caller = killed
-    begin(client, PLAIN)
-    assert client.end(commit=False) == 0
+    begin_transaction(client, PLAIN)
+    assert client.end_transaction(commit=False) == 0

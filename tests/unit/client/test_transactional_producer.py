@@ -238,7 +238,7 @@ def test_a_cluster_that_is_upgraded_between_transactions() -> None:
     world.versions = newer
     put(producer, _P, "2")
     for link in world.client.links:
-        link.connection.end(ProducerUnusable("upgrade"))  # type: ignore[attr-defined]
+        link.connection.fail_calls(ProducerUnusable("upgrade"))  # type: ignore[attr-defined]
     producer.commit_transaction()
     world.settle()
     world.model.version = _NEW

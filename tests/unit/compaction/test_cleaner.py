@@ -33,7 +33,7 @@ from tests.support.log.harness import (
     read_all,
     read_batches,
 )
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 
 CONFIG = LogConfig(
     segment_bytes=4_096,
@@ -76,7 +76,7 @@ def _closed(log: PartitionLog) -> list[Record]:
 
 def test_only_the_last_record_of_each_key_stays(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert problems_of_cleaned(world.log, world.written) == []
     assert len(_closed(world.log)) == 5
@@ -86,7 +86,7 @@ def test_only_the_last_record_of_each_key_stays(world: World) -> None:
 
 def test_a_restart_goes_on_where_the_last_round_ended(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     cleaned_offset = world.log.cleaned_offset
     found = read_all(world.log)
@@ -102,7 +102,7 @@ def test_readers_in_the_middle_keep_what_they_read(world: World) -> None:
     world.write(100)
     regions = [world.log.read(n, 1_000, min_one_batch=True).region for n in range(0, 90, 7)]
     before = [r.file.pread(r.size, r.position) for r in regions if r is not None]
-    world.bench.begin()
+    world.bench.start_checks()
     while world.bench.step():
         again = [r.file.pread(r.size, r.position) for r in regions if r is not None]
         assert again == before
@@ -115,7 +115,7 @@ def test_a_tombstone_is_removed_after_delete_retention_ms(world: World) -> None:
     world.write(60, keys=5)  # of which the first is k0: a new value
     world.write(5, value=None)
     world.write(40, keys=1)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     deleted = {b"k%d" % n for n in range(1, 5)}
     tombstones = {each.key for each in _closed(world.log) if each.value is None}
@@ -140,7 +140,7 @@ def test_a_log_with_damage_is_set_aside_and_its_neighbours_are_read(
     data = bytearray(segment.log_file.pread(segment.size_bytes, 0))
     data[500] ^= 1
     segment.log_file.pwrite(data, 0)
-    world.bench.begin()
+    world.bench.start_checks()
     with caplog.at_level(logging.ERROR, "klog.cleaner"):
         world.bench.run()
     (reason,) = world.bench.cleaner.set_aside.values()
@@ -158,7 +158,7 @@ def test_another_log_is_cleaned_though_one_is_damaged(world: World) -> None:
     other = world.manager.create(TopicPartition("other", 0), TOPIC_ID, CONFIG)
     for number in range(100):
         append(other, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     world.bench.look_again()
     assert set(world.bench.cleaner.set_aside) == {PARTITION}
@@ -168,7 +168,7 @@ def test_another_log_is_cleaned_though_one_is_damaged(world: World) -> None:
 def test_a_full_disk_is_tried_again(world: World) -> None:
     world.write(100)
     world.files.free_bytes = 10
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert world.bench.cleaner.set_aside == {}
     assert read_all(world.log) == world.written
@@ -181,7 +181,7 @@ def test_a_full_disk_is_tried_again(world: World) -> None:
 def test_a_failed_sync_of_the_new_segment_loses_nothing(world: World) -> None:
     world.write(100)
     world.files.fail_sync_at = world.files.syncs + 1
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert read_all(world.log) == world.written
     assert not world.log.is_offline
@@ -200,7 +200,7 @@ def _with_a_slow_flush() -> tuple[World, dict[bytes | None, Record]]:
         append(world.log, batch(key=b"k0"))
     assert world.log.flushed_offset < world.log.segments[-2].base_offset
     world.helpers.waiting.clear()
-    world.bench.begin()
+    world.bench.start_checks()
     return world, flushed
 
 
@@ -223,7 +223,7 @@ def test_a_flushed_record_does_not_go_for_one_that_a_power_cut_takes() -> None:
 
 def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     for _ in range(3):
         world.bench.step()
     waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
@@ -239,7 +239,7 @@ def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:
 def test_no_record_goes_for_one_that_was_cut_meanwhile(world: World) -> None:
     world.write(60, keys=60)
     world.write(60, keys=1)
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".cleaned"):
         assert world.bench.step()
     waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
@@ -253,7 +253,7 @@ def test_no_record_goes_for_one_that_was_cut_meanwhile(world: World) -> None:
 
 def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".log.swap"):
         assert world.bench.step()
     outcomes: list[BaseException | None] = []
@@ -273,7 +273,7 @@ def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
 
 def test_a_cut_log_is_dirty_again(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     truncate_offset = world.log.segments[-1].base_offset - 3
     outcomes: list[BaseException | None] = []
@@ -286,7 +286,7 @@ def test_a_cut_log_is_dirty_again(world: World) -> None:
 def test_a_log_knows_up_to_which_offset_it_was_compacted(world: World) -> None:
     world.write(100)
     assert world.log.compacted_before == world.log.high_watermark == 100
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     world.manager.close()
     # A topic that is not compacted any more.
@@ -300,7 +300,7 @@ def test_a_log_knows_up_to_which_offset_it_was_compacted(world: World) -> None:
 
 def test_a_deleted_log_is_given_up(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     for _ in range(4):
         world.bench.step()
     world.manager.delete(PARTITION)
@@ -311,7 +311,7 @@ def test_a_deleted_log_is_given_up(world: World) -> None:
 def test_retention_waits_for_a_round() -> None:
     world = World(replace(CONFIG, delete=True, retention_ms=1))
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.step()
     world.clock.advance(10_000)
     assert world.log.apply_retention(world.clock.now_ms()) == 0
@@ -323,7 +323,7 @@ def test_retention_waits_for_a_round() -> None:
 
 def test_a_swap_that_has_begun_wants_for_no_descriptor(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".log.swap"):
         assert world.bench.step()
     world.files.has_descriptors = False
@@ -338,7 +338,7 @@ def test_a_swap_that_has_begun_wants_for_no_descriptor(world: World) -> None:
 
 def test_without_a_descriptor_a_swap_does_not_begin(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".log.cleaned"):
         assert world.bench.step()
     world.files.has_descriptors = False
@@ -353,7 +353,7 @@ def test_without_a_descriptor_a_swap_does_not_begin(world: World) -> None:
 
 def test_a_broker_that_stops_leaves_nothing_of_a_round(world: World) -> None:
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".log.cleaned"):
         assert world.bench.step()
     world.helpers.waiting.clear()
@@ -366,7 +366,7 @@ def test_a_log_that_is_closed_in_a_swap_leaves_nothing_open(world: World) -> Non
     world.write(100)
     found = read_all(world.log)
     readers_have = world.log.segments
-    world.bench.begin()
+    world.bench.start_checks()
     while not world.names(".log.swap"):
         for each in readers_have:
             assert len(each.offset_index.view())
@@ -448,9 +448,9 @@ def test_a_producer_goes_on_after_a_cleaning_and_a_restart(world: World) -> None
 def _two_transactions(world: World) -> None:
     log = world.log
     write(log, 7, 0, value=b"void")
-    end(log, 7, commit=False)
+    append_end_marker(log, 7, commit=False)
     write(log, 8, 0, value=b"old")
-    end(log, 8, commit=True)
+    append_end_marker(log, 8, commit=True)
     append(log, batch(key=b"k"), world.clock.now_ms())
 
 
@@ -458,7 +458,7 @@ def _clean_again(world: World) -> None:
     """Write so much that the next round is due, and run it."""
     world.write(100)
     if world.log.cleaned_offset is None:
-        world.bench.begin()
+        world.bench.start_checks()
         world.bench.run()
     else:
         world.bench.look_again()
@@ -471,7 +471,7 @@ def _markers(log: PartitionLog) -> list[BatchView]:
 def test_work_is_throttled() -> None:
     world = World(settings=CleanerSettings(max_bytes_per_second=10_000.0))
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     pauses_ms = []
     while any(delay_ms != 15_000 for delay_ms, _ in world.bench.timers.later):
@@ -486,7 +486,7 @@ def test_work_is_throttled() -> None:
 def test_a_round_that_pauses_goes_on_when_it_may_work_faster() -> None:
     world = World(settings=CleanerSettings(max_bytes_per_second=1.0))
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert len(_closed(world.log)) > 5
     old_timers = list(world.bench.timers.later)
@@ -502,7 +502,7 @@ def test_a_round_that_pauses_goes_on_when_it_may_work_faster() -> None:
 
 def test_another_backoff_counts_at_once() -> None:
     world = World(settings=CleanerSettings(backoff_ms=1_000_000))
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     world.write(100)
     world.bench.cleaner.apply_settings(CleanerSettings(backoff_ms=7))
@@ -536,7 +536,7 @@ def test_with_fewer_threads_no_round_begins_before_enough_have_ended(
         for number in range(100):
             append(log, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
     world.helpers.run_all()
-    world.bench.begin()
+    world.bench.start_checks()
     while world.bench.timers.soon:
         world.bench.step()
     assert rounds == [0, 1, 2, 3]
@@ -551,7 +551,7 @@ def test_a_broker_without_a_cleaner_does_not_look(world: World) -> None:
         world.manager, world.helpers, world.clock, CleanerSettings(enabled=False)
     )
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert read_all(world.log) == world.written
 
@@ -563,7 +563,7 @@ def test_no_round_begins_without_its_kernels(world: World) -> None:
         world.manager, world.helpers, world.clock, prepare=lambda: are_there.pop(0)
     )
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert are_there == [True]
     assert read_all(world.log) == world.written
@@ -585,7 +585,7 @@ def test_small_segments_of_state_are_rolled_early_and_become_one() -> None:
     world.write(300)
     assert len(world.log.segments) > 10
     assert all(each.size_bytes <= 2_048 for each in world.log.segments)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert len(world.log.segments) == 2
     assert problems_of_cleaned(world.log, world.written) == []
@@ -596,7 +596,7 @@ def test_a_log_that_is_being_truncated_is_not_cleaned(world: World) -> None:
     world.log.truncate_async(world.log.log_end_offset - 3, lambda error: None)
     assert world.log.is_being_cut
     waiting = list(world.helpers.waiting)
-    world.bench.begin()
+    world.bench.start_checks()
     while world.bench.timers.soon:
         world.bench.step()
     assert list(world.helpers.waiting) == waiting
@@ -607,7 +607,7 @@ def test_nothing_is_cleaned_while_the_disk_is_too_full(world: World) -> None:
     world.write(100)
     space = world.log.log_directory.space
     space.update(0, 1_000)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert world.log.cleaned_offset is None
     space.update(1 << 30, 1_000)
@@ -620,7 +620,7 @@ def test_a_log_that_fails_before_its_round_begins_is_not_read() -> None:
     world.write(100)
     for number in range(1, 50):  # As many logs as a turn looks at: the round begins in the next.
         world.manager.create(PARTITION._replace(partition=number), TOPIC_ID, CONFIG)
-    world.bench.begin()
+    world.bench.start_checks()
     world.log.read_failed(OSError(5, "the disk is gone"))
     while world.bench.timers.soon:
         world.bench.step()
@@ -633,7 +633,7 @@ def test_a_round_over_a_log_that_is_deleted_ends_without_a_warning(
 ) -> None:
     world.write(100)
     log = world.log
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.step()
     world.manager.delete(PARTITION)
     world.bench.run()
@@ -645,7 +645,7 @@ def test_a_round_over_a_log_that_is_deleted_ends_without_a_warning(
 def test_a_paused_round_over_a_log_that_fails_reads_no_more() -> None:
     world = World(settings=CleanerSettings(max_bytes_per_second=1.0))
     world.write(100)
-    world.bench.begin()
+    world.bench.start_checks()
     world.bench.run()
     assert world.log._state.is_being_cleaned
     world.log.read_failed(OSError(5, "the disk is gone"))

@@ -102,7 +102,7 @@ class World:
         return {each.group_id: each.group_state for each in found.groups}
 
     # --- transactions ----------------------------------------------------------------------------
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """Begin a transaction with a record and a group's offsets."""
         assert self.client.init() == NONE
         assert self.client.add(PLAIN) == [NONE]
@@ -110,7 +110,7 @@ class World:
         assert self.client.add_offsets() == NONE
         assert self.client.commit_offsets(5) == [NONE]
 
-    def end(self) -> tuple[FakeStream, EndTxnRequest]:
+    def send_end_txn(self) -> tuple[FakeStream, EndTxnRequest]:
         request = EndTxnRequest(
             transactional_id="tx",
             producer_id=self.client.producer_id,
@@ -174,9 +174,9 @@ def test_requests_go_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
 
 
 def test_end_txn_is_answered_once_it_is_replicated_in_a_newer_epoch(world: World) -> None:
-    world.begin()
+    world.begin_transaction()
     world.lead_with_another(TRANSACTION_STATE)
-    sent = world.end()
+    sent = world.send_end_txn()
     assert not is_answered(sent)
     world.lead_alone(TRANSACTION_STATE)
     assert answer_of(*sent, 4).error_code == NONE
@@ -237,9 +237,9 @@ def test_sessions_end_at_the_leader_only(world: World) -> None:
 def test_an_end_txn_that_is_not_replicated_is_neither_acknowledged_nor_carried_out(
     world: World,
 ) -> None:
-    world.begin()
+    world.begin_transaction()
     world.lead_with_another(TRANSACTION_STATE)
-    sent = world.end()
+    sent = world.send_end_txn()
     world.broker.pass_time(1_000)
     assert not is_answered(sent)
     assert world.client.stable_offset() == 0
@@ -255,9 +255,9 @@ def test_an_end_txn_that_is_not_replicated_is_neither_acknowledged_nor_carried_o
 
 
 def test_offsets_count_once_their_marker_is_replicated(world: World) -> None:
-    world.begin()
+    world.begin_transaction()
     world.lead_with_another(CONSUMER_OFFSETS)
-    assert answer_of(*world.end(), 4).error_code == NONE
+    assert answer_of(*world.send_end_txn(), 4).error_code == NONE
     world.broker.pass_time(1_000)
     assert world.transactions() == {"tx": "PrepareCommit"}
     assert world.client.committed(stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -271,7 +271,7 @@ def test_offsets_count_once_their_marker_is_replicated(world: World) -> None:
 
 
 def test_transactions_are_listed_where_they_are_led(world: World) -> None:
-    world.begin()
+    world.begin_transaction()
     assert world.transactions() == {"tx": "Ongoing"}
     world.follow(TRANSACTION_STATE)
     assert world.transactions() == {}
@@ -279,11 +279,11 @@ def test_transactions_are_listed_where_they_are_led(world: World) -> None:
     assert described.transaction_states[0].error_code == NOT_COORDINATOR
     assert world.client.init() == NOT_COORDINATOR
     assert world.client.add(PLAIN) == [NOT_COORDINATOR]
-    assert world.client.end() == NOT_COORDINATOR
+    assert world.client.end_transaction() == NOT_COORDINATOR
 
 
 def test_transactions_time_out_at_the_leader_only(world: World) -> None:
-    world.begin()
+    world.begin_transaction()
     world.follow(TRANSACTION_STATE)
     end_offset = world.log(TRANSACTION_STATE).log_end_offset
     world.broker.pass_time(2 * TIMEOUT_MS)

@@ -32,7 +32,7 @@ class Ending:
         self._stream = self.broker.connect()
         self._correlation_id = 70_000
 
-    def end(
+    def end_transaction(
         self, client: MemoryClient, version: int = NEWEST, *, again: bool, **fields: Any
     ) -> tuple[int, int, int]:
         """Error, producer id and epoch; ``again``: whether it is to be known by its bytes."""
@@ -83,7 +83,9 @@ def test_the_next_end_of_an_id_is_recognized_and_decided_again(ending: Ending) -
     client = begun(MemoryClient(ending.broker))
     first = client.epoch
     for number, is_commit in enumerate((True, False, True)):
-        error, producer_id, epoch = ending.end(client, again=number > 0, committed=is_commit)
+        error, producer_id, epoch = ending.end_transaction(
+            client, again=number > 0, committed=is_commit
+        )
         assert (error, producer_id, epoch) == (0, client.producer_id, first + number + 1)
         client.epoch = epoch
         begun(client)
@@ -94,16 +96,16 @@ def test_the_next_end_of_an_id_is_recognized_and_decided_again(ending: Ending) -
 
 def test_an_error_is_answered_as_the_first_time(ending: Ending) -> None:
     client = begun(MemoryClient(ending.broker))
-    assert ending.end(client, again=False)[0] == ErrorCode.NONE
+    assert ending.end_transaction(client, again=False)[0] == ErrorCode.NONE
     client.epoch += 7
     fenced = (ErrorCode.PRODUCER_FENCED, -1, -1)
-    assert ending.end(client, again=True) == fenced
+    assert ending.end_transaction(client, again=True) == fenced
 
 
 def test_another_id_of_the_same_length_is_another_request(ending: Ending) -> None:
     one, other = MemoryClient(ending.broker, "tx-1"), MemoryClient(ending.broker, "tx-2")
-    assert ending.end(begun(one), again=False)[0] == 0
-    assert ending.end(begun(other), again=False)[:2] == (0, other.producer_id)
+    assert ending.end_transaction(begun(one), again=False)[0] == 0
+    assert ending.end_transaction(begun(other), again=False)[:2] == (0, other.producer_id)
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
@@ -113,13 +115,13 @@ def test_older_versions_are_decoded_each_time(ending: Ending, version: int) -> N
         if client.producer_id < 0:
             assert client.init() == 0
         assert client.add(PLAIN) == [0]
-        assert ending.end(client, version, again=False)[0] == 0
+        assert ending.end_transaction(client, version, again=False)[0] == 0
 
 
 def test_a_request_with_tagged_fields_is_decoded_each_time(ending: Ending) -> None:
     client = begun(MemoryClient(ending.broker))
     tags = {"unknown_tagged_fields": {9: b"?"}}
     for _ in range(2):
-        error, _, client.epoch = ending.end(client, again=False, **tags)
+        error, _, client.epoch = ending.end_transaction(client, again=False, **tags)
         assert error == 0
         begun(client)

@@ -10,7 +10,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchRequest, PartitionData
 from tests.support.api.session_client import SessionClient, partition_rows
 from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.raw_requests import fetch_request
 from tests.support.runtime.fake_network import FakeStream
 
@@ -66,8 +66,8 @@ def test_aborted_transactions_are_listed_under_read_committed(
 ) -> None:
     write(log, 5, 0)
     write(log, 6, 0)
-    end(log, 5, commit=False)
-    end(log, 6, commit=True)
+    append_end_marker(log, 5, commit=False)
+    append_end_marker(log, 6, commit=True)
     found = fetch(broker, version=version)
     assert (aborted(found), found.last_stable_offset, found.high_watermark) == ([(5, 0)], 4, 4)
     assert aborted(fetch(broker, 3, version=version)) == []
@@ -78,7 +78,7 @@ def test_only_what_lies_in_the_answer_is_listed(broker: MemoryBroker) -> None:
     log = broker.log("dense-index")
     for sequence in range(100):
         write(log, 5, sequence)
-        end(log, 5, commit=False)
+        append_end_marker(log, 5, commit=False)
     request = fetch_request("dense-index", 100, partition_max_bytes=700, isolation_level=COMMITTED)
     found = fetched(broker.send(request, FETCH))
     listed = aborted(found)
@@ -92,7 +92,7 @@ def test_a_transaction_that_begins_with_the_last_batch_is_listed(broker: MemoryB
     for sequence in range(5):
         write(log, 4, sequence, is_transactional=False)
     write(log, 5, 0)
-    end(log, 5, commit=False)
+    append_end_marker(log, 5, commit=False)
     request = fetch_request("dense-index", 5, partition_max_bytes=1, isolation_level=COMMITTED)
     assert aborted(fetched(broker.send(request, FETCH))) == [(5, 5)]
 
@@ -117,7 +117,7 @@ def test_a_fetch_that_waits_goes_on_when_the_transaction_ends(
     streams = [waiting(broker), waiting(broker, 1)]
     in_a_turn(broker, lambda: write(log, 5, 0, is_transactional=False))
     assert not any(stream.sent for stream in streams)
-    in_a_turn(broker, lambda: end(log, 6, commit=False))
+    in_a_turn(broker, lambda: append_end_marker(log, 6, commit=False))
     assert [aborted(fetched(stream)) for stream in streams] == [[(6, 0)], [(6, 0)]]
 
 
@@ -129,7 +129,7 @@ def test_an_end_behind_another_open_transaction_wakes_nobody(
     stream = waiting(broker, 1)
     reads = []
     monkeypatch.setattr(log, "read", lambda *_, **__: reads.append(1))
-    in_a_turn(broker, lambda: end(log, 7, commit=True))
+    in_a_turn(broker, lambda: append_end_marker(log, 7, commit=True))
     assert not stream.sent
     assert not reads
 
@@ -143,7 +143,7 @@ def test_a_session_gets_a_partition_once_a_transaction_has_ended(
     (first,) = client.begin_session({("plain", 0): 0}).values()
     assert (first.last_stable_offset, first.high_watermark, bool(first.records)) == (0, 1, False)
     client.send({}, epoch=1, max_wait_ms=LONG_MS)
-    in_a_turn(broker, lambda: end(log, 6, commit=True))
+    in_a_turn(broker, lambda: append_end_marker(log, 6, commit=True))
     (second,) = partition_rows(client.answer()).values()
     assert (second.last_stable_offset, bool(second.records)) == (2, True)
 
@@ -152,7 +152,7 @@ def test_an_index_that_is_damaged_fails_the_partition(
     broker: MemoryBroker, log: PartitionLog
 ) -> None:
     write(log, 6, 0)
-    end(log, 6, commit=False)
+    append_end_marker(log, 6, commit=False)
     file = log.segments[0].transaction_index.file
     assert file is not None
     file.pwrite(b"\x7f", 0)
@@ -162,7 +162,7 @@ def test_an_index_that_is_damaged_fails_the_partition(
 
 def test_a_cold_index_is_brought_in_by_a_helper(broker: MemoryBroker, log: PartitionLog) -> None:
     write(log, 6, 0)
-    end(log, 6, commit=False)
+    append_end_marker(log, 6, commit=False)
     broker.files.freeze()
     broker.helpers.is_held = True
     stream = broker.send(fetch_request("plain", isolation_level=COMMITTED), FETCH)

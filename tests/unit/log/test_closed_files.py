@@ -32,7 +32,7 @@ from tests.support.log.harness import (
     start_over,
     truncate,
 )
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.runtime.manual_clock import ManualClock
 
 CONFIG = replace(
@@ -146,7 +146,7 @@ def test_a_deleted_log_gives_its_descriptors_mappings_and_space_back(
 
 def test_a_deleted_log_gives_its_transaction_index_back(world: World) -> None:
     write(world.log, 1, 0)
-    end(world.log, 1, commit=False)
+    append_end_marker(world.log, 1, commit=False)
     assert world.log.segments[-1].transaction_index.rows == 1
     world.manager.delete(PARTITION)
     assert world.removed() == NOTHING_REMOVED
@@ -201,7 +201,7 @@ def test_segments_that_were_compacted_give_their_space_back(tmp_path: Path) -> N
     world.manager.close()
     world.open(COMPACT, world.helpers)
     bench = CleanerBench(world.manager, world.helpers, world.clock)
-    bench.begin()
+    bench.start_checks()
     bench.run()
     assert world.log.cleaned_offset
     world.removed()

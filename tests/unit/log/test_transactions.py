@@ -31,7 +31,7 @@ from tests.support.log.harness import (
     open_manager,
     truncate,
 )
-from tests.support.log.transactional_log import NOW_MS, end, verified, write
+from tests.support.log.transactional_log import NOW_MS, append_end_marker, verified, write
 from tests.support.runtime.memory_files import MemoryFiles
 
 ONE, TWO, THREE = 1, 2, 3
@@ -77,7 +77,7 @@ def test_a_transaction_is_begun_with_the_guard_of_its_verification(log: Partitio
 def test_a_guard_is_of_one_transaction_and_one_producer(log: PartitionLog) -> None:
     guard = verified(log, ONE)
     assert verified(log, ONE) is guard
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     with pytest.raises(InvalidTransactionState):
         send_unverified(log, guard=guard)
     with pytest.raises(InvalidTransactionState):
@@ -94,7 +94,7 @@ def test_a_transaction_of_an_older_epoch_covers_nothing(log: PartitionLog) -> No
 
 def test_a_retry_of_what_is_there_needs_no_guard(log: PartitionLog) -> None:
     first = write(log, ONE, 0)
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     again = append(log, batch(producer_id=ONE, base_sequence=0, is_transactional=True))
     assert (again.is_duplicate, again.first_offset) == (True, first.first_offset)
 
@@ -132,7 +132,7 @@ def test_within_a_transaction_all_batches_are_transactional(log: PartitionLog) -
     write(log, ONE, 0)
     with pytest.raises(InvalidTransactionState, match="open since offset 0"):
         write(log, ONE, 1, is_transactional=False)
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     write(log, ONE, 1, is_transactional=False)
 
 
@@ -157,7 +157,7 @@ def test_a_coordinators_own_batches_are_not_verified(log: PartitionLog) -> None:
 # --- markers -------------------------------------------------------------------------------------
 def test_a_marker_is_a_batch_as_kafka_writes_it(log: PartitionLog) -> None:
     write(log, ONE, 0, 3)
-    assert end(log, ONE, commit=True, coordinator_epoch=7) == 4
+    assert append_end_marker(log, ONE, commit=True, coordinator_epoch=7) == 4
     region = log.read(3, 1_000).region
     assert region is not None
     view = BatchView(region.file.pread(region.size, region.position))
@@ -173,16 +173,16 @@ def test_a_marker_is_a_batch_as_kafka_writes_it(log: PartitionLog) -> None:
 def test_after_a_marker_of_the_same_epoch_sequences_go_on(log: PartitionLog) -> None:
     """Kafka (ProducerStateEntry.update) does so; clients rely on it with transaction version 1."""
     write(log, ONE, 0, 3)
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     write(log, ONE, 3)
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     with pytest.raises(OutOfOrderSequence):
         write(log, ONE, 0, 4)
 
 
 def test_after_a_marker_of_a_newer_epoch_sequences_begin_at_0(log: PartitionLog) -> None:
     write(log, ONE, 0, 3)
-    end(log, ONE, commit=False, epoch=1)
+    append_end_marker(log, ONE, commit=False, epoch=1)
     with pytest.raises(InvalidProducerEpoch):
         write(log, ONE, 3)
     with pytest.raises(OutOfOrderSequence, match="first of its epoch, expected 0"):
@@ -199,33 +199,33 @@ def test_the_epoch_of_a_marker(log: PartitionLog, version: int, epoch: int, is_t
     marker ends no other transaction (KIP-890)."""
     write(log, ONE, 0, epoch=5)
     if is_taken:
-        end(log, ONE, commit=True, epoch=epoch, transaction_version=version)
+        append_end_marker(log, ONE, commit=True, epoch=epoch, transaction_version=version)
         assert log.last_stable_offset == 2
     else:
         with pytest.raises(InvalidProducerEpoch, match=f"has epoch {epoch}, the log has seen"):
-            end(log, ONE, commit=True, epoch=epoch, transaction_version=version)
+            append_end_marker(log, ONE, commit=True, epoch=epoch, transaction_version=version)
         assert (log.log_end_offset, log.last_stable_offset) == (1, 0)
 
 
 def test_a_marker_of_version_2_may_come_again(log: PartitionLog) -> None:
     write(log, ONE, 0)
     for _ in range(2):
-        end(log, ONE, commit=True, epoch=1, transaction_version=2)
+        append_end_marker(log, ONE, commit=True, epoch=1, transaction_version=2)
     write(log, ONE, 0, epoch=1)
     with pytest.raises(InvalidProducerEpoch):
-        end(log, ONE, commit=True, epoch=1, transaction_version=2)
+        append_end_marker(log, ONE, commit=True, epoch=1, transaction_version=2)
     # There is no greater one.
     write(log, TWO, 0, epoch=32767)
-    end(log, TWO, commit=True, epoch=32767, transaction_version=2)
+    append_end_marker(log, TWO, commit=True, epoch=32767, transaction_version=2)
 
 
 def test_an_older_coordinator_is_fenced(log: PartitionLog) -> None:
     write(log, ONE, 0)
-    end(log, ONE, commit=True, coordinator_epoch=3)
+    append_end_marker(log, ONE, commit=True, coordinator_epoch=3)
     write(log, ONE, 1)
     with pytest.raises(CoordinatorFenced, match="coordinator epoch 2, the log has seen 3"):
-        end(log, ONE, commit=True, coordinator_epoch=2)
-    end(log, ONE, commit=True, coordinator_epoch=3)
+        append_end_marker(log, ONE, commit=True, coordinator_epoch=2)
+    append_end_marker(log, ONE, commit=True, coordinator_epoch=3)
 
 
 def test_markers_of_a_leadership_that_is_over(log: PartitionLog) -> None:
@@ -242,7 +242,7 @@ def test_markers_of_a_leadership_that_is_over(log: PartitionLog) -> None:
 
 
 def test_a_marker_without_a_transaction_changes_nothing_for_readers(log: PartitionLog) -> None:
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
     assert index_of(log) == []
     # The marker made the producer known, whose first batch must have sequence 0 now.
@@ -257,12 +257,12 @@ def test_the_last_stable_offset_stays_at_the_oldest_open_transaction(log: Partit
     write(log, TWO, 0)  # 2
     append(log)
     assert (log.last_stable_offset, log.high_watermark) == (1, 4)
-    end(log, TWO, commit=True)  # 4
+    append_end_marker(log, TWO, commit=True)  # 4
     assert log.last_stable_offset == 1
     write(log, TWO, 1)  # 5
-    end(log, ONE, commit=True)  # 6
+    append_end_marker(log, ONE, commit=True)  # 6
     assert log.last_stable_offset == 5
-    end(log, TWO, commit=True)
+    append_end_marker(log, TWO, commit=True)
     assert log.last_stable_offset == 8
 
 
@@ -270,8 +270,8 @@ def test_a_transaction_is_decided_once_its_marker_is_replicated(log: PartitionLo
     log.listener = None
     write(log, ONE, 0)
     write(log, TWO, 0)
-    end(log, TWO, commit=True)  # 2
-    end(log, ONE, commit=True)  # 3
+    append_end_marker(log, TWO, commit=True)  # 2
+    append_end_marker(log, ONE, commit=True)  # 3
     seen = []
     for offset in range(1, 5):
         log.set_high_watermark(offset)
@@ -290,9 +290,9 @@ def test_rows_of_aborted_transactions(log: PartitionLog) -> None:
     write(log, ONE, 0)  # 0
     write(log, TWO, 0)  # 1
     write(log, THREE, 0)  # 2
-    end(log, TWO, commit=False)  # 3
-    end(log, THREE, commit=True)  # 4
-    end(log, ONE, commit=False)  # 5
+    append_end_marker(log, TWO, commit=False)  # 3
+    append_end_marker(log, THREE, commit=True)  # 4
+    append_end_marker(log, ONE, commit=False)  # 5
     rows = [AbortedEntry(TWO, 1, 3, 0), AbortedEntry(ONE, 0, 5, 6)]
     assert index_of(log) == rows
     assert log.aborted_transactions(0, 6) == rows
@@ -304,7 +304,7 @@ def test_rows_of_aborted_transactions(log: PartitionLog) -> None:
 def test_an_aborted_transaction_over_segments_has_its_row_where_it_ends(log: PartitionLog) -> None:
     for sequence in range(3):
         write(log, ONE, sequence, value=b"v" * 7_000)
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     bases = [segment.base_offset for segment in log.segments]
     assert bases == [0, 2]
     assert (index_of(log, 0), index_of(log, 1)) == ([], [AbortedEntry(ONE, 0, 3, 4)])
@@ -317,7 +317,7 @@ def test_an_aborted_transaction_over_segments_has_its_row_where_it_ends(log: Par
 def test_what_an_index_says_is_read_where_it_is_needed(log: PartitionLog) -> None:
     for number in range(300):
         write(log, ONE, number)
-        end(log, ONE, commit=False)
+        append_end_marker(log, ONE, commit=False)
     assert [each.first_offset for each in log.aborted_transactions(401, 407)] == [
         400,
         402,
@@ -329,7 +329,7 @@ def test_what_an_index_says_is_read_where_it_is_needed(log: PartitionLog) -> Non
 
 def test_a_cold_index_is_left_to_a_helper(files: MemoryFiles, log: PartitionLog) -> None:
     write(log, ONE, 0)
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     files.freeze()
     with pytest.raises(ColdRead) as waits:
         log.aborted_transactions(0, 2, may_block=False)
@@ -340,7 +340,7 @@ def test_a_cold_index_is_left_to_a_helper(files: MemoryFiles, log: PartitionLog)
 
 def test_a_damaged_index_is_said(log: PartitionLog) -> None:
     write(log, ONE, 0)
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     file = log.segments[0].transaction_index.file
     assert file is not None
     file.pwrite(b"\x7f", 0)
@@ -354,10 +354,10 @@ def aborted_life(files: MemoryFiles) -> PartitionLog:
     manager = open_manager(files)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)
     write(log, ONE, 0)
-    end(log, ONE, commit=False)  # 1
+    append_end_marker(log, ONE, commit=False)  # 1
     write(log, TWO, 0, value=b"v" * 9_000)
     write(log, ONE, 1, value=b"v" * 9_000)
-    end(log, ONE, commit=False)  # 4
+    append_end_marker(log, ONE, commit=False)  # 4
     manager.close()
     return log
 
@@ -397,7 +397,7 @@ def test_an_open_transaction_survives(ending: str) -> None:
     send_unverified(log, 3)
     with pytest.raises(InvalidTransactionState):
         write(log, ONE, 4, is_transactional=False)
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     assert log.aborted_transactions(0, 5) == [AbortedEntry(ONE, 0, 5, 6)]
 
 
@@ -417,19 +417,19 @@ def test_an_open_transaction_survives_a_log_start_inside_its_only_batch(ending: 
         truncate(log, 4)
     assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (1, 1, 4)
     assert write(log, ONE, 0, 3).is_duplicate
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     assert log.aborted_transactions(1, 5) == [AbortedEntry(ONE, 0, 4, 5)]
 
 
 def test_truncation_takes_rows_and_transactions_back(log: PartitionLog) -> None:
     write(log, ONE, 0)
-    end(log, ONE, commit=False)  # 1
+    append_end_marker(log, ONE, commit=False)  # 1
     write(log, ONE, 1)
-    end(log, ONE, commit=False)  # 3
+    append_end_marker(log, ONE, commit=False)  # 3
     truncate(log, 3)
     assert index_of(log) == [AbortedEntry(ONE, 0, 1, 2)]
     assert log.last_stable_offset == 2
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     assert log.last_stable_offset == 4
     assert len(index_of(log)) == 1
 
@@ -442,9 +442,9 @@ def test_a_full_disk_leaves_no_row_of_a_marker_that_is_not_there(room: int) -> N
     log.flush()
     files.free_bytes = room
     with pytest.raises(LogStorageError):
-        end(log, ONE, commit=False)
+        append_end_marker(log, ONE, commit=False)
     files.free_bytes = None
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     append(log)
     assert log.aborted_transactions(0, 9) == []
     log.flush()
@@ -455,14 +455,14 @@ def test_silence_in_a_transaction_is_not_the_end_of_a_producer(log: PartitionLog
     write(log, ONE, 0)
     write(log, TWO, 0, is_transactional=False)
     assert log.expire_producers(NOW_MS + 10**9, 1) == 1
-    end(log, ONE, commit=True)
+    append_end_marker(log, ONE, commit=True)
     assert log.expire_producers(NOW_MS + 10**9, 1) == 1
 
 
 def test_a_failed_directory_lists_no_aborted_transactions(log: PartitionLog) -> None:
     """The log may have lost some, and readers would see their records."""
     write(log, ONE, 0)
-    end(log, ONE, commit=False)
+    append_end_marker(log, ONE, commit=False)
     assert log.aborted_transactions(0, log.log_end_offset)
     log.read_failed(OSError(5, "the disk is gone"))
     with pytest.raises(LogStorageError, match="offline"):

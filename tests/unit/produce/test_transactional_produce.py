@@ -19,7 +19,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.builder import BatchBuilder
 from tests.support.api.produce_frames import batch, frame, produce_responses, values
 from tests.support.cluster.broker import MemoryBroker, new_broker
-from tests.support.log.transactional_log import end
+from tests.support.log.transactional_log import append_end_marker
 from tests.support.runtime.fake_network import FakeStream
 from tests.support.security.rules import Rules
 
@@ -103,7 +103,7 @@ def test_only_the_first_batch_of_a_transaction_is_asked_about(
         send(broker, stream, records(sequence))
     assert codes(stream) == [NONE] * 3
     assert coordinator.asked == [("tx", 7, 0, [PLAIN], False)]
-    end(broker.log("plain"), 7, commit=True)
+    append_end_marker(broker.log("plain"), 7, commit=True)
     send(broker, stream, records(3))
     assert codes(stream) == [NONE]
     assert len(coordinator.asked) == 2
@@ -146,7 +146,7 @@ def test_batches_within_a_transaction_are_planned(version: int) -> None:
     send(broker, stream, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=3), version)
     send(broker, stream, records(3, epoch=1), version)
     assert broker.planned == 3
-    end(broker.log("plain"), 7, commit=True)
+    append_end_marker(broker.log("plain"), 7, commit=True)
     send(broker, stream, records(3), version)
     assert broker.planned == 4
     assert broker.log("plain").last_stable_offset == 4
@@ -171,7 +171,7 @@ def test_a_transaction_begins_with_its_first_batch(
         assert entry is not None
         assert entry.current_transaction_first_offset == log.last_stable_offset == first_offset
         assert [each.first_offset - first_offset for each in entry.batches] == [3, 4, 5, 6, 7]
-        end(log, 7, commit=True, epoch=epoch + 1)
+        append_end_marker(log, 7, commit=True, epoch=epoch + 1)
         assert log.last_stable_offset == log.log_end_offset == first_offset + 9
     assert len(coordinator.asked) == 2
 
@@ -181,7 +181,7 @@ def test_what_does_not_begin_a_transaction_is_left_to_the_handler(
 ) -> None:
     stream, log = broker.connect(), broker.log("plain")
     send(broker, stream, records(0), 13)
-    end(log, 7, commit=True, epoch=1)
+    append_end_marker(log, 7, commit=True, epoch=1)
     # Batches with an old epoch, with a wrong first sequence, and with a wrong CRC.
     broken = bytearray(records(0, epoch=1))
     broken[-1] ^= 1
@@ -291,7 +291,7 @@ def test_a_marker_that_comes_first_voids_the_answer(
     stream = broker.connect()
     send(broker, stream, records(0))
     log = broker.log("plain")
-    end(log, 7, commit=False)
+    append_end_marker(log, 7, commit=False)
     coordinator.answer(broker)
     assert codes(stream) == [ErrorCode.INVALID_TXN_STATE]
     assert (log.log_end_offset, log.last_stable_offset) == (1, 1)

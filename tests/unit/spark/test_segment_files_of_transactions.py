@@ -12,7 +12,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.source.segment_reader import SegmentReader
 from tests.support.log.harness import TOPIC_ID, open_manager
-from tests.support.log.transactional_log import end, write
+from tests.support.log.transactional_log import append_end_marker, write
 from tests.support.runtime.manual_clock import ManualClock
 
 CONFIG = LogConfig(segment_bytes=4_000, segment_index_bytes=400, index_interval_bytes=200)
@@ -42,7 +42,7 @@ def test_committed_records_up_to_the_first_open_transaction(
         producer_id = random.randrange(4)
         if producer_id in mine and random.random() < 0.4:
             is_commit = random.random() < 0.5
-            end(log, producer_id, commit=is_commit)
+            append_end_marker(log, producer_id, commit=is_commit)
             committed += mine.pop(producer_id) if is_commit else []
             mine.pop(producer_id, None)
             continue

@@ -37,7 +37,9 @@ def machine_in(state: GroupState) -> GroupMachine:
     return machine
 
 
-def ask(machine: GroupMachine, asked: GroupRequest, protocol: str = "range") -> ErrorCode | None:
+def send_request(
+    machine: GroupMachine, asked: GroupRequest, protocol: str = "range"
+) -> ErrorCode | None:
     """Return the error of an immediate response; None if the request waits. In an empty group, a
     new member sends the JoinGroup."""
     group = machine.group
@@ -74,7 +76,7 @@ def ask(machine: GroupMachine, asked: GroupRequest, protocol: str = "range") -> 
 @pytest.mark.parametrize("state", list(GroupState))
 @pytest.mark.parametrize("asked", list(GroupRequest))
 def test_each_cell_is_what_the_machine_answers(asked: GroupRequest, state: GroupState) -> None:
-    told = ask(machine_in(state), asked)
+    told = send_request(machine_in(state), asked)
     parked = PARKED.get((asked, state), "")
     if parked.startswith("waits") and REQUEST_ERRORS[asked][state] is ErrorCode.NONE:
         # In PREPARING_REBALANCE only this request is missing; in EMPTY, without an initial delay,

@@ -81,15 +81,15 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def begin(cluster: Cluster) -> None:
+def begin_transaction(cluster: Cluster) -> None:
     assert cluster.client.init() == 0
     assert cluster.client.add(PLAIN, FAR) == [NONE, NONE]
     cluster.client.write(PLAIN)
 
 
 def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
-    begin(cluster)
-    assert cluster.client.end() == NONE
+    begin_transaction(cluster)
+    assert cluster.client.end_transaction() == NONE
     cluster.broker.pass_time(100)
     (asked,) = cluster.brokers.to(2).asked
     assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
@@ -109,12 +109,12 @@ def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
 def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_published(
     cluster: Cluster,
 ) -> None:
-    begin(cluster)
+    begin_transaction(cluster)
     own = {PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}
     # A broker that has just started receives the topics in this way.
     cluster.view.update_topics([], is_all=True, unreadable={FAR.topic})
     cluster.image_is(image_of(own, {2: 9093}))
-    assert cluster.client.end() == NONE
+    assert cluster.client.end_transaction() == NONE
     cluster.broker.pass_time(1_000)
     assert cluster.state() == "PrepareCommit"
     cluster.image_is(image_of({FAR: 2, **own}, {2: 9093}))
@@ -144,24 +144,24 @@ def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None
         assert cluster.services.transactions.serving_error("tx") is NONE
     answers: list[Any] = []
 
-    def ask() -> None:
+    def verify_partition() -> None:
         cluster.services.verify_transactions("tx", 7, 0, [PLAIN], adds=False, done=answers.append)
         cluster.broker.pass_time(100)
 
-    ask()
+    verify_partition()
     assert answers.pop() == {PLAIN: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     for each in cluster.coordinators:
         cluster.services.transactions.on_resign(each)
     cluster.image_is(image_of(dict.fromkeys(cluster.coordinators, 2), {2: 9093}))
     cluster.brokers.serve["10.0.0.2"] = cluster.other.call
-    ask()
+    verify_partition()
     assert answers.pop() == {PLAIN: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert len(cluster.brokers.made) == 1
 
 
 def test_waiting_requests_fail_when_the_broker_stops(cluster: Cluster) -> None:
-    begin(cluster)
-    assert cluster.client.end() == NONE
+    begin_transaction(cluster)
+    assert cluster.client.end_transaction() == NONE
     cluster.broker.pass_time(100)
     cluster.broker.broker.close()
     assert cluster.brokers.to(2).is_closed

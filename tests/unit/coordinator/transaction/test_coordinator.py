@@ -33,7 +33,7 @@ COMMITTED = ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
 def test_a_commit_is_written_then_marked_then_written_as_done() -> None:
     sim = Sim()
     producer = sim.begun(A, B)
-    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
+    assert sim.end_transaction(producer) == TransactionResult(NONE, producer.producer_id, 1)
     assert sim.states() == COMMITTED
     assert sim.partitions.sent() == [(True, 1, (A, B))]
     known = sim.known()
@@ -45,7 +45,7 @@ def test_a_commit_is_written_then_marked_then_written_as_done() -> None:
 def test_a_plain_abort_keeps_the_epoch() -> None:
     sim = Sim()
     producer = sim.begun(A, version=0)
-    assert sim.end(producer, is_commit=False, version=0) == TransactionResult()
+    assert sim.end_transaction(producer, is_commit=False, version=0) == TransactionResult()
     assert sim.partitions.sent() == [(False, 0, (A,))]
     assert sim.partitions.markers[0].transaction_version == 0
     assert sim.add(producer, A, version=0) is NONE
@@ -55,7 +55,7 @@ def test_no_marker_is_sent_and_nobody_answered_before_the_decision_is_visible() 
     sim = Sim()
     producer = sim.begun(A)
     sim.log.follows = False
-    assert sim.end(producer) is None
+    assert sim.end_transaction(producer) is None
     assert sim.partitions.markers == []
     assert sim.add(producer, B) is None
     sim.log.high_watermark = sim.log.log_end_offset
@@ -71,7 +71,7 @@ def test_a_decision_that_is_visible_late_is_carried_out_all_the_same() -> None:
     sim = Sim()
     producer = sim.begun(A)
     sim.log.follows = False
-    sim.end(producer)
+    sim.end_transaction(producer)
     sim.time.advance(61_000)
     reply = sim.reply()
     assert reply is not None
@@ -98,7 +98,7 @@ def test_a_marker_is_sent_until_it_is_written_and_only_where_it_is_not(code: Err
     sim = Sim()
     sim.partitions.answers[B] = [code, code]
     producer = sim.begun(A, B)
-    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
+    assert sim.end_transaction(producer) == TransactionResult(NONE, producer.producer_id, 1)
     assert sim.states() == COMMITTED[:-1]
     assert sim.add(ProducerIdAndEpoch(producer.producer_id, 1), A) is CONCURRENT
     sim.time.advance(1_000)
@@ -117,7 +117,7 @@ def test_a_marker_is_sent_until_it_is_written_and_only_where_it_is_not(code: Err
 def test_a_deleted_or_newer_partition_does_not_delay_the_markers(code: ErrorCode) -> None:
     sim = Sim()
     sim.partitions.answers[B] = [code]
-    sim.end(sim.begun(A, B))
+    sim.end_transaction(sim.begun(A, B))
     assert sim.states() == COMMITTED
     assert len(sim.partitions.markers) == 1
 
@@ -125,7 +125,7 @@ def test_a_deleted_or_newer_partition_does_not_delay_the_markers(code: ErrorCode
 def test_the_record_of_the_end_is_written_again_until_it_is_in_the_log() -> None:
     sim = Sim()
     sim.partitions.is_silent = True
-    sim.end(sim.begun(A))
+    sim.end_transaction(sim.begun(A))
     sim.log.fails = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
     sim.partitions.unanswered.pop()()
     sim.time.advance(500)
@@ -144,18 +144,18 @@ def test_what_cannot_be_written_did_not_happen() -> None:
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
     ):
         sim.log.fails = BrokerError(error)
-        assert sim.end(producer) == TransactionResult(told)
+        assert sim.end_transaction(producer) == TransactionResult(told)
         assert sim.add(producer, B) is told
         assert sim.init(key="other") == TransactionResult(told)
         assert sim.known("other") is None
     sim.log.fails = None
-    assert sim.end(producer) == TransactionResult(NONE, producer.producer_id, 1)
+    assert sim.end_transaction(producer) == TransactionResult(NONE, producer.producer_id, 1)
 
 
 def test_a_broker_that_leads_no_longer_sends_no_more_markers() -> None:
     sim = Sim()
     sim.partitions.answers[A] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 99
-    sim.end(sim.begun(A))
+    sim.end_transaction(sim.begun(A))
     sent = len(sim.partitions.markers)
     sim.coordinator.on_resign(sim.log.topic_partition)
     sim.time.advance(10_000)
@@ -167,7 +167,7 @@ def test_a_broker_that_leads_no_longer_sends_no_more_markers() -> None:
 def test_late_answers_of_an_earlier_leadership_change_nothing() -> None:
     sim = Sim()
     sim.partitions.is_silent = True
-    sim.end(sim.begun(A))
+    sim.end_transaction(sim.begun(A))
     late = sim.partitions.unanswered.pop()
     sim.coordinator.on_resign(sim.log.topic_partition)
     sim.coordinator.on_lead(sim.log)
@@ -186,13 +186,13 @@ def test_lost_anywhere_it_ends_once_and_as_decided(
 ) -> None:
     first = Sim()
     producer = first.begun(A, B, version=version)
-    first.end(producer, is_commit=is_commit, version=version)
+    first.end_transaction(producer, is_commit=is_commit, version=version)
     decided = first.partitions.sent()[0]
     first.partitions.markers.clear()
     sim = first.lost_after(records)
     if records in (1, 4):
         assert sim.partitions.markers == []
-        again = sim.end(producer, is_commit=is_commit, version=version)
+        again = sim.end_transaction(producer, is_commit=is_commit, version=version)
         assert again is not None
         # The newest kind of abort may end what has not begun; any other has nothing to end.
         may_end = records == 4 or (version == 2 and not is_commit)
@@ -222,7 +222,7 @@ def test_a_second_producer_fences_the_first() -> None:
     assert sim.partitions.sent() == [(False, 1, (A,))]
     assert sim.add(first, A) is FENCED
     for is_commit in (True, False):
-        assert sim.end(first, is_commit=is_commit) == TransactionResult(FENCED)
+        assert sim.end_transaction(first, is_commit=is_commit) == TransactionResult(FENCED)
     assert sim.init(first) == TransactionResult(FENCED)
 
 
@@ -270,7 +270,7 @@ def test_ids_that_nobody_uses_are_forgotten_and_open_transactions_are_not() -> N
     for number in range(count):
         sim.init(key=f"id-{number}")
     sim.partitions.answers[A] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 10**6
-    sim.end(sim.begun(A))
+    sim.end_transaction(sim.begun(A))
     written = len(sim.log.batches)
     sim.time.clock.advance(EXPIRATION_MS - 1 - EXPIRY_SWEEP_MS)
     assert len(sim.coordinator.machines()[1]) == count + 1
@@ -380,9 +380,9 @@ def test_partitions_that_do_not_answer_yet_are_not_asked_twice() -> None:
     sim = Sim(partitions=partitions)
     partitions.is_silent = True
     producer = sim.begun(A)
-    sim.end(producer)
+    sim.end_transaction(producer)
     for _ in range(3):
-        again = sim.end(producer)
+        again = sim.end_transaction(producer)
         assert again is not None
         assert again.error_code is CONCURRENT
     sim.time.advance(30_000)

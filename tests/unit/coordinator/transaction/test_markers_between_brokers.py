@@ -76,14 +76,16 @@ class Cluster(Partitions):
         assert replies.pop().error_code is NONE
         return producer
 
-    def end(self, key: str, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:
+    def end_transaction(
+        self, key: str, producer: ProducerIdAndEpoch, *, is_commit: bool = True
+    ) -> None:
         replies = self.sim.replies
         self.sim.coordinator.end_transaction(key, producer, 0, replies.append, is_commit=is_commit)
         assert replies.pop().error_code is NONE
 
     def commit(self, key: str, *partitions: TopicPartition) -> ProducerIdAndEpoch:
         producer = self.begun(key, *partitions)
-        self.end(key, producer)
+        self.end_transaction(key, producer)
         return producer
 
     def state(self, key: str = "t") -> str:
@@ -164,14 +166,14 @@ def test_every_leader_gets_the_markers_of_its_partitions_and_the_end_waits_for_a
 def test_what_waits_for_an_answer_goes_together_with_the_next_request() -> None:
     cluster = Cluster()
     producers = {key: cluster.begun(key, TWOS) for key in "abcde"}
-    cluster.end("a", producers["a"])
-    cluster.end("b", producers["b"], is_commit=False)
+    cluster.end_transaction("a", producers["a"])
+    cluster.end_transaction("b", producers["b"], is_commit=False)
     assert [row[:2] for row in told(cluster.asked(2))] == [
         (producers["a"].producer_id, True),
         (producers["b"].producer_id, False),
     ]
     for key in "cde":
-        cluster.end(key, producers[key])
+        cluster.end_transaction(key, producers[key])
         cluster.turns()
     cluster.answer(2)
     assert [cluster.state(key) for key in "abc"] == [
@@ -294,7 +296,7 @@ def test_what_the_image_does_not_show_and_may_exist_is_not_taken_for_deleted() -
     whole = cluster.image
     cluster.image = image_of({COORDINATORS: 1}, PORTS)
     cluster.may_exist = {TWOS.topic}
-    cluster.end("t", producer)
+    cluster.end_transaction("t", producer)
     cluster.sim.time.advance(1_000)
     assert cluster.state() == "PrepareCommit"
     cluster.image, cluster.may_exist = whole, set()
@@ -427,7 +429,7 @@ def test_another_broker_writes_the_markers_and_refuses_those_of_an_older_coordin
     producer = cluster.begun("t", PLAIN)
     write(log, producer.producer_id, 0, epoch=producer.producer_epoch)
     assert log.last_stable_offset == 0
-    cluster.end("t", producer)
+    cluster.end_transaction("t", producer)
     cluster.turns()
     assert cluster.state() == "CompleteCommit"
     assert log.last_stable_offset == log.log_end_offset

@@ -70,7 +70,7 @@ def who(epoch: int = EPOCH, producer_id: int = ID) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(producer_id, epoch)
 
 
-def ask(asked: TransactionRequest, now: TransactionMetadata) -> TransactionDecision:
+def decide_request(asked: TransactionRequest, now: TransactionMetadata) -> TransactionDecision:
     match asked:
         case TransactionRequest.INIT:
             return initialize(now, None, TIMEOUT_MS, NOW_MS)
@@ -117,7 +117,7 @@ CHANGES = {
 def test_each_state_answers_what_the_table_says(
     asked: TransactionRequest, state: TransactionState
 ) -> None:
-    decision = ask(asked, known(state))
+    decision = decide_request(asked, known(state))
     assert decision.error is REQUEST_ERRORS[asked][state]
     becomes = CHANGES.get((asked, state))
     assert (decision.becomes and decision.becomes.state) == becomes

@@ -36,7 +36,7 @@ from tests.support.coordinator.transaction_client import (
     MemoryClient,
     broker_with_coordinators,
 )
-from tests.support.log.transactional_log import end
+from tests.support.log.transactional_log import append_end_marker
 from tests.support.runtime.fake_network import FakeStream
 
 NONE = ErrorCode.NONE
@@ -336,7 +336,7 @@ def test_offsets_do_not_open_a_transaction_that_ended_while_the_other_broker_was
     offsets = Offsets(cluster)
     stream = offsets.commit()
     cluster.asked()
-    end(offsets.log, 7, commit=True)
+    append_end_marker(offsets.log, 7, commit=True)
     behind = offsets.log.log_end_offset
     cluster.answer()
     assert offsets.codes_of(stream) == [ErrorCode.INVALID_TXN_STATE]
@@ -405,7 +405,7 @@ def test_the_coordinators_broker_answers_by_what_it_knows() -> None:
     absent = ErrorCode.TRANSACTION_ABORTABLE
     assert verify(client.epoch) == {PLAIN: NONE, OTHER: absent}
     assert verify(client.epoch + 1) == both(ErrorCode.PRODUCER_FENCED)
-    assert client.end() == 0
+    assert client.end_transaction() == 0
     coordinator.pass_time(1_000)
     assert set(verify(client.epoch).values()) == {absent}
     assert verify(client.epoch, adds=True) == both(NONE)
