@@ -56,7 +56,7 @@ class Faults:
             kinds.append((4, self._crash_in_swap))
         return kinds
 
-    def begin(self) -> None:
+    def start_injection(self) -> None:
         """Inject faults from now on."""
         self._plan_next()
 

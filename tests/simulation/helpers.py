@@ -52,7 +52,7 @@ class SeededHelpers:
         if world.chance(0.05):
             after_ms += world.between(0, 300)
 
-        def take_effect() -> None:
+        def run_work() -> None:
             finish: Callable[[], None] | None
             try:
                 finish = partial(on_done, *self._outcome(work))
@@ -61,7 +61,7 @@ class SeededHelpers:
                 return
 
             def be_over() -> None:
-                # The traceback of an error leads to the frame of `take_effect`: if that frame kept
+                # The traceback of an error leads to the frame of `run_work`: if that frame kept
                 # the error, files of the work would stay open until a garbage collection.
                 nonlocal finish
                 posted, finish = finish, None
@@ -69,10 +69,10 @@ class SeededHelpers:
                     self._loop.post(posted)
 
             self._open[number] = be_over
-            world.after(after_ms, lambda: self._go_on(number, be_over))
+            world.after(after_ms, lambda: self._run_step(number, be_over))
 
-        self._open[number] = take_effect
-        world.after(before_ms, lambda: self._go_on(number, take_effect))
+        self._open[number] = run_work
+        world.after(before_ms, lambda: self._run_step(number, run_work))
 
     def hold(self) -> None:
         """Stop all work: the process is suspended."""
@@ -84,9 +84,9 @@ class SeededHelpers:
         for action in held:
             action()
 
-    def _go_on(self, number: int, step: Callable[[], None]) -> None:
+    def _run_step(self, number: int, step: Callable[[], None]) -> None:
         if self._held is not None:
-            self._held.append(lambda: self._go_on(number, step))
+            self._held.append(lambda: self._run_step(number, step))
         elif self._open.get(number) is step:
             step()
 

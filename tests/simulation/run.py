@@ -134,9 +134,9 @@ class Simulation:
         machine.start()
         self._set_up()
         for client in self._make_clients():
-            world.after(world.between(0, 500), client.begin)
+            world.after(world.between(0, 500), client.start_script)
         faults = Faults(world, machine, self.plan)
-        faults.begin()
+        faults.start_injection()
         world.run(world.now_ms + self.plan.chaos_ms)
         world.note("no more faults")
         faults.stop()
@@ -149,7 +149,7 @@ class Simulation:
 
     def _set_up(self) -> None:
         admin = self._new(Admin, topics=self.plan.topics, goes_on=False)
-        self.world.after(0, admin.begin)
+        self.world.after(0, admin.start_script)
         self._run_until_over([admin])
 
     def _new(self, kind: type[C], **named: Any) -> C:
@@ -234,7 +234,7 @@ class Simulation:
             reads_to={each: ends[each] for each in self._partitions()},
             reads_committed=reads_committed,
         )
-        self.world.after(0, auditor.begin)
+        self.world.after(0, auditor.start_script)
         self._run_until_over([auditor])
 
     def _rest(self) -> None:

@@ -102,7 +102,7 @@ class Admin(Client):
         while True:
             try:
                 yield from self.connect()
-                reply = yield from self.ask(request, response_class, high=5, waits_ms=3_000)
+                reply = yield from self.call_broker(request, response_class, high=5, waits_ms=3_000)
             except Lost:
                 was_tried = True
                 continue

@@ -61,9 +61,9 @@ class Client(ABC):
         self._is_running = False
         self._script = self._guarded()
 
-    def begin(self) -> None:
+    def start_script(self) -> None:
         """Run the script up to its first wait."""
-        self._go_on()
+        self._resume_script()
 
     @abstractmethod
     def script(self) -> Script:
@@ -145,7 +145,7 @@ class Client(ABC):
         self._pump()
         return call
 
-    def ask(
+    def call_broker(
         self, request: Request, response_class: type[R], **options: Any
     ) -> Generator[Any, Any, R]:
         """Send a request and wait for its response; Lost if there is none."""
@@ -182,7 +182,7 @@ class Client(ABC):
         assert self._connection is not None
         self._connection.connected(self.world.now_ms)
         self._pump()
-        self._go_on()
+        self._resume_script()
 
     def received(self, data: bytes) -> None:
         connection = self._connection
@@ -199,11 +199,11 @@ class Client(ABC):
         if connection.state is ClientConnectionState.CLOSED:
             raise Violation("answers can be read", f"{self.name}: {connection.error}")
         self._pump()
-        self._go_on()
+        self._resume_script()
 
     def closed(self, why: str) -> None:
         self._lose(why)
-        self._go_on()
+        self._resume_script()
 
     # --- inside ----------------------------------------------------------------------------------
     def _dial(self) -> None:
@@ -251,7 +251,7 @@ class Client(ABC):
         else:
             link.close()
         self._lose("late")
-        self._go_on()
+        self._resume_script()
 
     def _lose(self, why: str) -> None:
         connection, self._connection, self._link = self._connection, None, None
@@ -272,7 +272,7 @@ class Client(ABC):
             self._link.close()
             self._lose("the end")
 
-    def _go_on(self) -> None:
+    def _resume_script(self) -> None:
         if self.is_over or self._is_running:
             return
         self._is_running = True
@@ -288,7 +288,7 @@ class Client(ABC):
         finally:
             self._is_running = False
         if wait_ms is not None:
-            self._timer = self.world.after(max(wait_ms, 0), self._go_on)
+            self._timer = self.world.after(max(wait_ms, 0), self._resume_script)
 
 
 class _Peer:

@@ -90,7 +90,7 @@ class Consumer(Reader):
             topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
         )
-        reply = yield from self.ask(request, MetadataResponse, low=10)
+        reply = yield from self.call_broker(request, MetadataResponse, low=10)
         return {row.name: row.topic_id for row in reply.topics}
 
     def _wanted(self) -> dict[TopicPartition, int]:
@@ -111,7 +111,9 @@ class Consumer(Reader):
 
     def _ask(self, request: FetchRequest, wait_ms: int) -> Generator[Any, Any, FetchResponse]:
         return (
-            yield from self.ask(request, FetchResponse, low=4, high=self._version, waits_ms=wait_ms)
+            yield from self.call_broker(
+                request, FetchResponse, low=4, high=self._version, waits_ms=wait_ms
+            )
         )
 
     def _fetch(self) -> Generator[Any, Any, None]:

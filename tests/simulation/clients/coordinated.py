@@ -43,9 +43,11 @@ class Coordinated(Roaming):
         self._elected_then: Elected = None
         """The elected coordinator when the last request was sent."""
 
-    def ask(self, request: Any, response_class: Any, **options: Any) -> Generator[Any, Any, Any]:
+    def call_broker(
+        self, request: Any, response_class: Any, **options: Any
+    ) -> Generator[Any, Any, Any]:
         self._elected_then = self._elected(self.group)
-        return (yield from super().ask(request, response_class, **options))
+        return (yield from super().call_broker(request, response_class, **options))
 
     @property
     def group(self) -> str:
@@ -96,7 +98,7 @@ class RoamingMember(Coordinated, Member, Reader):
         )
         positions = {each: self._positions[each] for each in wanted}
         request = asking.request(positions, max_wait_ms=0, min_bytes=1)
-        reply = yield from self.ask(request, FetchResponse, low=4, high=_NAMED)
+        reply = yield from self.call_broker(request, FetchResponse, low=4, high=_NAMED)
         check_code(self, reply.error_code)
         for topic in reply.responses:
             for row in topic.partitions:
@@ -146,9 +148,11 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
         self._are_doubtful = are_doubtful
         self._were_doubtful = False
 
-    def ask(self, request: Any, response_class: Any, **options: Any) -> Generator[Any, Any, Any]:
+    def call_broker(
+        self, request: Any, response_class: Any, **options: Any
+    ) -> Generator[Any, Any, Any]:
         self._were_doubtful = self._are_doubtful(self._id, self._group)
-        return (yield from super().ask(request, response_class, **options))
+        return (yield from super().call_broker(request, response_class, **options))
 
     def _check_manager(self) -> None:
         """Excuse an error from a broker that did not know of an election.

@@ -100,7 +100,9 @@ class GroupTool(Client):
         row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name=_TOPIC, partitions=[row])
         request = OffsetCommitRequest(group_id=self._group, topics=[topic])
-        reply = yield from self.ask(request, OffsetCommitResponse, low=2, high=9, waits_ms=5_000)
+        reply = yield from self.call_broker(
+            request, OffsetCommitResponse, low=2, high=9, waits_ms=5_000
+        )
         code = self._settled(reply.topics[0].partitions[0].error_code)
         self._offset = offset
         return code
@@ -117,7 +119,7 @@ class GroupTool(Client):
         init = InitProducerIdRequest(
             transactional_id=self._group, transaction_timeout_ms=LONGEST_TIMEOUT_MS
         )
-        given = yield from self.ask(init, InitProducerIdResponse, low=4, high=5)
+        given = yield from self.call_broker(init, InitProducerIdResponse, low=4, high=5)
         self._settled(given.error_code)
         producer = {
             "transactional_id": self._group,
@@ -130,14 +132,14 @@ class GroupTool(Client):
         )
         topic = TxnOffsetCommitRequestTopic(name=_TOPIC, partitions=[row])
         request = TxnOffsetCommitRequest(group_id=self._group, topics=[topic], **producer)
-        reply = yield from self.ask(request, TxnOffsetCommitResponse, low=5, waits_ms=5_000)
+        reply = yield from self.call_broker(request, TxnOffsetCommitResponse, low=5, waits_ms=5_000)
         self._settled(reply.topics[0].partitions[0].error_code)
         is_deleted = self.world.chance(0.5)
         if is_deleted:
             yield from self._ask_delete(_NONE)
         is_commit = self.world.chance(0.7)
         end = EndTxnRequest(committed=is_commit, **producer)
-        answer = yield from self.ask(end, EndTxnResponse, low=5)
+        answer = yield from self.call_broker(end, EndTxnResponse, low=5)
         code = self._settled(answer.error_code)
         if is_commit and not is_deleted:
             self._offset = offset
@@ -146,14 +148,14 @@ class GroupTool(Client):
     # --- inside ----------------------------------------------------------------------------------
     def _find(self, request: FindCoordinatorRequest) -> Script:
         while True:
-            found = yield from self.ask(request, FindCoordinatorResponse, low=1, high=3)
+            found = yield from self.call_broker(request, FindCoordinatorResponse, low=1, high=3)
             if found.error_code == _NONE:
                 return
             yield from self.sleep(self.world.between(10, 200))
 
     def _ask_delete(self, expected: ErrorCode) -> _Step:
         request = DeleteGroupsRequest(groups_names=[self._group])
-        reply = yield from self.ask(request, DeleteGroupsResponse, waits_ms=5_000)
+        reply = yield from self.call_broker(request, DeleteGroupsResponse, waits_ms=5_000)
         code = ErrorCode(reply.results[0].error_code)
         if code in (_NONE, _NOT_FOUND) and code is not expected:
             raise Violation(DELETED, f"{self._group} at {self._offset}: {code.name}")
@@ -167,7 +169,7 @@ class GroupTool(Client):
         topic = OffsetFetchRequestTopic(name=_TOPIC, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=self._group, topics=[topic], require_stable=True)
         while True:
-            reply = yield from self.ask(request, OffsetFetchResponse, low=7, high=7)
+            reply = yield from self.call_broker(request, OffsetFetchResponse, low=7, high=7)
             row = reply.topics[0].partitions[0] if reply.topics else None
             if row is None or row.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 break

@@ -106,7 +106,7 @@ class Member(Client):
     def _find_coordinator(self) -> Generator[Any, Any, None]:
         while True:
             request = FindCoordinatorRequest(key=GROUP)
-            reply = yield from self.ask(request, FindCoordinatorResponse, high=3)
+            reply = yield from self.call_broker(request, FindCoordinatorResponse, high=3)
             if check_code(self, reply.error_code, *_RETRIED) is ErrorCode.NONE:
                 yield from self.go_to(reply.node_id)
                 return
@@ -118,7 +118,7 @@ class Member(Client):
             topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
         )
-        reply = yield from self.ask(request, MetadataResponse, low=10)
+        reply = yield from self.call_broker(request, MetadataResponse, low=10)
         self._ids = {row.name: row.topic_id for row in reply.topics}
         if NO_UUID in self._ids.values():
             self.hang_up()  # this broker does not know the topics yet
@@ -135,7 +135,7 @@ class Member(Client):
             protocols=[JoinGroupRequestProtocol(name="range", metadata=self.name.encode())],
         )
         asked_ms = self.world.now_ms
-        reply = yield from self.ask(
+        reply = yield from self.call_broker(
             request,
             JoinGroupResponse,
             low=self._low(2, 5),
@@ -183,7 +183,7 @@ class Member(Client):
         )
         if self.world.chance(0.1):
             yield from self.sleep(self.world.between(0, REBALANCE_MS))
-        reply = yield from self.ask(
+        reply = yield from self.call_broker(
             request, SyncGroupResponse, low=self._low(0, 3), waits_ms=REBALANCE_MS + SESSION_MS
         )
         code = check_code(self, reply.error_code, *_RETRIED, *_FENCED)
@@ -247,14 +247,14 @@ class Member(Client):
                 group_id=GROUP, topics=rows, require_stable=self.reads_stable
             )
             low = 7 if self.reads_stable else 1
-            return (yield from self.ask(by_name, OffsetFetchResponse, low=low, high=7))
+            return (yield from self.call_broker(by_name, OffsetFetchResponse, low=low, high=7))
         topics = [
             OffsetFetchRequestTopics(topic_id=self._ids[name], partition_indexes=numbers)
             for name, numbers in asked.items()
         ]
         group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
         by_id = OffsetFetchRequest(groups=[group], require_stable=self.reads_stable)
-        reply = yield from self.ask(by_id, OffsetFetchResponse, low=10)
+        reply = yield from self.call_broker(by_id, OffsetFetchResponse, low=10)
         (told,) = reply.groups
         return told
 
@@ -307,7 +307,7 @@ class Member(Client):
             group_instance_id=self._instance_id,
         )
         asked_ms = self.world.now_ms
-        reply = yield from self.ask(request, HeartbeatResponse, low=self._low(0, 3))
+        reply = yield from self.call_broker(request, HeartbeatResponse, low=self._low(0, 3))
         code = check_code(self, reply.error_code, *_RETRIED, *_FENCED)
         if code is ErrorCode.NONE:
             self.history.groups.is_heard(asked_ms)
@@ -359,7 +359,7 @@ class Member(Client):
         self, request: OffsetCommitRequest
     ) -> Generator[Any, Any, OffsetCommitResponse]:
         low, high = (10, 10) if self._ids else (self._low(2, 7), 9)
-        answer = yield from self.ask(
+        answer = yield from self.call_broker(
             request, OffsetCommitResponse, low=low, high=high, waits_ms=5_000
         )
         return answer
@@ -396,6 +396,6 @@ class Member(Client):
         leaver = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
         self.history.groups.has_left()
         request = LeaveGroupRequest(group_id=GROUP, members=[leaver])
-        reply = yield from self.ask(request, LeaveGroupResponse, low=3)
+        reply = yield from self.call_broker(request, LeaveGroupResponse, low=3)
         check_code(self, reply.error_code, *_RETRIED, *_FENCED)
         self._member_id = ""

@@ -76,7 +76,7 @@ class Roaming(Client):
             topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
         )
-        reply = yield from self.ask(request, MetadataResponse)
+        reply = yield from self.call_broker(request, MetadataResponse)
         leaders = {
             TopicPartition(topic.name, row.partition_index): row.leader_id
             for topic in reply.topics

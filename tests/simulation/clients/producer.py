@@ -161,7 +161,7 @@ class Producer(Client):
 
     def _find_identity(self) -> Generator[Any, Any, None]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        reply = yield from self.ask(request, InitProducerIdResponse)
+        reply = yield from self.call_broker(request, InitProducerIdResponse)
         code = check_code(self, reply.error_code, *self._no_identity)
         if code is not ErrorCode.NONE:
             yield from self.sleep(100)

@@ -62,7 +62,9 @@ class SettingsTool(Client):
         request = IncrementalAlterConfigsRequest(resources=[resource])
         before = self._possible
         self._possible = before | {value}
-        reply = yield from self.ask(request, IncrementalAlterConfigsResponse, waits_ms=3_000)
+        reply = yield from self.call_broker(
+            request, IncrementalAlterConfigsResponse, waits_ms=3_000
+        )
         code = check_code(self, reply.responses[0].error_code)
         self._possible = {value} if code is ErrorCode.NONE else before
         self.note(f"{_NAME}={value} {code.name}")
@@ -93,6 +95,6 @@ class SettingsTool(Client):
             resource_type=_BROKER, resource_name="0", configuration_keys=[_NAME]
         )
         request = DescribeConfigsRequest(resources=[resource])
-        reply = yield from self.ask(request, DescribeConfigsResponse, low=1)
+        reply = yield from self.call_broker(request, DescribeConfigsResponse, low=1)
         (row,) = reply.results[0].configs
         return str(row.value)

@@ -86,7 +86,7 @@ class TopicKeeper(Following, RoamingAdmin):
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=_WAITS_MS)
         try:
             yield from self.connect()
-            reply = yield from self.ask(
+            reply = yield from self.call_broker(
                 request, CreatePartitionsResponse, high=3, waits_ms=_WAITS_MS
             )
         except Lost:
@@ -117,7 +117,7 @@ class TopicKeeper(Following, RoamingAdmin):
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
         )
-        reply = yield from self.ask(request, MetadataResponse, low=10)
+        reply = yield from self.call_broker(request, MetadataResponse, low=10)
         (row,) = reply.topics
         if row.error_code:
             return
@@ -145,7 +145,7 @@ class TopicKeeper(Following, RoamingAdmin):
             timeout_ms=_WAITS_MS,
             topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])],
         )
-        reply = yield from self.ask(
+        reply = yield from self.call_broker(
             request, ProduceResponse, low=_BY_ID, high=_BY_ID, waits_ms=_WAITS_MS
         )
         check_code(self, reply.responses[0].partition_responses[0].error_code, *_REFUSED)
@@ -155,7 +155,7 @@ class TopicKeeper(Following, RoamingAdmin):
             partition=partition.partition, fetch_offset=0, partition_max_bytes=1_000_000
         )
         request = FetchRequest(topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
-        reply = yield from self.ask(request, FetchResponse, low=_BY_ID, high=_BY_ID)
+        reply = yield from self.call_broker(request, FetchResponse, low=_BY_ID, high=_BY_ID)
         for topic in reply.responses:
             row = topic.partitions[0]
             check_code(self, row.error_code, *_REFUSED)

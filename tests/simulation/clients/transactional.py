@@ -259,14 +259,14 @@ class TransactionalProducer(Producer):
         request = OffsetFetchRequest(group_id=self._group, topics=[asked], require_stable=True)
         try:
             yield from self.connect()
-            found = yield from self.ask(
+            found = yield from self.call_broker(
                 FindCoordinatorRequest(key=self._group), FindCoordinatorResponse, high=3
             )
             if check_code(self, found.error_code, *_RETRIED) is not ErrorCode.NONE:
                 return False
             yield from self.go_to(found.node_id)
             asked_ms = self.world.now_ms
-            reply = yield from self.ask(request, OffsetFetchResponse, low=7, high=7)
+            reply = yield from self.call_broker(request, OffsetFetchResponse, low=7, high=7)
         except Lost:
             return False
         rows = [row for topic in reply.topics for row in topic.partitions]
@@ -319,7 +319,7 @@ class TransactionalProducer(Producer):
             self.send(step.request, step.response, low=low, high=high)
             self.hang_up()
             raise _Died
-        return (yield from self.ask(step.request, step.response, low=low, high=high))
+        return (yield from self.call_broker(step.request, step.response, low=low, high=high))
 
     def _take_step(self, step: PendingStep, reply: Response, begun: Transaction | None) -> None:
         manager, transactions = self._manager, self.history.transactions

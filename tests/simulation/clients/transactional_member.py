@@ -96,7 +96,7 @@ class TransactionalMember(Member):
     ) -> Generator[Any, Any, Any]:
         """Send until it succeeds; Lost if it cannot succeed."""
         while True:
-            reply = yield from self.ask(request, response_class, **versions)
+            reply = yield from self.call_broker(request, response_class, **versions)
             code = check_code(self, reply.error_code, *_LATER, *_OVER)
             if code is _NONE:
                 return reply
@@ -124,7 +124,7 @@ class TransactionalMember(Member):
             yield from self._until_done(added, AddOffsetsToTxnResponse, high=3)
         if self.world.chance(0.05):
             yield from self.sleep(self.world.between(0, 5_000))
-        reply = yield from self.ask(
+        reply = yield from self.call_broker(
             self._in_transaction(request, producer),
             TxnOffsetCommitResponse,
             low=5 if adds else 3,

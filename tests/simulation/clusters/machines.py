@@ -144,12 +144,12 @@ class ClusterMachine(Machine):
         self, work: Callable[[], object], then: Callable[[BaseException | None], None]
     ) -> None:
         fiber = self._fiber = Fiber(lambda: (work(), None)[1])
-        self._step = partial(self._go_on, fiber, then)
+        self._step = partial(self._resume_fiber, fiber, then)
         self.network.poller.sleep = partial(self._sleep, fiber)
         self.network.on_wake = self._want_step
         self._step()
 
-    def _go_on(self, fiber: Fiber, then: Callable[[BaseException | None], None]) -> None:
+    def _resume_fiber(self, fiber: Fiber, then: Callable[[BaseException | None], None]) -> None:
         self._step_event = None
         if self._fiber is not fiber or self.is_paused:
             return

@@ -158,9 +158,9 @@ class Cluster:
         self._run_until_healed()
         self._set_up()
         for client in self._make_clients():
-            world.after(world.between(0, 500), client.begin)
+            world.after(world.between(0, 500), client.start_script)
         self._compare()
-        self.faults.begin()
+        self.faults.start_injection()
         world.run(world.now_ms + self.plan.chaos_ms)
         world.note("no more faults")
         self.faults.stop()
@@ -181,7 +181,7 @@ class Cluster:
         for topic in self.plan.topics:
             assert isinstance(topic, ReplicatedTopic)
             admin = self._new(RoamingAdmin, topics=(topic,), goes_on=False, replicas=topic.replicas)
-            self.world.after(0, admin.begin)
+            self.world.after(0, admin.start_script)
             self._run_until_over([admin])
         self._run_until_healed()
 
@@ -337,7 +337,7 @@ class Cluster:
                 )
             )
         for auditor in auditors:
-            self.world.after(0, auditor.begin)
+            self.world.after(0, auditor.start_script)
         self._run_until_over(auditors)
 
     def vanish(self) -> None:

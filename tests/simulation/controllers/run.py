@@ -159,7 +159,7 @@ class Controllers:
                 return
             state = {"is_answered": False}
 
-            def take() -> None:
+            def handle_request() -> None:
                 if not state["is_answered"]:
                     state["is_answered"] = True
                     reply = target.handle(order)
@@ -172,7 +172,7 @@ class Controllers:
                 elif not state["is_answered"]:
                     self.world.after(500, look)
 
-            target.deliver(take)
+            target.deliver(handle_request)
             look()
 
         self.world.after(self._delay_ms(), arrive)
@@ -204,12 +204,12 @@ class Controllers:
         if request is None:
             return
 
-        def answered(answer: Any) -> None:
+        def on_response(answer: Any) -> None:
             if not answer.error_code:
                 self.alterations += 1
             leader.deliver(lambda: leader.altered(request, answer))
 
-        self._ask(lambda controller: controller.controller.alter_partition(request, answered))
+        self._ask(lambda controller: controller.controller.alter_partition(request, on_response))
 
     def _alter_often(self) -> None:
         """Send AlterPartition while the controller may know only the broker's last registration."""
@@ -233,10 +233,10 @@ class Controllers:
         topic_id = TopicId(UUID(int=self.world.random.getrandbits(128)))
         topic = ValidatedTopic(name, topic_id, replicas, {})
 
-        def answered(error: ErrorCode) -> None:
+        def on_created(error: ErrorCode) -> None:
             self.world.note(f"create {name} {error.name}")
 
-        self._ask(lambda controller: controller.controller.create_topic(topic, answered))
+        self._ask(lambda controller: controller.controller.create_topic(topic, on_created))
 
     def _replicas(self) -> tuple[BrokerId, ...]:
         numbers = [BrokerId(each) for each in range(len(self._lives))]
@@ -253,7 +253,7 @@ class Controllers:
         )
 
     def _delete(self, name: str) -> None:
-        def answered(error: ErrorCode) -> None:
+        def on_deleted(error: ErrorCode) -> None:
             self.world.note(f"delete {name} {error.name}")
             self.deletions += error is ErrorCode.NONE
 
@@ -262,7 +262,7 @@ class Controllers:
         if assignment is None or assignment.topic_id is None:
             return
         topic_id = assignment.topic_id
-        self._ask(lambda controller: controller.controller.delete_topic(name, topic_id, answered))
+        self._ask(lambda controller: controller.controller.delete_topic(name, topic_id, on_deleted))
 
     def _elect(self, _name: str) -> None:
         unclean = self.world.chance(0.2)
@@ -284,11 +284,13 @@ class Controllers:
         broker = self.world.random.choice(self._alive())
         request = AllocateProducerIdsRequest(broker_id=broker.number, broker_epoch=broker.epoch)
 
-        def answered(answer: AllocateProducerIdsResponse) -> None:
+        def on_response(answer: AllocateProducerIdsResponse) -> None:
             if not answer.error_code:
                 self.checks.allocated(answer.producer_id_start)
 
-        self._ask(lambda controller: controller.controller.allocate_producer_ids(request, answered))
+        self._ask(
+            lambda controller: controller.controller.allocate_producer_ids(request, on_response)
+        )
 
     # --- faults ----------------------------------------------------------------------------------
     def _strike(self) -> None:
@@ -360,9 +362,9 @@ class Controllers:
                 return
             if not broker.client.is_paused:
                 broker.close()
-            self.world.after(self.world.between(0, 50), end)
+            self.world.after(self.world.between(0, 50), kill_if_running)
 
-        def end() -> None:
+        def kill_if_running() -> None:
             if not broker.is_over:
                 broker.kill()
                 self.world.after(away_ms(), lambda: self._start(broker.number))

@@ -128,8 +128,8 @@ class BrokerLife:
         text = f"{self.name} {writes.epoch.number} {self._written}"
         data = text.encode()
 
-        def answered(answer: Any) -> None:
-            self._checks.answered(text, answer)
+        def on_written(answer: Any) -> None:
+            self._checks.check_response(text, answer)
             if not isinstance(answer, ControllerMoved):
                 pause_ms = self._world.between(*_WORK_PAUSE_MS)
                 self.loop.call_later(pause_ms, lambda: self._work(writes))
@@ -137,7 +137,7 @@ class BrokerLife:
         operation = Create(f"{WORK}-", data, sequential=True)
         if self._world.chance(0.5):
             operation = Set(WORK, data, ANY_VERSION)
-        writes.write([operation], answered)
+        writes.write([operation], on_written)
 
     def _note(self, text: str) -> None:
         self._world.note(f"{self.name} {text}")

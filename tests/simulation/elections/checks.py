@@ -58,7 +58,7 @@ class Checks:
             text = f"{name} is the controller of epoch {epoch.number}, won by {other}"
             raise Violation("one controller an epoch", text)
 
-    def answered(self, text: str, answer: Any) -> None:
+    def check_response(self, text: str, answer: Any) -> None:
         """A controller's write was answered."""
         self.follow()
         if isinstance(answer, ControllerMoved | MultiFailed) and text in self._landed:

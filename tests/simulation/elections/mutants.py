@@ -87,13 +87,13 @@ def _registered_once(_original: Any) -> Any:
 
 
 def _waits_for_nobody(_original: Any) -> Any:
-    def begin(registration: Any, _session: Any, _says: Any, _owner: int) -> Any:
+    def wait(registration: Any, _session: Any, _says: Any, _owner: int) -> Any:
         """The node of the broker's own last run counts as another broker's."""
         registration._is_refused = True
         registration._on_in_use("in use")
         yield from ()
 
-    return begin
+    return wait
 
 
 def _changes_while_reading(_original: Any) -> Any:

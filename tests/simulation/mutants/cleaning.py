@@ -24,20 +24,20 @@ from tests.simulation.mutants.mutant import Mutant
 
 # --- which records are removed --------------------------------------------------------------------
 def _horizon_ignored(original: Any) -> Any:
-    def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
+    def init(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
         """A tombstone is removed as soon as it has a delete horizon."""
         original(chunk_filter, *arguments, **named)
         chunk_filter._settings[kernel.SETTING_NOW_MS] = at.INT64_MAX
 
-    return begin
+    return init
 
 
 def _no_delete_retention(original: Any) -> Any:
-    def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
+    def init(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
         """Tombstones and markers are removed without regard to delete.retention.ms."""
         original(chunk_filter, *arguments, **{**named, "delete_retention_ms": 0})
 
-    return begin
+    return init
 
 
 def _no_horizon(original: Any) -> Any:
@@ -130,12 +130,12 @@ def _past_the_stable(original: Any) -> Any:
 
 
 def _active_counts(original: Any) -> Any:
-    def end(cleaning: Any, cleaned_offset: Any = None) -> None:
+    def end_round(cleaning: Any, cleaned_offset: Any = None) -> None:
         """The active segment counts as cleaned."""
         end_offset = cleaning._state.log_end_offset
         original(cleaning, None if cleaned_offset is None else end_offset)
 
-    return end
+    return end_round
 
 
 def _no_lag(original: Any) -> Any:
@@ -167,11 +167,11 @@ class _WithoutWork:
 
 
 def _names_not_synced(original: Any) -> Any:
-    def begin(swapper: Any, state: Any, helpers: Any, *arguments: Any) -> None:
+    def init(swapper: Any, state: Any, helpers: Any, *arguments: Any) -> None:
         """The directory is not synced between the steps of a swap."""
         original(swapper, state, _WithoutWork(helpers), *arguments)
 
-    return begin
+    return init
 
 
 def _old_names_stay(_original: Any) -> Any:

@@ -41,11 +41,11 @@ def _keeps_torn_tail(original: Any) -> Any:
 
 
 def _always_clean(_original: Any) -> Any:
-    def take(directory: Any) -> bool:
+    def remove_clean_marker(directory: Any) -> bool:
         """A clean marker stays once it was written."""
         return bool(directory.files.exists(directory.path / names.CLEAN_SHUTDOWN_MARKER))
 
-    return take
+    return remove_clean_marker
 
 
 def _trusts_the_cache(_original: Any) -> Any:

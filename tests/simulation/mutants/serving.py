@@ -44,12 +44,12 @@ def _ack_before_append(original: Any) -> Any:
 
 
 def _shows_too_much(original: Any) -> Any:
-    def begin(reader: Any, *arguments: Any) -> None:
+    def init(reader: Any, *arguments: Any) -> None:
         """Every reader reads to the log end, as followers do."""
         original(reader, *arguments)
         reader._reads = Reads.ALL
 
-    return begin
+    return init
 
 
 def _ahead_of_flush(original: Any) -> Any:
@@ -128,11 +128,11 @@ def _forgets_nothing(_original: Any) -> Any:
 
 
 def _forgets_settings(_original: Any) -> Any:
-    def begin(settings: Any, image: Any) -> None:
+    def apply_stored(settings: Any, image: Any) -> None:
         """A start forgets the settings that were given to the broker in earlier runs."""
         settings._given = image.broker_configs
 
-    return begin
+    return apply_stored
 
 
 def _follows_nothing(_original: Any) -> Any:

@@ -20,7 +20,9 @@ from tests.simulation.mutants.mutant import Mutant
 
 
 def _markers_first(original: Any) -> Any:
-    def end(transactions: Any, transactional_id: str, *arguments: Any, is_commit: bool) -> None:
+    def end_transaction(
+        transactions: Any, transactional_id: str, *arguments: Any, is_commit: bool
+    ) -> None:
         """The decision is written a little after the markers: until then a restart loses it."""
         known = transactions.describe(transactional_id)[1]
         if known is not None and known.state is TransactionState.ONGOING:
@@ -40,7 +42,7 @@ def _markers_first(original: Any) -> Any:
             50, lambda: original(transactions, transactional_id, *arguments, is_commit=is_commit)
         )
 
-    return end
+    return end_transaction
 
 
 def _same_epoch(original: Any) -> Any:
@@ -65,13 +67,13 @@ def _stable_at_the_watermark(_original: Any) -> Any:
 
 
 def _anybody_ends(original: Any) -> Any:
-    def end(known: Any, producer: Any, *arguments: Any, **named: Any) -> Any:
+    def decide_end(known: Any, producer: Any, *arguments: Any, **named: Any) -> Any:
         """EndTxn is accepted from a producer of any epoch."""
         if known is not None and producer.producer_id == known.producer_id:
             producer = producer._replace(producer_epoch=known.producer_epoch)
         return original(known, producer, *arguments, **named)
 
-    return end
+    return decide_end
 
 
 def _counts_at_once(original: Any) -> Any:

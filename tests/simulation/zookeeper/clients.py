@@ -103,7 +103,7 @@ class Carrier:
             client.post(self._session.expired)
             return
         if self.known is None:
-            self.known = zookeeper.begin(self._timeout_ms)
+            self.known = zookeeper.create_session(self._timeout_ms)
         self._connection = connection = Connection(self, server)
         zookeeper.attach(self.known, connection)
         session_id = self.known.session_id

@@ -76,7 +76,7 @@ class Connection:
     ) -> None:
         def arrive() -> None:
             self._arrived.append((request, on_response, watch))
-            self._go_on()
+            self._serve_next()
 
         self._to_server.put(arrive)
 
@@ -101,32 +101,32 @@ class Connection:
         """The server reports that the session is over."""
         self.carrier.ended_by_server(self)
 
-    def _go_on(self) -> None:
+    def _serve_next(self) -> None:
         session = self.session
         if self._is_busy or not self._arrived or session is None or not self._is_served(session):
             return
         request, on_response, watch = self._arrived.popleft()
         self._is_busy = True
 
-        def answered(answer: Any) -> None:
+        def on_served(answer: Any) -> None:
             self.carrier.seen = max(self.carrier.seen, self.server.applied)
             self.to_client(lambda: on_response(answer))
             self._is_busy = False
-            self._go_on()
+            self._serve_next()
 
         def at_leader() -> None:
             if not self._is_served(session):
                 return
             if isinstance(request, EndSession):
-                self.zookeeper.end(session)
+                self.zookeeper.end_session(session)
             elif not isinstance(request, Sync):
                 self.zookeeper.commit(Entry(session.session_id, request))
             # A sync waits until the last write is applied; that write's response is not for it.
-            own = answered if not isinstance(request, Sync) else lambda _: answered(None)
+            own = on_served if not isinstance(request, Sync) else lambda _: on_served(None)
             self.server.when_applied(len(self.zookeeper.entries), own)
 
         if isinstance(request, _READS):
-            answered(self.server.read(self, request, watch if self.is_open else None))
+            on_served(self.server.read(self, request, watch if self.is_open else None))
         else:
             self.zookeeper.world.after(self.zookeeper.delay_ms(), at_leader)
 

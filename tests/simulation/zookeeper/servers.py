@@ -130,7 +130,7 @@ class SimulatedZooKeeper:
 
     def expire(self, session_id: int) -> None:
         """End the session now."""
-        self.end(self._sessions[session_id])
+        self.end_session(self._sessions[session_id])
 
     def paths(self) -> list[str]:
         """The paths of all nodes in the tree of the server that has applied most entries."""
@@ -152,7 +152,7 @@ class SimulatedZooKeeper:
         able = [each for each in self._servers if each.applied >= seen]
         return self.world.random.choice(able) if able else None
 
-    def begin(self, timeout_ms: int) -> ServerSession:
+    def create_session(self, timeout_ms: int) -> ServerSession:
         """Begin a new session."""
         session = ServerSession((1 << 56) + len(self._sessions) + 1, timeout_ms)
         self._sessions[session.session_id] = session
@@ -175,9 +175,9 @@ class SimulatedZooKeeper:
         if session.is_over or session.end is not None or self.is_down:
             return
         left_ms = self.world.between(session.timeout_ms * 2 // 3, session.timeout_ms + _TICK_MS)
-        session.end = self.world.after(left_ms, lambda: self.end(session))
+        session.end = self.world.after(left_ms, lambda: self.end_session(session))
 
-    def end(self, session: ServerSession) -> None:
+    def end_session(self, session: ServerSession) -> None:
         """End a session, for its client or after its timeout."""
         if session.is_over:
             return

@@ -20,12 +20,12 @@ from tests.simulation.mutants.mutant import Mutant
 
 
 def _orders_of_anybody(original: Any) -> Any:
-    def begin(queue: Any, request: Any) -> None:
+    def begin_request(queue: Any, request: Any) -> None:
         """Requests of a deposed controller are taken, too."""
         queue.controller_epoch = min(queue.controller_epoch, request.controller_epoch)
         original(queue, request)
 
-    return begin
+    return begin_request
 
 
 def _makes_an_epoch(original: Any) -> Any:

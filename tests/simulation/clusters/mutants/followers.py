@@ -12,14 +12,14 @@ from tests.simulation.mutants.mutant import Mutant
 
 
 def _to_watermark(original: Any) -> Any:
-    def begin(followed: Any, *arguments: Any, **named: Any) -> None:
+    def init(followed: Any, *arguments: Any, **named: Any) -> None:
         """A new follower truncates its log to its high watermark, as Kafka did before KIP-101."""
         original(followed, *arguments, **named)
         state, log = followed._state, followed._log
         if log.high_watermark < log.log_end_offset and not log.is_being_cut:
             followed._perform(state._cut(state._position(), log.high_watermark), None)
 
-    return begin
+    return init
 
 
 def _keeps_producers(original: Any) -> Any:

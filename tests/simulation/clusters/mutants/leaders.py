@@ -27,12 +27,12 @@ def _falls(original: Any) -> Any:
 
 
 def _starts_at_log_end(original: Any) -> Any:
-    def begin(leader: Any, *arguments: Any) -> None:
+    def init(leader: Any, *arguments: Any) -> None:
         """A new leader takes all records of its log for replicated."""
         original(leader, *arguments)
         leader.log.set_high_watermark(leader.log.log_end_offset)
 
-    return begin
+    return init
 
 
 def _at_log_end(_original: Any) -> Any:

@@ -62,19 +62,19 @@ def _knows_old_ids(original: Any) -> Any:
 
 
 def _published_in_slices(original: Any) -> Any:
-    def begin(batch: Any, context: Any, **options: Any) -> None:
+    def init(batch: Any, context: Any, **options: Any) -> None:
         """New partitions are published by the UpdateMetadata request of their slice."""
         original(batch, context, **{**options, "unpublished": {}})
 
-    return begin
+    return init
 
 
 def _untold_see_slices(original: Any) -> Any:
-    def begin(batch: Any, context: Any, **options: Any) -> None:
+    def init(batch: Any, context: Any, **options: Any) -> None:
         """A newly registered broker first gets only the partitions that change."""
         original(batch, context, **{**options, "untold": ()})
 
-    return begin
+    return init
 
 
 SMALL_SLICES = Mutant(
