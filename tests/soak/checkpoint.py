@@ -20,7 +20,7 @@ class Checkpoint:
         return [int(file.name) for file in folder.glob("*") if file.name.isdecimal()]
 
     @property
-    def done(self) -> int:
+    def last_batch(self) -> int:
         """The last completed micro-batch; -1: none."""
         return max(self.commits(), default=-1)
 
@@ -34,4 +34,4 @@ class Checkpoint:
 
     def committed(self) -> Positions:
         """The end offsets of the last completed micro-batch."""
-        return self.offsets(self.done) or {} if self.done >= 0 else {}
+        return self.offsets(self.last_batch) or {} if self.last_batch >= 0 else {}

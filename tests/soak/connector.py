@@ -99,7 +99,7 @@ class Soak:
                 self._wake.set()
                 self._numbers.close()
                 if self._driver is not None:
-                    self._note_left(self._driver.end())
+                    self._note_left(self._driver.shut_down())
                 reporter.join(60)
         return self.problems
 
@@ -135,9 +135,11 @@ class Soak:
     def _run(self, step: Step) -> None:
         """Run for ``step.seconds``, and for at least two micro-batches on a slow machine."""
         self._main()
-        done = self._checkpoint("main").done + 1
+        done = self._checkpoint("main").last_batch + 1
         self._wait(step.seconds, "main")
-        self._until("main", lambda _: self._checkpoint("main").done > done, "two micro-batches")
+        self._until(
+            "main", lambda _: self._checkpoint("main").last_batch > done, "two micro-batches"
+        )
 
     def _kill_driver(self, step: Step) -> None:
         self._main()
@@ -219,12 +221,12 @@ class Soak:
     def _steady(self, step: Step, micro_batches: int) -> None:
         """Run without faults and compare the memory, until enough micro-batches are done."""
         self._main()
-        warm = self._checkpoint("main").done + _WARM_BATCHES
-        self._until("main", lambda _: self._checkpoint("main").done >= warm, "warmth")
+        warm = self._checkpoint("main").last_batch + _WARM_BATCHES
+        self._until("main", lambda _: self._checkpoint("main").last_batch >= warm, "warmth")
         first = len(self._memory.samples)
-        batch = self._checkpoint("main").done
+        batch = self._checkpoint("main").last_batch
         self._wait(step.seconds, "main")
-        while self._checkpoint("main").done - batch < micro_batches:
+        while self._checkpoint("main").last_batch - batch < micro_batches:
             self._wait(5.0, "main")
         samples = self._memory.samples[first:]
         for role in FLAT:
@@ -237,7 +239,7 @@ class Soak:
             self._say(f"         memory of {role}: {grown / 2**20:+.1f} MiB after warming up")
             if grown > MOST_GROWTH_BYTES:
                 self._problem(f"{role} has grown by {grown / 2**20:.1f} MiB in {step}")
-        self._say(f"         in {self._checkpoint('main').done - batch} micro-batches")
+        self._say(f"         in {self._checkpoint('main').last_batch - batch} micro-batches")
 
     # --- queries ---------------------------------------------------------------------------------
     def _main(self) -> None:
@@ -262,7 +264,7 @@ class Soak:
         }
         if FOLLOWS_GROUP and name == "main":
             options["commitGroupId"] = GROUP
-        self._driver.ask(
+        self._driver.send_command(
             "start",
             query=name,
             options=options,
@@ -277,7 +279,7 @@ class Soak:
         if name in self._running:
             assert self._driver is not None
             self._running.discard(name)
-            self._driver.ask("stop", query=name)
+            self._driver.send_command("stop", query=name)
 
     def _end_driver(self) -> list[str]:
         driver, self._driver = self._driver, None
@@ -286,7 +288,7 @@ class Soak:
 
     def _status(self, name: str) -> dict[str, Any]:
         assert self._driver is not None
-        status = self._driver.ask("status", query=name)
+        status = self._driver.send_command("status", query=name)
         if status["error"] is not None:
             raise DriverFailed(f"query {name} failed: {status['error']}")
         return status
@@ -380,7 +382,7 @@ class Soak:
             driver, broker, pid = self._driver, self._broker, None
             with contextlib.suppress(RuntimeError):  # the broker is down
                 pid = broker.pid
-            sample = self._memory.take(driver and driver.pid, pid)
+            sample = self._memory.add_sample(driver and driver.pid, pid)
             minute = int((sample.at_s - began_s) // 60)
             if minute > told:
                 told = minute

@@ -56,11 +56,11 @@ class CopyQueries:
 
     def progress(self) -> None:
         """Wait until each query has done two more micro-batches; failed queries are restarted."""
-        goals = {name: self._checkpoint(name).done + 2 for name in QUERIES}
+        goals = {name: self._checkpoint(name).last_batch + 2 for name in QUERIES}
 
         def going() -> bool:
             self.heal()
-            return all(self._checkpoint(name).done >= goal for name, goal in goals.items())
+            return all(self._checkpoint(name).last_batch >= goal for name, goal in goals.items())
 
         eventually(going, PROGRESS_S, "two more micro-batches of each query")
 
@@ -72,7 +72,7 @@ class CopyQueries:
                 self._start(name)
                 continue
             assert self._driver is not None
-            error = self._driver.ask("status", query=name)["error"]
+            error = self._driver.send_command("status", query=name)["error"]
             if error is None:
                 continue
             self.stop(name)
@@ -101,7 +101,7 @@ class CopyQueries:
         if name in self._running:
             assert self._driver is not None
             self._running.discard(name)
-            self._driver.ask("stop", query=name)
+            self._driver.send_command("stop", query=name)
 
     def end_driver(self, spared: int = 0) -> None:
         """Kill the driver and its child processes, except for the process ``spared``."""
@@ -127,7 +127,7 @@ class CopyQueries:
         visible.
         """
         self.end_driver()
-        refused = self._refused.setdefault((name, self._checkpoint(name).done + 1), [])
+        refused = self._refused.setdefault((name, self._checkpoint(name).last_batch + 1), [])
         refused.append(self.master)
         left = [master for master in (*reversed(self._masters), *MASTERS) if master not in refused]
         if not left:
@@ -144,7 +144,7 @@ class CopyQueries:
             self._driver = DriverProcess(self._work, "tests.soak.copy_driver", self._environment())
         servers = {"kafka.bootstrap.servers": self._servers}
         sinks = [servers | {"topic": topic} | self._named(topic) for topic in COPIES[name]]
-        self._driver.ask(
+        self._driver.send_command(
             "start",
             query=name,
             source=servers | {"subscribe": SOURCE, "startingOffsets": "earliest"},

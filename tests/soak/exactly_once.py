@@ -186,7 +186,7 @@ class ExactlyOnceSoak:
             # A micro-batch was refused on this master, and the driver runs on another one now.
             self._report.counts["executors not there"] += 1
             if pid:
-                self._go_on(pid)
+                self._resume_process(pid)
             return
         self._kill_one("executor", fault, those)
         if pid:
@@ -200,14 +200,14 @@ class ExactlyOnceSoak:
         self._count("broker", fault)
         self._server.restart(lambda: self._pause.wait(fault.seconds))
         if pid:
-            self._go_on(pid)
+            self._resume_process(pid)
 
     def _asleep(self, fault: Fault) -> None:
         pid = self._reach(fault, Action.STOP)
         if pid:
             self._sleep_past_timeout()
             self._count("committer asleep" if fault.point in IN_COMMIT else "worker asleep", fault)
-            self._go_on(pid)
+            self._resume_process(pid)
 
     def _zombie(self, fault: Fault) -> None:
         pid = self._reach(fault, Action.STOP)
@@ -254,13 +254,13 @@ class ExactlyOnceSoak:
             eventually(lambda: _is_stopped(pid), 10, f"process {pid} being stopped")
         return pid
 
-    def _go_on(self, pid: int) -> None:
+    def _resume_process(self, pid: int) -> None:
         self._traps.wake(pid)
         self._stopped.discard(pid)
 
     def _wake(self, pid: int, what: str) -> None:
         """Resume a stopped process that nothing waits for, and wait for its end."""
-        self._go_on(pid)
+        self._resume_process(pid)
         try:
             eventually(lambda: not is_running(pid), 90, f"the end of a {what} that was woken")
         except AssertionError as error:

@@ -72,7 +72,7 @@ class DriverProcess:
         """The process id of the driver's Python."""
         return self._process.pid
 
-    def ask(self, do: str, deadline_s: float = 240, **command: Any) -> dict[str, Any]:
+    def send_command(self, do: str, deadline_s: float = 240, **command: Any) -> dict[str, Any]:
         """Send a command and wait for its answer."""
         assert self._process.stdin is not None
         try:
@@ -109,7 +109,7 @@ class DriverProcess:
             return [process.command[:100] for process in left]
         return []
 
-    def end(self) -> list[str]:
+    def shut_down(self) -> list[str]:
         """Close the driver's input, at which it ends by itself; kill it if it does not."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -181,7 +181,7 @@ class Memory:
 
     samples: list[Sample] = field(default_factory=list)
 
-    def take(self, driver_pid: int | None, broker_pid: int | None) -> Sample:
+    def add_sample(self, driver_pid: int | None, broker_pid: int | None) -> Sample:
         """Take one sample."""
         there = processes()
         found: dict[str, int] = {}

@@ -125,7 +125,7 @@ def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
             broker.start()
             _rest(cluster)
         streams.go_on("after leaders moved and a rolling restart")
-        feed.end()
+        feed.stop_writing()
         eventually(lambda: not feed.left(), 60, "the acknowledgement of all records")
         assert feed.failures == []
         for query in streams.queries:
@@ -134,7 +134,7 @@ def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
         ends = {p: sum(each.partition == p for each in source) for p in range(SOURCE_PARTITIONS)}
         _lag_is_0(streams, servers, ends)
     finally:
-        feed.end()
+        feed.stop_writing()
         streams.stop()
         topics.close()
     numbers: dict[int, list[int]] = {p: [] for p in ends}

@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class Tool(ABC):
-    """A process that reports events as lines of JSON, and ends at a call of `end`."""
+    """A process that reports events as lines of JSON, and ends at a call of `stop_process`."""
 
     def __init__(
         self, name: str, settings: Mapping[str, object], words: Sequence[str], work: Path
@@ -69,7 +69,7 @@ class Tool(ABC):
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def end(self) -> None:
+    def stop_process(self) -> None:
         """Send SIGTERM, let the process send its last records, and take all its events."""
         # The watcher must end before the process whose id it knows.
         self._watcher.kill()
@@ -86,14 +86,14 @@ class Tool(ABC):
         self._process.stdout.close()
 
     @abstractmethod
-    def take(self, event: Mapping[str, Any]) -> None:
+    def handle_event(self, event: Mapping[str, Any]) -> None:
         """Handle an event of the process."""
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
-                self.take(json.loads(line))
+                self.handle_event(json.loads(line))
 
 
 class JavaWriter(Tool):
@@ -106,7 +106,7 @@ class JavaWriter(Tool):
         words = ["--bootstrap-server", servers, "--topic", TOPIC, "--throughput", str(_RATE_A_S)]
         super().__init__("VerifiableProducer", _PRODUCER, words, work)
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def handle_event(self, event: Mapping[str, Any]) -> None:
         """Note an acknowledgement or a failure."""
         match event["name"]:
             case "producer_send_success":
@@ -126,7 +126,7 @@ class JavaReader(Tool):
         session = ["--session-timeout", "6000"]
         super().__init__("VerifiableConsumer", _CLIENT, [*words, *session], work)
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def handle_event(self, event: Mapping[str, Any]) -> None:
         """Note a new assignment, or records that were read."""
         match event["name"]:
             case "partitions_assigned":
@@ -152,17 +152,17 @@ class JavaClients:
 
     def end_writing(self) -> None:
         """End the writer: all its records are acknowledged, or have failed."""
-        self._writer.end()
+        self._writer.stop_process()
 
     def have_read(self, there: Mapping[int, Sequence[int]]) -> bool:
         """Whether the reader has reached the end of all partitions."""
         read = ends_of(self._reader.assignments)
         return all(read[partition] >= len(numbers) for partition, numbers in there.items())
 
-    def end(self) -> None:
+    def stop_clients(self) -> None:
         """End both clients, even if the reader has not caught up."""
-        self._writer.end()
-        self._reader.end()
+        self._writer.stop_process()
+        self._reader.stop_process()
 
     def problems(self, there: Mapping[int, Sequence[int]]) -> list[str]:
         """The problems found after both have ended.

@@ -115,14 +115,14 @@ class ClusterSoak:
                     self._take(number, fault)
                 self._rest()
                 self._until_clients_go_on()
-                self._feed.end()
+                self._feed.stop_writing()
                 self._finish()
             finally:
-                self._feed.end()
+                self._feed.stop_writing()
                 for copy in self._copies:
                     copy.kill()
                 if self._java is not None:
-                    self._java.end()
+                    self._java.stop_clients()
                 for number, broker in enumerate(cluster.brokers, 1):
                     self._read_output(number, broker.output())
             self._compare_files()
@@ -284,7 +284,7 @@ class ClusterSoak:
             for partition in range(JAVA_PARTITIONS)
         }
         self._until(lambda: java.have_read(there), "Java's consumer to read all records")
-        java.end()
+        java.stop_clients()
         self.report.counts["records of Java's producer"] = java.counts[0]
         for problem in java.problems(there):
             self.report.problem(problem)

@@ -98,7 +98,7 @@ class Copies:
                 self._until(self._all_copy, "a transaction of each copy")
                 self._hit(hits, seconds)
             finally:
-                feed.end()
+                feed.stop_writing()
             self._finish(feed)
         finally:
             for copy in self._copies:

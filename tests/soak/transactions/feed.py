@@ -18,7 +18,7 @@ _DEADLINE_S = 30.0
 
 
 class Feed:
-    """Writes numbered records of `KEYS` keys at a steady rate, until `end`."""
+    """Writes numbered records of `KEYS` keys at a steady rate, until `stop_writing`."""
 
     def __init__(
         self, servers: str, rate_a_s: int, settings: Mapping[str, str | int] | None = None
@@ -45,7 +45,7 @@ class Feed:
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
+    def stop_writing(self) -> None:
         """Stop writing."""
         self._end.set()
         self._thread.join(60)
