@@ -156,7 +156,7 @@ class ClusterSide:
         partition = TopicPartition(topic, number)
         deadline_ms = self.client.deadline()
 
-        def ask() -> list[int]:
+        def latest_offset() -> list[int]:
             leader = self.client.leader_of(partition, deadline_ms).leader
             link = self.client.link_to_broker(leader, deadline_ms)
             reply = self.client.call(
@@ -167,7 +167,9 @@ class ClusterSide:
                 self.client.forget_topic(topic)
             return [] if row.error_code else [row.offset]
 
-        (found,) = eventually(ask, _DEADLINE_S, f"{self.name} telling where {partition} ends")
+        (found,) = eventually(
+            latest_offset, _DEADLINE_S, f"{self.name} telling where {partition} ends"
+        )
         return found
 
     def expect_records(self, topic: str, expected: int, number: int = 0) -> None:
@@ -272,7 +274,7 @@ def _klog_node(number: int, broker: Broker) -> Node:
 
 def _kafka_node(number: int, server: ZooKeeperKafka) -> Node:
     pid = partial(getattr, server, "pid")
-    ends = server.kill, server.end, server.start_again
+    ends = server.kill, server.shut_down, server.start_again
     return Node(number, pid, server.log_dir, *ends, server.output)
 
 

@@ -73,7 +73,7 @@ def kafka() -> Iterator[Restartable]:
         return server.pid
 
     with server, _side(_brokers.KAFKA, server.bootstrap_servers, server.pid, server.log_dir) as s:
-        yield Restartable(s, again, server.end, start)
+        yield Restartable(s, again, server.shut_down, start)
 
 
 @contextmanager

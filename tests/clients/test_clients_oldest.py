@@ -115,7 +115,7 @@ class OldClient:
     def _arguments(self, arguments: dict[str, Any]) -> str:
         return json.dumps({"servers": self._broker.bootstrap_servers, **arguments}) + "\n"
 
-    def ask(self, command: str, **arguments: Any) -> Any:
+    def run_command(self, command: str, **arguments: Any) -> Any:
         """Runs a command of old_client.py; returns its result."""
         ended = subprocess.run(
             [*self._command, command],
@@ -130,7 +130,7 @@ class OldClient:
 
     def rows(self, command: str, **arguments: Any) -> list[Row]:
         """Runs a command that prints rows."""
-        return [row_from_json(row) for row in self.ask(command, **arguments)]
+        return [row_from_json(row) for row in self.run_command(command, **arguments)]
 
     def start_member(self, topic: str, group: str, log: Path) -> subprocess.Popen[str]:
         """A member of a group; it leaves when its stdin is closed."""
@@ -226,7 +226,9 @@ def test_an_old_client_writes_what_is_read(
     rows = rows_for(old.release)
     create_topic(raw, topic)
     name = None if codec == "NONE" else codec.lower()
-    offsets = old.ask("write", topic=topic, rows=[row_to_json(*row) for row in rows], codec=name)
+    offsets = old.run_command(
+        "write", topic=topic, rows=[row_to_json(*row) for row in rows], codec=name
+    )
     assert offsets == list(range(len(rows)))
     assert stored_rows(raw, topic) == rows
     # Clients send a batch as it is if compressing it does not pay, as it may not for its first row.

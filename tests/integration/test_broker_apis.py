@@ -303,14 +303,17 @@ def test_an_id_without_an_epoch_is_refused(client: RawClient) -> None:
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_a_transactional_id_has_a_coordinator(client: RawClient, version: int) -> None:
-    def ask() -> list[Any]:
+    def find_coordinators() -> list[Any]:
         if version >= 4:
             request = FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b", ""])
             return list(client.call(request, version).coordinators)
         return [client.call(FindCoordinatorRequest(key=each, key_type=1), version) for each in "ab"]
 
-    eventually(lambda: [each.error_code for each in ask()][:2] == [0, 0], what="a coordinator")
-    answers = ask()
+    eventually(
+        lambda: [each.error_code for each in find_coordinators()][:2] == [0, 0],
+        what="a coordinator",
+    )
+    answers = find_coordinators()
     assert {each.node_id for each in answers[:2]} == {7}
     if version >= 4:
         assert [each.key for each in answers] == ["a", "b", ""]
@@ -348,17 +351,17 @@ def topic_of_30(client: RawClient, request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_offsets_by_time(client: RawClient, topic_of_30: str, version: int) -> None:
-    def ask(timestamp: int) -> tuple[int, int]:
+    def offset_at(timestamp: int) -> tuple[int, int]:
         answer = list_offsets(client, topic_of_30, timestamp, version)
         assert answer.error_code == 0
         assert answer.leader_epoch == (0 if version >= 4 and answer.offset >= 0 else -1)
         return answer.offset, answer.timestamp
 
-    assert ask(-1) == (30, -1)
-    assert ask(-2) == (0, -1)
-    assert ask(NOW_MS + 4) == (4, NOW_MS + 4)
-    assert ask(0) == (0, NOW_MS)
-    assert ask(NOW_MS + 10) == (-1, -1)
+    assert offset_at(-1) == (30, -1)
+    assert offset_at(-2) == (0, -1)
+    assert offset_at(NOW_MS + 4) == (4, NOW_MS + 4)
+    assert offset_at(0) == (0, NOW_MS)
+    assert offset_at(NOW_MS + 10) == (-1, -1)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +429,7 @@ def test_a_client_with_another_leader_epoch_gets_an_epoch_error(
 
 @pytest.mark.parametrize("version", range(5))
 def test_where_a_leader_epoch_ends(client: RawClient, topic_of_30: str, version: int) -> None:
-    def ask(partition: int, leader_epoch: int, current: int = -1) -> EpochEndOffset:
+    def epoch_end(partition: int, leader_epoch: int, current: int = -1) -> EpochEndOffset:
         row = OffsetForLeaderPartition(
             partition=partition, leader_epoch=leader_epoch, current_leader_epoch=current
         )
@@ -436,13 +439,13 @@ def test_where_a_leader_epoch_ends(client: RawClient, topic_of_30: str, version:
         answer: EpochEndOffset = client.call(request, version).topics[0].partitions[0]
         return answer
 
-    answer = ask(0, 0)
+    answer = epoch_end(0, 0)
     assert (answer.error_code, answer.end_offset) == (0, 30)
     assert answer.leader_epoch == (0 if version >= 1 else -1)
-    assert ask(0, 9).end_offset == -1
-    assert ask(5, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert epoch_end(0, 9).end_offset == -1
+    assert epoch_end(5, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= 2:
-        assert ask(0, 0, current=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert epoch_end(0, 0, current=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 # -- what several brokers in one process share: nothing ---------------------------------------

@@ -68,7 +68,7 @@ def seen_at(cluster: Cluster, number: int) -> Iterator[dict[str, list[Quotas]]]:
     seen: dict[str, list[Quotas]] = {user: [] for user in USERS}
     is_over, has_begun = Event(), Event()
 
-    def ask() -> None:
+    def poll_quotas() -> None:
         with client_of(cluster, number) as client:
             while not is_over.is_set():
                 for user, quotas in describe(client).items():
@@ -76,7 +76,7 @@ def seen_at(cluster: Cluster, number: int) -> Iterator[dict[str, list[Quotas]]]:
                         seen[user].append(quotas)
                 has_begun.set()
 
-    thread = Thread(target=ask)
+    thread = Thread(target=poll_quotas)
     thread.start()
     try:
         assert has_begun.wait(60)

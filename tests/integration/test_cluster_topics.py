@@ -80,12 +80,12 @@ def librdkafkas(cluster: Cluster, number: int = 1) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers})
 
 
-def done(futures: dict[Any, Any]) -> None:
+def wait_for_all(futures: dict[Any, Any]) -> None:
     for future in futures.values():
         future.result(30)
 
 
-def ask(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
+def call_broker(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
     """Return one broker's response."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
@@ -103,7 +103,7 @@ def told(cluster: Cluster, number: int, topic: str) -> dict[int, tuple[int, tupl
 
 def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None:
     admin = librdkafkas(cluster, other_than_controller(cluster))
-    done(admin.create_topics([NewTopic("orders", 6, 2)]))
+    wait_for_all(admin.create_topics([NewTopic("orders", 6, 2)]))
     asked = controller(cluster, 1)
     rows = told(cluster, asked, "orders")
     assert sorted(rows) == list(range(6))
@@ -112,9 +112,9 @@ def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None
     assert all(replicas[0] == leader for leader, replicas in rows.values())
     for number in NUMBERS:
         eventually(lambda n=number: told(cluster, n, "orders") == rows, deadline_s=30, what="it")
-    done(admin.create_partitions([NewPartitions("orders", 8)]))
+    wait_for_all(admin.create_partitions([NewPartitions("orders", 8)]))
     assert len(told(cluster, asked, "orders")) == 8
-    done(admin.delete_topics(["orders"]))
+    wait_for_all(admin.delete_topics(["orders"]))
     assert not told(cluster, asked, "orders")
     for number in NUMBERS:
         eventually(lambda n=number: not told(cluster, n, "orders"), deadline_s=30, what="its end")
@@ -122,13 +122,13 @@ def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None
         eventually(
             lambda: not client.exists("/brokers/topics/orders"), deadline_s=30, what="its znode"
         )
-    done(admin.create_topics([NewTopic("orders", 1, 3)]))
+    wait_for_all(admin.create_topics([NewTopic("orders", 1, 3)]))
     assert len(told(cluster, asked, "orders")[0][1]) == 3
 
 
 def test_refusals(cluster: Cluster) -> None:
     admin = librdkafkas(cluster)
-    done(admin.create_topics([NewTopic("taken.name", 1, 1)]))
+    wait_for_all(admin.create_topics([NewTopic("taken.name", 1, 1)]))
     for wrong, code in (
         (NewTopic("taken.name", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
         (NewTopic("taken_name", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -140,11 +140,11 @@ def test_refusals(cluster: Cluster) -> None:
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="elsewhere", num_partitions=1, replication_factor=1)]
     )
-    answer = ask(cluster, other_than_controller(cluster), CreateTopicsResponse, request)
+    answer = call_broker(cluster, other_than_controller(cluster), CreateTopicsResponse, request)
     assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     # A timeout of 0 means: do not wait for the topic.
     request.timeout_ms = 0
-    answer = ask(cluster, controller(cluster, 1), CreateTopicsResponse, request)
+    answer = call_broker(cluster, controller(cluster, 1), CreateTopicsResponse, request)
     assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     eventually(lambda: told(cluster, 1, "elsewhere"), deadline_s=30, what="the topic")
 
@@ -164,7 +164,7 @@ def test_a_topic_is_made_for_a_producer(cluster: Cluster, is_controller: bool) -
 
 def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster) -> None:
     admin = librdkafkas(cluster)
-    done(admin.create_topics([NewTopic("set", 3, 1, config={"retention.ms": "7"})]))
+    wait_for_all(admin.create_topics([NewTopic("set", 3, 1, config={"retention.ms": "7"})]))
 
     def described(number: int, kind: Any, name: str, key: str) -> str:
         resource = ConfigResource(kind, name)
@@ -187,7 +187,7 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
         )
         resource = ConfigResource(ResourceType.TOPIC, "set", incremental_configs=[entry])
         admin = librdkafkas(cluster, number)
-        done(admin.incremental_alter_configs([resource]))
+        wait_for_all(admin.incremental_alter_configs([resource]))
         assert described(number, ResourceType.TOPIC, "set", "retention.ms") == str(number)
         everywhere(ResourceType.TOPIC, "set", "retention.ms", str(number))
     with ZooKeeperClient(cluster.zookeeper.address) as client:
@@ -212,18 +212,18 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
 def test_all_brokers_name_the_same_coordinator_whose_topic_is_fully_replicated(
     cluster: Cluster,
 ) -> None:
-    def found(number: int) -> tuple[int, int, str]:
+    def coordinator_from(number: int) -> tuple[int, int, str]:
         request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["group"])
-        answer = ask(cluster, number, find_coordinator.FindCoordinatorResponse, request)
+        answer = call_broker(cluster, number, find_coordinator.FindCoordinatorResponse, request)
         [each] = answer.coordinators
         return each.error_code, each.node_id, f"{each.host}:{each.port}"
 
     eventually(
-        lambda: all(found(number)[0] == ErrorCode.NONE for number in NUMBERS),
+        lambda: all(coordinator_from(number)[0] == ErrorCode.NONE for number in NUMBERS),
         deadline_s=60,
         what="a coordinator",
     )
-    [one] = {found(number) for number in NUMBERS}
+    [one] = {coordinator_from(number) for number in NUMBERS}
     assert one[2] == cluster.broker(one[1]).bootstrap_servers
     rows = told(cluster, 1, "__consumer_offsets")
     assert len(rows) == 50
@@ -233,7 +233,7 @@ def test_all_brokers_name_the_same_coordinator_whose_topic_is_fully_replicated(
 def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
     """One broker reads the offsets that another one has written; the coordinator plays no role."""
     admin = librdkafkas(cluster)
-    done(admin.create_topics([NewTopic("old", 2, 1)]))
+    wait_for_all(admin.create_topics([NewTopic("old", 2, 1)]))
     eventually(
         lambda: all(len(told(cluster, number, "old")) == 2 for number in NUMBERS),
         deadline_s=60,
@@ -276,7 +276,7 @@ def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
     def producer_id(number: int) -> int:
         def asked() -> InitProducerIdResponse | None:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
-            answer = ask(cluster, number, InitProducerIdResponse, request)
+            answer = call_broker(cluster, number, InitProducerIdResponse, request)
             return answer if answer.error_code == ErrorCode.NONE else None
 
         return eventually(asked, deadline_s=30, what="a producer id").producer_id
@@ -289,7 +289,7 @@ def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
 def test_preferred_leaders_lead_again_when_they_are_elected(cluster: Cluster) -> None:
     admin = librdkafkas(cluster)
     topic = NewTopic("elected", 2, replica_assignment=[[2, 3], [3, 2]])
-    done(admin.create_topics([topic]))
+    wait_for_all(admin.create_topics([topic]))
     write(cluster, "elected", 0)
     cluster.broker(2).stop()
     eventually(lambda: told(cluster, 3, "elected")[0][0] == 3, deadline_s=60, what="another leader")
@@ -313,7 +313,9 @@ def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -
     chosen = controller(cluster, 1)
     first, second = (number for number in NUMBERS if number != chosen)
     admin = librdkafkas(cluster, chosen)
-    done(admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[first, second]])]))
+    wait_for_all(
+        admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[first, second]])])
+    )
 
     def is_led_by(number: int) -> bool:
         return told(cluster, chosen, "unclean")[0][0] == number
@@ -326,7 +328,7 @@ def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -
     entry = AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
     everybody = AlterConfigsResource(resource_type=4, resource_name="", configs=[entry])
     request = IncrementalAlterConfigsRequest(resources=[everybody])
-    answer = ask(cluster, second, IncrementalAlterConfigsResponse, request)
+    answer = call_broker(cluster, second, IncrementalAlterConfigsResponse, request)
     assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
     eventually(lambda: is_led_by(second), deadline_s=60, what="the other replica leads")
     cluster.broker(first).start()

@@ -75,7 +75,7 @@ class InLoop:
         self.broker.in_loop(send)
         return outcome
 
-    def ask(
+    def call_broker(
         self, connection: EventedConnection, response_class: type[R], build: Build, **bounds: Any
     ) -> R:
         return self.send(connection, response_class, build, **bounds).result(30)
@@ -93,18 +93,20 @@ def test_records_go_in_and_come_out(broker: BrokerThread, in_loop: InLoop) -> No
     with broker.client() as client:
         create_topic(client, "evented", max_message_bytes=10_000_000)
     connection = in_loop.connection()
-    metadata = in_loop.ask(connection, MetadataResponse, lambda _: metadata_request("evented"))
+    metadata = in_loop.call_broker(
+        connection, MetadataResponse, lambda _: metadata_request("evented")
+    )
     topic = metadata.topics[0]
     assert (topic.name, len(topic.partitions)) == ("evented", 1)
     records = batch(*[bytes([n]) * 100_000 for n in range(40)])
 
-    produced = in_loop.ask(
+    produced = in_loop.call_broker(
         connection,
         ProduceResponse,
         lambda version: produce_request(topic.topic_id if version >= 13 else "evented", records),
     )
     assert produced.responses[0].partition_responses[0].error_code == 0
-    fetched = in_loop.ask(
+    fetched = in_loop.call_broker(
         connection,
         FetchResponse,
         lambda _: fetch_request("evented", 0, max_bytes=1 << 30, partition_max_bytes=1 << 30),

@@ -281,7 +281,7 @@ def test_a_static_member_and_the_process_that_takes_its_place(tmp_path: Path) ->
     """Over the wire, and over a restart of the broker."""
     data, t = tmp_path / "data", ("t", 0)
 
-    def begin(client: RawClient) -> tuple[str, int, str]:
+    def join_group(client: RawClient) -> tuple[str, int, str]:
         reply = client.call(join_request("g", instance="i"), 5)
         assert reply.error_code == 0
         return reply.member_id, reply.generation_id, reply.leader
@@ -308,10 +308,10 @@ def test_a_static_member_and_the_process_that_takes_its_place(tmp_path: Path) ->
         with RawClient(broker.address, client_id="c") as client:
             create_topic(client, "t", 1)
             find(client, "g")
-            old, generation, leader = begin(client)
+            old, generation, leader = join_group(client)
             assert old == leader and old.startswith("i-")
             assert sync(client, old, generation) == (0, b"all")
-            new, same_generation, told_leader = begin(client)
+            new, same_generation, told_leader = join_group(client)
             assert (same_generation, told_leader) == (generation, old)
             assert sync(client, new, generation) == (0, b"all")
             assert beat(client, old, generation) == ErrorCode.FENCED_INSTANCE_ID
@@ -336,7 +336,7 @@ def test_a_static_member_and_the_process_that_takes_its_place(tmp_path: Path) ->
     with BrokerProcess(data, SETTINGS) as broker, RawClient(broker.address) as client:
         find(client, "g")
         assert beat(client, old, generation) == ErrorCode.FENCED_INSTANCE_ID
-        newest, same_generation, _ = begin(client)
+        newest, same_generation, _ = join_group(client)
         assert same_generation == generation
         assert beat(client, newest, generation) == 0
         assert leave_all(client, "g", new, instance="i") == [ErrorCode.FENCED_INSTANCE_ID]

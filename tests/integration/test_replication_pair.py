@@ -72,12 +72,12 @@ class Pair:
         endpoint = Listener("PLAINTEXT", "PLAINTEXT", *self.brokers[number].address)
         services = self.brokers[1 - number].broker.services
 
-        def tell() -> None:
+        def register_address() -> None:
             services.metadata.register_broker(BrokerRegistration(number, (endpoint,)))
             for each in services.on_image:
                 each()
 
-        self.brokers[1 - number].in_loop(tell)
+        self.brokers[1 - number].in_loop(register_address)
 
     def order(self, leader: int, epoch: int, *numbers: int, to: tuple[int, ...] = BOTH) -> None:
         orders = [

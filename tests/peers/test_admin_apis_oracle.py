@@ -71,7 +71,7 @@ class Play:
     def close(self) -> None:
         self._client.close()
 
-    def ask(self, request: Request, version: int, *, in_order: bool = False) -> Any:
+    def send_request(self, request: Request, version: int, *, in_order: bool = False) -> Any:
         answer = self._client.call(request, version)
         self.lines.append(f"{request.api_key.name} v{version} {_plain(answer, in_order)}")
         return answer
@@ -85,12 +85,12 @@ class Play:
             )
             for name, index, offset in rows
         ]
-        self.ask(deleting.DeleteRecordsRequest(topics=topics, timeout_ms=5000), version)
+        self.send_request(deleting.DeleteRecordsRequest(topics=topics, timeout_ms=5000), version)
 
     def earliest(self, topic: str) -> None:
         row = offsets.ListOffsetsPartition(partition_index=0, timestamp=-2)
         topics = [offsets.ListOffsetsTopic(name=topic, partitions=[row])]
-        self.ask(offsets.ListOffsetsRequest(topics=topics), 7)
+        self.send_request(offsets.ListOffsetsRequest(topics=topics), 7)
 
     def fetch(self, topic: str, offset: int) -> None:
         found = first_partition(fetch(self._client, topic, offset=offset))
@@ -98,7 +98,7 @@ class Play:
 
     def directories(self, *rows: tuple[str, list[int]], version: int) -> None:
         topics = [directories.DescribableLogDirTopic(topic=n, partitions=p) for n, p in rows]
-        self.ask(directories.DescribeLogDirsRequest(topics=topics), version)
+        self.send_request(directories.DescribeLogDirsRequest(topics=topics), version)
 
     def pages(self, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> None:
         at = None
@@ -109,7 +109,7 @@ class Play:
             response_partition_limit=limit,
             cursor=at,
         )
-        self.ask(request, 0, in_order=True)
+        self.send_request(request, 0, in_order=True)
 
     def alter(
         self,
@@ -127,7 +127,7 @@ class Play:
             for name, given in rows
         ]
         request = altering.AlterConfigsRequest(resources=listed, validate_only=validate_only)
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def expect(self, topic: str, expected: dict[str, str]) -> None:
         """Wait until the topic has these settings: Kafka's response comes a little earlier."""
@@ -159,7 +159,7 @@ class Play:
         request = changing.IncrementalAlterConfigsRequest(
             resources=[resource], validate_only=validate_only
         )
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def told(self, name: str, *keys: str, kind: int = BROKER, version: int = 4) -> list[str]:
         """Return value, source and synonyms of settings, in the order of their precedence."""
@@ -206,12 +206,12 @@ class Play:
             for names, quotas in rows
         ]
         request = limiting.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def limits(
         self, *rows: tuple[str, int, str | None], strict: bool = False, version: int = 1
     ) -> None:
-        self.ask(_limits(*rows, strict=strict), version)
+        self.send_request(_limits(*rows, strict=strict), version)
 
     def expect_limits(self, count: int, value: float) -> None:
         """Wait until ``count`` entities have quotas, and one of these has the value."""
@@ -232,7 +232,7 @@ class Play:
         request = electing.ElectLeadersRequest(topic_partitions=topics, timeout_ms=5000)
         if version > 0:
             request.election_type = election
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def move(
         self, *rows: tuple[str, int, list[int] | None], version: int = 1, **more: bool
@@ -245,7 +245,7 @@ class Play:
             for name, index, replicas in rows
         ]
         request = moving.AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics, **more)
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def update(self, *rows: tuple[str, int, int], version: int = 2) -> None:
         updates = []
@@ -255,7 +255,7 @@ class Play:
                 row.upgrade_type = way
             updates.append(row)
         request = features.UpdateFeaturesRequest(timeout_ms=5000, feature_updates=updates)
-        self.ask(request, version)
+        self.send_request(request, version)
 
 
 def _limits(
@@ -306,7 +306,7 @@ def directories_are_described(play: Play) -> None:
         play.directories(version=version)
         play.directories(("whole", []), version=version)
         play.directories(("whole", [0]), ("whole", [0, 0, 1]), version=version)
-    play.ask(directories.DescribeLogDirsRequest(topics=None), 5)
+    play.send_request(directories.DescribeLogDirsRequest(topics=None), 5)
 
 
 def topics_are_paged(play: Play) -> None:
@@ -524,9 +524,9 @@ def quotas_are_refused(play: Play) -> None:
 
 
 def resources_are_listed(play: Play) -> None:
-    play.ask(resources.ListConfigResourcesRequest(), 0)
+    play.send_request(resources.ListConfigResourcesRequest(), 0)
     for types in ([2], [4], [16], [32], [2, 2, 4], [0], [1], [77], [-1], [2, 77]):
-        play.ask(resources.ListConfigResourcesRequest(resource_types=types), 1)
+        play.send_request(resources.ListConfigResourcesRequest(resource_types=types), 1)
 
 
 def leaders_are_elected(play: Play) -> None:
@@ -547,10 +547,10 @@ def partitions_are_moved(play: Play) -> None:
         play.move(("cut", 0, replicas), allow_replication_factor_change=False)
     play.move(("cut", 0, [ME]), ("cut", 0, [ME]), ("__consumer_offsets", 0, [ME]))
     play.move()
-    play.ask(moves.ListPartitionReassignmentsRequest(topics=None), 0)
+    play.send_request(moves.ListPartitionReassignmentsRequest(topics=None), 0)
     for name in ("cut", "none", ""):
         row = moves.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 0, -1, 9])
-        play.ask(moves.ListPartitionReassignmentsRequest(topics=[row]), 0)
+        play.send_request(moves.ListPartitionReassignmentsRequest(topics=[row]), 0)
 
 
 def there_is_no_authorizer(play: Play) -> None:
@@ -558,18 +558,18 @@ def there_is_no_authorizer(play: Play) -> None:
     wanted = {"resource_type_filter": 2, "resource_name_filter": None, **kind}
     rule = {"resource_type": 2, "resource_name": "cut", "principal": "User:a", "host": "*", **kind}
     for version in (1, 2, 3):
-        play.ask(describe_acls.DescribeAclsRequest(**wanted), version)
+        play.send_request(describe_acls.DescribeAclsRequest(**wanted), version)
         for count in (0, 1, 2):
             rules = [create_acls.AclCreation(**rule)] * count
-            play.ask(create_acls.CreateAclsRequest(creations=rules), version)
+            play.send_request(create_acls.CreateAclsRequest(creations=rules), version)
             filters = [delete_acls.DeleteAclsFilter(**wanted)] * count
-            play.ask(delete_acls.DeleteAclsRequest(filters=filters), version)
+            play.send_request(delete_acls.DeleteAclsRequest(filters=filters), version)
 
 
 def no_user_has_credentials(play: Play) -> None:
     for names in (None, [], ["a"], [""], ["a", "b"], ["a", "a", "b", "a"]):
         users = None if names is None else [credentials.UserName(name=name) for name in names]
-        play.ask(credentials.DescribeUserScramCredentialsRequest(users=users), 0)
+        play.send_request(credentials.DescribeUserScramCredentialsRequest(users=users), 0)
 
 
 def features_keep_their_levels(play: Play) -> None:

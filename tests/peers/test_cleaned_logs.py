@@ -73,7 +73,7 @@ def cleaned(
             _commit(client, kafka)
             served = _served(client)
             offsets = {group: _offsets(client, group) for group in GROUPS}
-        kafka.end()
+        kafka.shut_down()
         shutil.copytree(kafka.log_dir, data)
     yield Cleaned(version, data, served, offsets)
 

@@ -35,7 +35,7 @@ BROKERS = tuple(map(BrokerId, (1, 2, 3)))
 KINDS = ("offline", "unclean", "preferred", "shutdown")
 
 
-def answers(questions: Sequence[str]) -> list[str]:
+def kafka_answers(questions: Sequence[str]) -> list[str]:
     return run_java(OLDEST_KAFKA, "ControllerAnswers.java", "\n".join(questions))
 
 
@@ -57,7 +57,7 @@ def test_the_steps_of_partitions_and_replicas_are_kafkas() -> None:
         )
         for name, after in states.items()  # type: ignore[attr-defined]
     }
-    found = answers([f"state {name}" for name in ours])
+    found = kafka_answers([f"state {name}" for name in ours])
     theirs = {
         name: set(filter(None, line.split(","))) for name, line in zip(ours, found, strict=True)
     }
@@ -108,7 +108,7 @@ def test_every_election_ends_as_kafkas() -> None:
         else:
             elected = elect_leader(assignment, state, online, unclean=kind == "unclean")
         ours.append(shown(elected))
-    theirs = answers(questions)
+    theirs = kafka_answers(questions)
     wrong = [row for row in zip(questions, theirs, ours, strict=True) if row[1] != row[2]]
     assert not wrong, (len(wrong), wrong[:5])
     assert len(questions) > 5_000

@@ -54,7 +54,7 @@ class KlogBroker:
     def start_again(self) -> None:
         self._process = BrokerProcess(self._data, self._settings, port=self._port)
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         self._process.terminate()
 
 
@@ -73,7 +73,7 @@ def cluster(maker: str, folder: Path) -> Iterator[Brokers]:
                 each.mkdir(parents=True)
             if maker == "klog":
                 brokers[number] = KlogBroker(zookeeper, number, log_dirs)
-                stack.callback(brokers[number].end)
+                stack.callback(brokers[number].shut_down)
             else:
                 settings = {"log.dirs": ",".join(map(str, log_dirs))}
                 kafka = ZooKeeperKafka(zookeeper, number, properties=settings, heap_mb=400)
@@ -125,7 +125,7 @@ def after_an_empty_directory(maker: str, folder: Path) -> dict[str, object]:
             for number in range(PARTITIONS * RECORDS):
                 producer.produce(name, b"%d" % number, partition=number % PARTITIONS)
         assert producer.flush(60) == 0
-        brokers[2].end()
+        brokers[2].shut_down()
         _, emptied = directories(folder, 2)
         lost = [n for n in range(PARTITIONS) if (emptied / f"alone-{n}").exists()]
         kept = [n for n in range(PARTITIONS) if n not in lost]
@@ -140,7 +140,7 @@ def after_an_empty_directory(maker: str, folder: Path) -> dict[str, object]:
             "meta.properties": (emptied / "meta.properties").exists(),
         }
         # Broker 2 is the only one that is left, and leads what it has copied.
-        brokers[1].end()
+        brokers[1].shut_down()
         copies = brokers[2].bootstrap_servers
         eventually(lambda: ends(copies, "shared"), deadline_s=60, what="a new leader")
         seen["shared"] = ends(copies, "shared")
@@ -174,11 +174,11 @@ def test_kafka_reads_the_ids_of_directories_that_klog_writes(tmp_path: Path) -> 
         ZooKeeper() as zookeeper,
         ZooKeeperKafka(zookeeper.address, 1, properties=settings) as kafka,
     ):
-        kafka.end()
+        kafka.shut_down()
         own = owner(log_dirs[0])
         give_ids(100, 1 << 101)
         kafka.start_again()
-        kafka.end()
+        kafka.shut_down()
         found = [owner(each).directory_id for each in log_dirs]
         assert found == [UUID(int=100), UUID(int=1 << 101)]
         for refused in ((1 << 100, 99), (1 << 100, 1 << 100)):

@@ -75,7 +75,7 @@ class Play:
             self._clients[who] = RawClient(self._address, client_id="c", timeout_s=60)
         return self._clients[who]
 
-    def ask(self, request: Request, version: int, who: str = "one") -> Any:
+    def send_request(self, request: Request, version: int, who: str = "one") -> Any:
         answer = self.client(who).call(request, version)
         self.note(request, answer)
         return answer
@@ -114,7 +114,7 @@ class Play:
         return JoinGroupRequest(**(fields | options))
 
     def join(self, member_id: str = "", *, version: int = 9, **options: Any) -> Any:
-        return self.ask(self.join_request(member_id, **options), version)
+        return self.send_request(self.join_request(member_id, **options), version)
 
     def sync(self, joined: Any, *, version: int = 5, **options: Any) -> Any:
         given = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
@@ -124,7 +124,7 @@ class Play:
             "member_id": joined.member_id,
             "assignments": given,
         }
-        return self.ask(SyncGroupRequest(**(fields | options)), version)
+        return self.send_request(SyncGroupRequest(**(fields | options)), version)
 
     def member(self, **options: Any) -> Any:
         """Alone in the group, and stable."""
@@ -141,7 +141,7 @@ class Play:
             MemberIdentity(member_id=id_, group_instance_id=instance, reason="done")
             for id_, instance in names
         ]
-        self.ask(LeaveGroupRequest(group_id=self.group, members=members), version)
+        self.send_request(LeaveGroupRequest(group_id=self.group, members=members), version)
 
     # --- offsets ---------------------------------------------------------------------------------
     def commit(
@@ -170,17 +170,17 @@ class Play:
             member_id=member_id,
             topics=listed,
         )
-        self.ask(request, version)
+        self.send_request(request, version)
 
     def fetch(self, version: int, *groups: OffsetFetchRequestGroup) -> None:
-        self.ask(OffsetFetchRequest(groups=list(groups)), version)
+        self.send_request(OffsetFetchRequest(groups=list(groups)), version)
 
     def fetch_one(self, version: int, topics: dict[str, list[int]] | None) -> None:
         rows = [
             OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
             for name, numbers in (topics or {}).items()
         ]
-        self.ask(
+        self.send_request(
             OffsetFetchRequest(group_id=self.group, topics=None if topics is None else rows),
             version,
         )
@@ -194,16 +194,16 @@ class Play:
             for name, numbers in topics.items()
         ]
         group = self.group if group is None else group
-        self.ask(OffsetDeleteRequest(group_id=group, topics=rows), 0)
+        self.send_request(OffsetDeleteRequest(group_id=group, topics=rows), 0)
 
     def delete(self, *groups: str, version: int = 2) -> None:
-        self.ask(DeleteGroupsRequest(groups_names=list(groups)), version)
+        self.send_request(DeleteGroupsRequest(groups_names=list(groups)), version)
 
     def describe(self, *groups: str, version: int = 6, operations: bool = False) -> None:
         request = DescribeGroupsRequest(
             groups=list(groups), include_authorized_operations=operations
         )
-        self.ask(request, version)
+        self.send_request(request, version)
 
 
 def a_member_joins_and_leaves(play: Play) -> None:
@@ -218,7 +218,7 @@ def a_member_joins_and_leaves(play: Play) -> None:
             generation_id=joined.generation_id,
             member_id=joined.member_id,
         )
-        play.ask(request, version)
+        play.send_request(request, version)
     play.describe(play.group)
     play.leave((joined.member_id, None), ("unknown", None), ("", None))
     play.leave((joined.member_id, None), version=4)

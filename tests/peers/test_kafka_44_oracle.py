@@ -122,7 +122,7 @@ def ask_txn_offset_commit(client: RawClient, answers: Answers, topic_id: UUID) -
     producer = eventually(lambda: fine_or_none(client.call(init, 5)))
     names = {topic_id: "t", UNKNOWN_ID: "unknown", ZERO_ID: "zero"}
 
-    def ask(what: str, *ids: UUID, group: str = "g", **fields: Any) -> None:
+    def commit_offset(what: str, *ids: UUID, group: str = "g", **fields: Any) -> None:
         rows = [0, 9] if what == "two partitions" else [9] if what == "no partition" else [0]
         request = TxnOffsetCommitRequest(
             transactional_id="tx",
@@ -148,19 +148,21 @@ def ask_txn_offset_commit(client: RawClient, answers: Answers, topic_id: UUID) -
             for row in topic.partitions
         )
 
-    ask("fine")
-    ask("unknown topic", UNKNOWN_ID)
-    ask("no topic", ZERO_ID)
-    ask("several topics", topic_id, UNKNOWN_ID, ZERO_ID)
-    ask("a topic twice", topic_id, topic_id)
-    ask("no partition")
-    ask("two partitions")
-    ask("empty group", group="")
-    ask("member of no group", group="none", generation_id_or_member_epoch=3, member_id="m")
-    ask("outside of the group", group="held")
-    ask("unknown member", group="held", generation_id_or_member_epoch=1, member_id="m")
-    ask("another producer", producer_id=99)
-    ask("old epoch", producer_epoch=-1)
+    commit_offset("fine")
+    commit_offset("unknown topic", UNKNOWN_ID)
+    commit_offset("no topic", ZERO_ID)
+    commit_offset("several topics", topic_id, UNKNOWN_ID, ZERO_ID)
+    commit_offset("a topic twice", topic_id, topic_id)
+    commit_offset("no partition")
+    commit_offset("two partitions")
+    commit_offset("empty group", group="")
+    commit_offset(
+        "member of no group", group="none", generation_id_or_member_epoch=3, member_id="m"
+    )
+    commit_offset("outside of the group", group="held")
+    commit_offset("unknown member", group="held", generation_id_or_member_epoch=1, member_id="m")
+    commit_offset("another producer", producer_id=99)
+    commit_offset("old epoch", producer_epoch=-1)
 
 
 def fine_or_none(answer: Any) -> Any:

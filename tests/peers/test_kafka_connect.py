@@ -167,7 +167,7 @@ class World:
         """Waits until lines behind the first ``before`` have come through."""
         eventually(lambda: self.lines[before] in set(self.sunk()), DEADLINE_S, "some lines")
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
+    def call_worker(self, method: str, path: str, body: object = None) -> Any:
         """A request to the worker's REST interface; None until it serves."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.rest_port}{path}",
@@ -185,7 +185,9 @@ class World:
     def create_connectors(self) -> None:
         for name, config in self.connectors().items():
             path = f"/connectors/{name}/config"
-            eventually(lambda p=path, c=config: self.ask("PUT", p, c), DEADLINE_S, f"the {name}")
+            eventually(
+                lambda p=path, c=config: self.call_worker("PUT", p, c), DEADLINE_S, f"the {name}"
+            )
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield found
         assert [line for line in found.application.lines() if line.startswith("failed")] == []
     finally:
-        found.end()
+        found.kill_processes()
 
 
 def launch(servers: str, state: Path, output: Path) -> JavaProgram:

@@ -205,7 +205,7 @@ def partition_counts(servers: str, topic: str) -> Iterator[list[int]]:
     counts: list[int] = []
     is_over, has_begun = Event(), Event()
 
-    def ask() -> None:
+    def poll_partitions() -> None:
         wanted = [MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         with BlockingClient({"bootstrap.servers": servers}) as client:
@@ -217,7 +217,7 @@ def partition_counts(servers: str, topic: str) -> Iterator[list[int]]:
                     counts.append(count)
                 has_begun.set()
 
-    thread = Thread(target=ask)
+    thread = Thread(target=poll_partitions)
     thread.start()
     try:
         assert has_begun.wait(60)

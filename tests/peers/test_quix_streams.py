@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     try:
         yield found
     finally:
-        found.end()
+        found.kill_processes()
 
 
 def test_words_are_counted_once_whatever_is_killed_or_lost(world: World) -> None:

@@ -44,14 +44,14 @@ def shown(starts: Sequence[Sequence[int]]) -> str:
     return ",".join(f"{epoch}:{start}" for epoch, start in starts) or "-"
 
 
-def answers(questions: Sequence[str]) -> list[str]:
+def kafka_answers(questions: Sequence[str]) -> list[str]:
     return run_java(OLDEST_KAFKA, "FollowerAnswers.java", "\n".join(questions))
 
 
 def check(questions: Sequence[str], ours: Sequence[str]) -> None:
     wrong = [
         row
-        for row in zip(questions, answers(questions), ours, strict=True)
+        for row in zip(questions, kafka_answers(questions), ours, strict=True)
         if row[1].strip() != row[2]
     ]
     assert not wrong, (len(wrong), wrong[:5])

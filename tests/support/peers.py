@@ -164,7 +164,7 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         """Ends the node politely; its data stay where they are until `stop`."""
         self._end_process()
 

@@ -117,5 +117,5 @@ def kafkas_dump(version: str, files: Sequence[Path], *options: str) -> str:
 
 def stopped_directory(kafka: KafkaServer) -> Path:
     """Stop the node with SIGTERM; its directory stays until the with statement ends."""
-    kafka.end()
+    kafka.shut_down()
     return kafka.log_dir

@@ -66,7 +66,7 @@ class World:
         self.broker.kill()
         self.broker = BrokerProcess(self.data, SETTINGS, port)
 
-    def end(self) -> None:
+    def kill_processes(self) -> None:
         self.application.kill()
         self.broker.kill()
 

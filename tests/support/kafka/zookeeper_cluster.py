@@ -19,8 +19,8 @@ SESSION_TIMEOUT_MS = 6_000
 class ZooKeeperKafka(KafkaServer):
     """One broker as a process. ``zookeeper`` is ``host:port``, at will with a chroot behind it.
 
-    A KafkaServer in all else: `end`, `start_again` and `restart` keep its id, port and data. Its
-    ``listeners`` say localhost, the one that brokers use 127.0.0.1; ``port`` 0 is any free one.
+    A KafkaServer in all else: `shut_down`, `start_again` and `restart` keep its id, port and data.
+    Its ``listeners`` say localhost, the one that brokers use 127.0.0.1; ``port`` 0 is any free one.
     After a `kill` the broker's znode stays until its session is over, and until then a broker of
     this id ends at its start.
     """
