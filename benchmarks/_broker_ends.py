@@ -102,7 +102,7 @@ def beside_failover(side: ClusterSide, topic: str) -> tuple[float, int, float]:
         other = next(each for each in side.nodes if each not in (controller, victim))
         infos = side.partitions(topic)
         led = [each for each, info in infos.items() if info.leader == victim]
-        load.begin(Steady(side.target(steady, number), *versions, _PAIRS_PER_S))
+        load.start_load(Steady(side.target(steady, number), *versions, _PAIRS_PER_S))
         try:
             time.sleep(_QUIET_S * 2)
             began_s = time.monotonic()
@@ -110,7 +110,7 @@ def beside_failover(side: ClusterSide, topic: str) -> tuple[float, int, float]:
             served_s = wait_until_served(side, topic, led, [controller, other], _DEADLINE_S)
             time.sleep(0.5)
         finally:
-            samples: Samples = load.end()
+            samples: Samples = load.stop_load()
         side.nodes[victim].start()
         side.wait_until_whole(topic)
     (during_ms, _), count = p99_ms(samples, [(gone_s, served_s + 0.25)])

@@ -113,14 +113,14 @@ class Side:
         """A producer id and epoch for an idempotent producer."""
         deadline_ms = self.client.deadline()
 
-        def ask() -> tuple[int, int]:
+        def request_id() -> tuple[int, int]:
             link = self.client.link_to_any(deadline_ms)
             reply = self.client.call(link, InitProducerIdResponse, _init_producer_id)
             _check(reply.error_code, "InitProducerId")
             return reply.producer_id, reply.producer_epoch
 
         # Kafka loads its first block of producer ids at the first request.
-        return self.client.run_with_retries(ask, deadline_ms, "InitProducerId")
+        return self.client.run_with_retries(request_id, deadline_ms, "InitProducerId")
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """The end offset of a partition."""

@@ -42,7 +42,7 @@ class Asker:
         self._stream.close()
         self._socket.close()
 
-    def ask(self, request: Request, version: int) -> Response:
+    def call_broker(self, request: Request, version: int) -> Response:
         api_key = ApiKey(type(request).api_key)
         header = RequestHeader(api_key, version, 0, CLIENT_ID)
         return decode_response(self.send(encode_request(header, request)), api_key, version)
@@ -78,7 +78,7 @@ class Acks:
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
+    def stop_producing(self) -> None:
         self._is_over.set()
         self._thread.join()
         for asker in (self._leader, self._view):
@@ -123,7 +123,7 @@ class Acks:
 
     def _find_leader(self) -> Asker | None:
         request = metadata_request([self._topic], METADATA_VERSION, False)
-        reply = self._view.ask(request, METADATA_VERSION)
+        reply = self._view.call_broker(request, METADATA_VERSION)
         assert isinstance(reply, MetadataResponse)
         view = ClusterView.of(reply)
         topic = view.topics.get(self._topic)
@@ -155,7 +155,7 @@ def acks(side: ClusterSide, topic: str, number: int, version: int, ask: int) -> 
     try:
         yield found
     finally:
-        found.end()
+        found.stop_producing()
 
 
 class Gone:
@@ -204,7 +204,7 @@ def wait_until_served(
 
 
 def _served(asker: Asker, topic: str, numbers: list[int]) -> set[int]:
-    reply = asker.ask(latest_offsets(topic, numbers), _LIST_OFFSETS_VERSION)
+    reply = asker.call_broker(latest_offsets(topic, numbers), _LIST_OFFSETS_VERSION)
     assert isinstance(reply, ListOffsetsResponse)
     rows = reply.topics[0].partitions
     return {row.partition_index for row in rows if row.error_code == 0}

@@ -57,7 +57,7 @@ def ceiling_note(
     return note
 
 
-def found(row: Row) -> Row:
+def print_row(row: Row) -> Row:
     """Print the row's figures for a waiting person, and return the row: the table comes last."""
     peer = "" if row.peer is None else f", peer {row.peer:,.2f}"
     progress(f"  {row.work}: klog {row.klog:,.2f}{peer} {row.unit}")

@@ -11,7 +11,7 @@ from benchmarks._brokers import Pair
 from benchmarks._load.generator import SparkDriver
 from benchmarks._load.spark_fill import Records, fill, whole
 from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkMeasured
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._spark_engines import (
     BIG,
     PARTITIONS,
@@ -41,7 +41,7 @@ def memory(pair: Pair) -> Row:
         engine = Engine(driver, pair.klog)
         measured = engine.run(engine.job("batch", topics[0], count))
     rate = measured.records / measured.seconds
-    return found(
+    return print_row(
         Row(
             *(f"{count:,} records of 10 bytes, zstd, in one task", "MB of Python"),
             measured.python_peak_bytes / 1e6,
@@ -70,7 +70,7 @@ def many_micro_batches(pair: Pair) -> Row:
     work = f"{count:,} micro-batches of {MICRO_RECORDS} records, read and written"
     note = f"growth from the first fifth to the end, of {memory['late_bytes'] / 1e6:,.0f} MB"
     row = Row(work, "MB of Python", growth_mb, bar=_MOST_GROWTH_MB, lower_is_better=True, note=note)
-    return found(row)
+    return print_row(row)
 
 
 def newest_spark(pair: Pair) -> list[Row]:
@@ -104,4 +104,4 @@ def newest_spark(pair: Pair) -> list[Row]:
 def _alone(work: str, runs: Sequence[Sequence[SparkMeasured]]) -> Row:
     klog, ceiling = (median([run.records / run.seconds for run in each]) for each in runs)
     note = f"local[2]; {klog / ceiling:.0%} of the ceiling, {ceiling:,.0f}"
-    return found(Row(f"{work} (klog's own Spark)", "records/s", klog, note=note))
+    return print_row(Row(f"{work} (klog's own Spark)", "records/s", klog, note=note))

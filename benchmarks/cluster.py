@@ -23,7 +23,7 @@ from benchmarks._load.jobs import (
 )
 from benchmarks._memory import HeldMemory, held_memory
 from benchmarks._processes import cpu_seconds, resident_bytes
-from benchmarks._report import found, load_note, median_of, per_cpu_second
+from benchmarks._report import load_note, median_of, per_cpu_second, print_row
 from benchmarks._turns import in_turns, median, progress, sized, turns
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -110,7 +110,7 @@ def _produce(pair: ClusterPair) -> Iterator[Row]:
             klog, kafka = in_turns(*(partial(produce, side) for side in pair.sides))
             is_bytes = case.unit == "log_bytes"
             size = _MB if is_bytes else 1
-            yield found(
+            yield print_row(
                 Row(
                     f"{case.work} (Produce {version})",
                     "MB/s" if is_bytes else "records/s",
@@ -120,7 +120,7 @@ def _produce(pair: ClusterPair) -> Iterator[Row]:
                     note=load_note(klog, kafka) + " (three)",
                 )
             )
-            yield found(
+            yield print_row(
                 Row(
                     f"{case.work}, all brokers",
                     "CPU s/GB",
@@ -162,7 +162,7 @@ def _outstanding(pair: ClusterPair) -> Iterator[Row]:
         )
         for which in ("p50", "p99"):
             work = f"one outstanding request of 1 record (Produce {version})"
-            yield found(
+            yield print_row(
                 Row(
                     work,
                     f"ms {which}",
@@ -176,7 +176,7 @@ def _outstanding(pair: ClusterPair) -> Iterator[Row]:
         progress(f"one outstanding request on each of {_CONNECTIONS} connections")
         many = (partial(produce, side, _CONNECTIONS, _MANY_OUTSTANDING) for side in pair.sides)
         klog, kafka = in_turns(*many)
-        yield found(
+        yield print_row(
             Row(
                 f"{_CONNECTIONS} connections, one outstanding request of 1 record on each",
                 "records/s",
@@ -213,7 +213,7 @@ def _catch_up(pair: ClusterPair) -> Iterator[Row]:
     work = f"catching up {both[0][0].log_bytes / _GB:.1f} GB"
     klog, kafka = map(median, rates)
     note = f"first byte to last; each {each} MB/s; {note}"
-    yield found(Row(work, "MB/s", klog, kafka, 1.5, note=note))
+    yield print_row(Row(work, "MB/s", klog, kafka, 1.5, note=note))
 
 
 def _follower_back(side: ClusterSide, generator: Generator, version: int) -> _CaughtUp:
@@ -286,7 +286,7 @@ def _gaps(pair: ClusterPair) -> Iterator[Row]:
             median([getattr(each, what) * 1000 for each in klog]),
             median([getattr(each, what) * 1000 for each in kafka]),
         )
-        yield found(Row(work, "ms", *figures, 1.0, lower_is_better=True, note=note))
+        yield print_row(Row(work, "ms", *figures, 1.0, lower_is_better=True, note=note))
 
 
 # --- many partitions -------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def _idle(pair: ClusterPair) -> Iterator[Row]:
     for unit, figures, bar in (("% of a core", cpu, 5.0), ("MB resident", memory, 200.0)):
         each = " / ".join(", ".join(f"{value:.1f}" for value in values) for values in figures)
         work = f"{_PARTITIONS:,} idle partitions, the busiest broker"
-        yield found(
+        yield print_row(
             Row(
                 work,
                 unit,
@@ -330,7 +330,7 @@ def _failover(pair: ClusterPair) -> Iterator[Row]:
     }
     klog, kafka = (taken[side.name] for side in pair.sides)
     each = " / ".join(", ".join(f"{one.seconds:.2f}" for one in runs) for runs in (klog, kafka))
-    yield found(
+    yield print_row(
         Row(
             f"the controller killed, {_PARTITIONS:,} partitions: its znode gone to the last served",
             "s",
@@ -344,7 +344,7 @@ def _failover(pair: ClusterPair) -> Iterator[Row]:
     waits = [beside_failover(side, topics[side.name]) for side in pair.sides]
     samples = [count for _, count, _ in waits]
     without = " / ".join(f"{quiet_ms:.2f}" for _, _, quiet_ms in waits)
-    yield found(
+    yield print_row(
         Row(
             f"Produce at the controller while {_PARTITIONS:,} partitions fail over",
             "ms p99",

@@ -19,7 +19,7 @@ from benchmarks._cleaning import BROKER_SETTINGS, Cleaned, clean, dirty_topic
 from benchmarks._keyed_log import KeyedLog
 from benchmarks._load.jobs import LoadFailed
 from benchmarks._load.steady import Steady, SteadyLoad
-from benchmarks._report import found, p99_ms
+from benchmarks._report import p99_ms, print_row
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -94,8 +94,8 @@ def _speed(pair: Pair, log: KeyedLog, work: str, warm_ups: int) -> Iterator[Row]
     note += " MB; seconds "
     note += " / ".join(f"{median([run.seconds for run in each]):.2f}" for each in (klog, kafka))
     bar = _BARS[log.codec]
-    yield found(Row(work, "MB/s", _rate(klog), _rate(kafka), bar, note=note))
-    yield found(
+    yield print_row(Row(work, "MB/s", _rate(klog), _rate(kafka), bar, note=note))
+    yield print_row(
         Row(
             work,
             "CPU ms/MB",
@@ -152,7 +152,9 @@ def _latencies(
         ratios = ", ".join(f"{run.ratios[place]:.2f}" for run in klog)
         note += f"; turns {ratios}"
         row = f"{name} beside {work}"
-        yield found(Row(row, "p99 ms", during, without, _P99_BAR, lower_is_better=True, note=note))
+        yield print_row(
+            Row(row, "p99 ms", during, without, _P99_BAR, lower_is_better=True, note=note)
+        )
 
 
 def _beside_a_cleaning(
@@ -161,7 +163,7 @@ def _beside_a_cleaning(
     """Measure quiet, a cleaning, and quiet again, under one steady load."""
     quiet_s = max(_LEAST_QUIET_S, sized(int(_QUIET_S * 1000)) / 1000)
     with dirty_topic(side, log) as topic, side.topic("steady") as small:
-        load.begin(Steady(side.target(small), *versions, _PAIRS_PER_S))
+        load.start_load(Steady(side.target(small), *versions, _PAIRS_PER_S))
         time.sleep(_SETTLING_S)
         first_s = time.monotonic()
         try:
@@ -171,7 +173,7 @@ def _beside_a_cleaning(
             second_s = time.monotonic()
             time.sleep(quiet_s / 2)
         finally:
-            samples = load.end()
+            samples = load.stop_load()
     before = first_s, first_s + quiet_s / 2
     after = second_s, second_s + quiet_s / 2
     during, count = p99_ms(samples, [(cleaned.began_s, cleaned.ended_s)])

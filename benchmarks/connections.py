@@ -15,7 +15,7 @@ from benchmarks._brokers import Side
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import ConcurrentProduce, LoadFailed, Measured, Messages
 from benchmarks._processes import resident_bytes
-from benchmarks._report import found, load_note, median_of, per_cpu_second
+from benchmarks._report import load_note, median_of, per_cpu_second, print_row
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
@@ -100,7 +100,7 @@ def run(_: argparse.Namespace) -> list[Row]:
         klog, kafka = in_turns(lambda: produce(pair.klog), lambda: produce(pair.kafka))
     work = f"{_CONNECTIONS} connections, one outstanding (Produce {version})"
     return [
-        found(
+        print_row(
             Row(
                 work,
                 "requests/s",
@@ -110,7 +110,7 @@ def run(_: argparse.Namespace) -> list[Row]:
                 note=load_note(klog, kafka),
             )
         ),
-        found(
+        print_row(
             Row(
                 work,
                 "requests/CPU s",
@@ -120,7 +120,7 @@ def run(_: argparse.Namespace) -> list[Row]:
                 note="CPU of the broker's process",
             )
         ),
-        found(
+        print_row(
             Row(
                 f"memory of each of {_IDLE:,} idle connections",
                 "KB",
@@ -132,7 +132,7 @@ def run(_: argparse.Namespace) -> list[Row]:
                 bar_is_absolute=True,
             )
         ),
-        found(
+        print_row(
             Row(
                 f"one connection beside {_IDLE:,} idle ones",
                 "us p99",

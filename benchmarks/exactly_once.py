@@ -15,7 +15,7 @@ from benchmarks._load.generator import SparkDriver
 from benchmarks._load.jobs import LoadFailed
 from benchmarks._load.spark_fill import Records
 from benchmarks._load.spark_jobs import MICRO_RECORDS, SparkMeasured
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._spark_engines import (
     PARTITIONS,
     SINK_ROWS,
@@ -86,7 +86,7 @@ def _many_rows(engine: Engine) -> Row:
         f"{_spark()}; 10-byte keys, 200-byte values; CPU us a record (JVM + Python + broker), "
         f"exactly / at least once {cpu}"
     )
-    return found(Row(work, "records/s", exactly, at_least, _BAR_ROWS, note=note))
+    return print_row(Row(work, "records/s", exactly, at_least, _BAR_ROWS, note=note))
 
 
 def _micro_batches(engine: Engine) -> Row:
@@ -114,7 +114,7 @@ def _micro_batches(engine: Engine) -> Row:
         f"left out; ms exactly / at least once: {phases(runs)}"
     )
     bar = _BARS_MICRO[engine.side.name]
-    return found(Row(work, "ms", exactly, at_least, bar, lower_is_better=True, note=note))
+    return print_row(Row(work, "ms", exactly, at_least, bar, lower_is_better=True, note=note))
 
 
 def _check_copy(side: Side, topic: str, count: int, most_markers: int) -> None:

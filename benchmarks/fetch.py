@@ -16,7 +16,7 @@ from benchmarks._load.bare import Bare, BareLoop
 from benchmarks._load.frames import fetch_frame, one_batch
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import FetchAll, Measured, Messages, PipelinedProduce
-from benchmarks._report import ceiling_note, found, load_note, median_of, per_cpu_second
+from benchmarks._report import ceiling_note, load_note, median_of, per_cpu_second, print_row
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -119,7 +119,7 @@ def _rows(
     kafka: Sequence[Measured],
     ceiling: Sequence[Measured] = (),
 ) -> Iterator[Row]:
-    yield found(
+    yield print_row(
         Row(
             work,
             "MB/s",
@@ -129,7 +129,7 @@ def _rows(
             note=load_note(klog, kafka),
         )
     )
-    yield found(
+    yield print_row(
         Row(
             work,
             "CPU us/MB",
@@ -142,7 +142,7 @@ def _rows(
     )
     if not ceiling:
         return
-    yield found(
+    yield print_row(
         Row(
             f"{work} beside a bare loop",
             "MB/s",

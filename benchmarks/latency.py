@@ -14,7 +14,7 @@ from benchmarks._brokers import KAFKA, KLOG, Side
 from benchmarks._latency_plot import Curves, draw
 from benchmarks._load.java_latency import Latencies, LatencyClients
 from benchmarks._processes import cpu_seconds
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 
@@ -68,7 +68,7 @@ def _measure(side: Side, clients: LatencyClients, per_second: int, records: int)
 
 def rows_of(work: str, klog: Sequence[Run], kafka: Sequence[Run]) -> list[Row]:
     return [
-        found(
+        print_row(
             Row(
                 f"{work}, {name}",
                 "ms",

@@ -7,7 +7,7 @@ from benchmarks import _brokers
 from benchmarks._brokers import Pair, Side
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import LibrdkafkaProduce, Measured
-from benchmarks._report import found, load_note, median_of
+from benchmarks._report import load_note, median_of, print_row
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 
@@ -54,4 +54,4 @@ def _row(pair: Pair, generator: Generator, case: _Case) -> Row:
         case.bar,
         note=f"{load_note(klog, kafka)} (the generator: all of librdkafka's threads)",
     )
-    return found(row)
+    return print_row(row)

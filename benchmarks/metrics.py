@@ -19,7 +19,7 @@ from benchmarks import _brokers
 from benchmarks._brokers import Side
 from benchmarks._load.jobs import LoadFailed
 from benchmarks._load.steady import Steady, SteadyLoad
-from benchmarks._report import found, p99_ms
+from benchmarks._report import p99_ms, print_row
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -83,7 +83,7 @@ def _beside_scrapes(
         note += f"{own[0].samples:,} requests; {median([each.scrapes_per_s for each in own]):.0f} "
         note += f"scrapes/s of {own[0].text_bytes / 1000:,.0f} KB"
         work = f"{name} beside {_SCRAPES_PER_S:.0f} scrapes/s of {partitions:,} partitions"
-        yield found(Row(work, "p99 ms", itself, other, _BAR, lower_is_better=True, note=note))
+        yield print_row(Row(work, "p99 ms", itself, other, _BAR, lower_is_better=True, note=note))
 
 
 def _turn(klog: Side, load: SteadyLoad, port: int) -> _Waits:
@@ -91,14 +91,14 @@ def _turn(klog: Side, load: SteadyLoad, port: int) -> _Waits:
     seconds = max(_LEAST_S, sized(int(_SECONDS * 1000)) / 1000)
     versions = klog.newest_version(ApiKey.PRODUCE), klog.newest_version(ApiKey.FETCH)
     with klog.topic("steady") as small:
-        load.begin(Steady(klog.target(small), *versions, _PAIRS_PER_S))
+        load.start_load(Steady(klog.target(small), *versions, _PAIRS_PER_S))
         try:
             before = _window(seconds / 2)
             with _scraping(port) as scraper:
                 beside = _window(seconds)
             after = _window(seconds / 2)
         finally:
-            samples = load.end()
+            samples = load.stop_load()
     during, count = p99_ms(samples, [beside])
     without, _ = p99_ms(samples, [before, after])
     return _Waits(during, without, count, scraper.rate(), scraper.text_bytes)
@@ -129,7 +129,7 @@ class _Scraper:
         """Scrapes a second, after the end."""
         return self._scrapes / self._seconds
 
-    def end(self) -> None:
+    def stop_scraping(self) -> None:
         self._is_over.set()
         self._thread.join()
         if self._error is not None:
@@ -161,4 +161,4 @@ def _scraping(port: int) -> Iterator[_Scraper]:
     try:
         yield scraper
     finally:
-        scraper.end()
+        scraper.stop_scraping()

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from benchmarks import _brokers
 from benchmarks._processes import peak_resident_bytes, resident_bytes
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.client.admin.groups import committed_offsets
@@ -54,7 +54,7 @@ _ONE_PARTITION = {"offsets.topic.num.partitions": "1"}
 
 
 def run(_: argparse.Namespace) -> list[Row]:
-    return [found(row) for row in _rows()]
+    return [print_row(row) for row in _rows()]
 
 
 def _rows() -> Iterator[Row]:

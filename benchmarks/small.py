@@ -11,7 +11,7 @@ from benchmarks._load.bare import Bare, BareLoop
 from benchmarks._load.frames import CLIENT_ID
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import AskAgain, Measured, Target
-from benchmarks._report import ceiling_note, found, load_note, median_of, per_cpu_second
+from benchmarks._report import ceiling_note, load_note, median_of, per_cpu_second, print_row
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.client.errors import broker_error
@@ -228,7 +228,7 @@ def _run_bare(bare: BareLoop, reply: Bare, generator: Generator, job: AskAgain) 
 def _rows(
     work: str, klog: Sequence[Measured], kafka: Sequence[Measured], ceiling: Sequence[Measured]
 ) -> Iterator[Row]:
-    yield found(
+    yield print_row(
         Row(
             work,
             "requests/s",
@@ -238,7 +238,7 @@ def _rows(
             note=load_note(klog, kafka),
         )
     )
-    yield found(
+    yield print_row(
         Row(
             work,
             "CPU us/request",

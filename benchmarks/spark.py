@@ -15,7 +15,7 @@ from benchmarks._defaults import differing, kafka_client_defaults
 from benchmarks._load.generator import SparkDriver
 from benchmarks._load.spark_fill import Records
 from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkMeasured
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._spark_alone import many_micro_batches, memory, newest_spark
 from benchmarks._spark_engines import (
     BIG,
@@ -193,7 +193,7 @@ def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]])
         alone = " / ".join(f"{median(each):,.0f}" for each in triggers)
         notes.append(f"the micro-batches alone, klog / peer / ceiling {alone}")
     work = f"{work} (Spark {version('pyspark')})"
-    return found(Row(work, "records/s", rates[0], rates[1], bar, note="; ".join(notes)))
+    return print_row(Row(work, "records/s", rates[0], rates[1], bar, note="; ".join(notes)))
 
 
 # --- small things --------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _micro_batches(engines: Engines) -> list[Row]:
             f"{klog / ceiling:.0%} of the ceiling's {ceiling:.0f} ms; "
             f"ms klog / peer / ceiling: {phases(runs)}"
         )
-        rows.append(found(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
+        rows.append(print_row(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
     return rows
 
 
@@ -237,7 +237,7 @@ def _idle(engines: Engines) -> list[Row]:
 
     def row(work: str, unit: str, figures: Sequence[float], bar: float, note: str) -> Row:
         klog, peer = figures
-        return found(Row(f"idle query, {work}", unit, klog, peer, bar, True, note, True))
+        return print_row(Row(f"idle query, {work}", unit, klog, peer, bar, True, note, True))
 
     note = f"JVM and Python; the JVM alone, klog / peer {jvm}"
     return [

@@ -25,7 +25,7 @@ from benchmarks._brokers import Side
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import Messages, PipelinedProduce
 from benchmarks._processes import resident_bytes
-from benchmarks._report import found
+from benchmarks._report import print_row
 from benchmarks._restarts import ManyPartitions
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> list[Row]:
     unknown = sorted(chosen.difference(_WORK))
     if unknown:
         raise SystemExit(f"no such row: {', '.join(unknown)}; there are: {', '.join(_WORK)}")
-    return [found(row) for name, work in _WORK.items() if name in chosen for row in work()]
+    return [print_row(row) for name, work in _WORK.items() if name in chosen for row in work()]
 
 
 def _start() -> Iterator[Row]:

@@ -15,7 +15,7 @@ from benchmarks._load.jobs import (
     TransactionalProducer,
     Transactions,
 )
-from benchmarks._report import found, load_note, median_of, per_cpu_second
+from benchmarks._report import load_note, median_of, per_cpu_second, print_row
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.client.errors import broker_error
@@ -114,7 +114,7 @@ def _transactions(pair: Pair, generator: Generator, case: _Case, version: int) -
         bar,
         note=note,
     )
-    return [found(rate), found(_cpu_row(case, klog, kafka))]
+    return [print_row(rate), print_row(_cpu_row(case, klog, kafka))]
 
 
 def _cpu_row(case: _Case, klog: Sequence[Measured], kafka: Sequence[Measured]) -> Row:
@@ -203,7 +203,7 @@ def _batches(
     cpu = [_cpu_us(each, "records") for each in runs]
     note = f"both klog's; CPU us/msg {cpu[0]:.2f} / {cpu[1]:.2f}"
     note += f"; Kafka {rates[2]:,.0f} / {rates[3]:,.0f} msg/s, {rates[2] / rates[3]:.2f}x"
-    return found(Row(work, "msg/s", rates[0], rates[1], _OF_IDEMPOTENT, note=note))
+    return print_row(Row(work, "msg/s", rates[0], rates[1], _OF_IDEMPOTENT, note=note))
 
 
 # --- producers ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
             transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS
         )
 
-    def ask() -> TransactionalProducer:
+    def init_producer() -> TransactionalProducer:
         link = side.client.link_to_any(deadline_ms)
         # FindCoordinator makes the broker create __transaction_state.
         side.client.call(link, FindCoordinatorResponse, find, low=1, high=_LAST_SINGLE_FIND)
@@ -227,7 +227,9 @@ def _begin(side: Side, transactional_id: str) -> TransactionalProducer:
         _check(reply.error_code, f"InitProducerId of {transactional_id}")
         return TransactionalProducer(reply.producer_id, reply.producer_epoch, transactional_id)
 
-    return side.client.run_with_retries(ask, deadline_ms, f"{side.name} taking {transactional_id}")
+    return side.client.run_with_retries(
+        init_producer, deadline_ms, f"{side.name} taking {transactional_id}"
+    )
 
 
 def _end(side: Side, producer: TransactionalProducer) -> None:

@@ -51,7 +51,7 @@ class BareLoop(Child):
 
     def serve(self, bare: Bare, topic: str = "") -> Target:
         """Answer with ``bare`` from now on; return the address as a target."""
-        found = self.ask(json.dumps(asdict(bare)), _TIMEOUT_S)
+        found = self.send_line(json.dumps(asdict(bare)), _TIMEOUT_S)
         uuid = bare.topic_id or str(UUID(int=0))
         return Target("127.0.0.1", found["port"], found["pid"], topic, uuid)
 

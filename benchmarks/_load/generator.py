@@ -26,7 +26,7 @@ class Generator(Child):
     def run(self, job: Job) -> Measured:
         """Run a job and return its measurement; LoadFailed if it did not finish."""
         try:
-            return Measured(**self.ask(write_job(job), job.timeout_s + _GRACE_S))
+            return Measured(**self.send_line(write_job(job), job.timeout_s + _GRACE_S))
         except LoadFailed as error:
             raise LoadFailed(f"{type(job).__name__} on {job.target.topic}: {error}") from None
 
@@ -48,7 +48,7 @@ class SparkDriver(Child):
         """Run a job; LoadFailed if it failed, or found another number of records."""
         what = f"format {self._source}, {job.kind} on {job.topic}"
         try:
-            found = self.ask(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
+            found = self.send_line(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
         except LoadFailed as error:
             raise LoadFailed(f"{what}: {error}") from None
         measured = SparkMeasured(**found)

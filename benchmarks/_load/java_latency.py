@@ -48,5 +48,5 @@ class LatencyClients(Program):
         """
         words = (servers, topic, per_second, uncounted, records)
         planned_s = (uncounted + records) / per_second
-        answer = self.ask(" ".join(map(str, words)), planned_s + _REPLY_DEADLINE_S)
+        answer = self.send_line(" ".join(map(str, words)), planned_s + _REPLY_DEADLINE_S)
         return Latencies(**answer)

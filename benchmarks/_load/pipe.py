@@ -59,7 +59,7 @@ class Program:
         if process.stdout is not None:
             process.stdout.close()
 
-    def ask(self, line: str, timeout_s: float) -> dict[str, Any]:
+    def send_line(self, line: str, timeout_s: float) -> dict[str, Any]:
         """Send a line; return the ``measured`` of the answer.
 
         Raises LoadFailed with the answer's ``error``, or if there is no answer in time.

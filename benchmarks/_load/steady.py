@@ -54,13 +54,13 @@ class SteadyLoad(Child):
     def __init__(self) -> None:
         super().__init__("benchmarks._load.steady")
 
-    def begin(self, steady: Steady) -> None:
-        """Begin the load; it continues until ``end``."""
-        self.ask(json.dumps(asdict(steady)), _TIMEOUT_S)
+    def start_load(self, steady: Steady) -> None:
+        """Begin the load; it continues until ``stop_load``."""
+        self.send_line(json.dumps(asdict(steady)), _TIMEOUT_S)
 
-    def end(self) -> Samples:
+    def stop_load(self) -> Samples:
         """End the load; LoadFailed if it had ended by itself."""
-        return Samples(**self.ask("null", _TIMEOUT_S))
+        return Samples(**self.send_line("null", _TIMEOUT_S))
 
 
 class _Pairs:
@@ -74,18 +74,18 @@ class _Pairs:
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
+    def stop_sending(self) -> None:
         self._is_over.set()
         self._thread.join()
 
     def _run(self) -> None:
         try:
             with connect(self._steady.target) as sock:
-                self._go_on(sock)
+                self._send_pairs(sock)
         except (LoadFailed, OSError) as error:
             self.error = error
 
-    def _go_on(self, sock: socket.socket) -> None:
+    def _send_pairs(self, sock: socket.socket) -> None:
         steady, samples = self._steady, self.samples
         produce, fetch = _Produce(steady), _Fetch(steady)
         half_s = 0.5 / steady.pairs_per_s
@@ -178,7 +178,7 @@ def main() -> int:
             target = Target(**fields.pop("target"))
             pairs = _Pairs(Steady(target, **fields))
         elif pairs is not None:
-            pairs.end()
+            pairs.stop_sending()
             answer = {"measured": asdict(pairs.samples)}
             if pairs.error is not None:
                 answer = {"error": f"{type(pairs.error).__name__}: {pairs.error}"}

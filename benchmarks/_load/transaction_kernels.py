@@ -179,7 +179,7 @@ def finish(index: int, book: Array, shared: Array, took_ns: Array, now: int) -> 
 
 
 @inline
-def take_reply(
+def handle_response(
     inbox: Array, start: int, index: int, book: Array, plan: Array, shared: Array,
     took_ns: Array, now: int,
 ) -> bool:  # fmt: skip
@@ -240,7 +240,7 @@ def receive(
     while end - start >= 4 and end - start - 4 >= read_i32(inbox, start):
         shared[SHARED_REPLY_AT] = start
         shared[SHARED_IS_PRODUCE] = int(book[at + BOOK_PHASE] == PHASE_PRODUCING)
-        if not take_reply(inbox, start, index, book, plan, shared, took_ns, now):
+        if not handle_response(inbox, start, index, book, plan, shared, took_ns, now):
             return STATUS_UNEXPECTED_REPLY
         start += 4 + int(read_i32(inbox, start))
     if start > inbox_at:

@@ -52,4 +52,4 @@ def test_an_error_of_a_program_is_reported(answer: str, failure: str) -> None:
         Program("the program", [sys.executable, "-c", source]) as program,
         pytest.raises(LoadFailed, match=failure),
     ):
-        program.ask("a line", 20)
+        program.send_line("a line", 20)

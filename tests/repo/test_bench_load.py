@@ -361,7 +361,7 @@ def test_the_records_of_an_old_fetch_reply_are_found(version: int) -> None:
     expected, same_to = frames.fetch_reply(job)
     records = batches(0, [200])
 
-    def found(error_code: int = 0, name: str = "t", cut: int = 0) -> tuple[int, int]:
+    def find_records(error_code: int = 0, name: str = "t", cut: int = 0) -> tuple[int, int]:
         partition = PartitionData(
             partition_index=3, error_code=error_code, high_watermark=9, log_start_offset=1
         )
@@ -373,10 +373,10 @@ def test_the_records_of_an_old_fetch_reply_are_found(version: int) -> None:
         start, end = find_sized_records(array(reply), array(expected), same_to)
         return start, end
 
-    assert found() == (len(expected), len(expected) + len(records))
-    assert found(error_code=6) == (-1, -1)
-    assert found(name="u") == (-1, -1)
-    assert found(cut=1) == (-1, -1)
+    assert find_records() == (len(expected), len(expected) + len(records))
+    assert find_records(error_code=6) == (-1, -1)
+    assert find_records(name="u") == (-1, -1)
+    assert find_records(cut=1) == (-1, -1)
     frame, offset_at = frames.fetch_frame(job)
     frame[offset_at : offset_at + 8] = (4_711).to_bytes(8, "big")
     _, request = decode_request(bytes(frame[4:]))
