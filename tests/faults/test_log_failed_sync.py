@@ -57,7 +57,7 @@ def check_power_cuts(files: MemoryFiles, flushed_offset: int) -> None:
         assert values(log) == [b"%03d" % number for number in range(log.log_end_offset)]
 
 
-def failed(life: BrokerRun) -> None:
+def fail_sync(life: BrokerRun) -> None:
     life.files.fail_sync_at = life.files.syncs + 1
     (error,) = life.flush()
     assert isinstance(error, LogStorageError)
@@ -71,7 +71,7 @@ def killed_in_it(life: BrokerRun) -> None:
         life.flush()
 
 
-@pytest.mark.parametrize("end", [failed, killed_in_it])
+@pytest.mark.parametrize("end", [fail_sync, killed_in_it])
 @pytest.mark.parametrize("unsynced", [1, 30])
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_what_the_next_start_takes_for_flushed_survives_a_power_cut(
@@ -94,7 +94,7 @@ def test_what_the_next_start_takes_for_flushed_survives_a_power_cut(
 def test_a_start_that_fails_in_the_same_way_leaves_it_to_the_next_one() -> None:
     life = BrokerRun(MemoryFiles())
     life.append(8)
-    failed(life)
+    fail_sync(life)
     files = life.files.killed()
     files.fail_sync_at = files.syncs + 1
     with pytest.raises(LogStorageError):

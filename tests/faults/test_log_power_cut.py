@@ -98,7 +98,7 @@ class Run:
         )
         info = append(log, records, self.lives.clock.now_ms())
 
-        def answered(error: BaseException | None) -> None:
+        def on_flushed(error: BaseException | None) -> None:
             assert error is None
             assert log.high_watermark >= info.last_offset + 1
             if sent in self.in_flight:
@@ -107,9 +107,9 @@ class Run:
                     self.acknowledged[sent.base_sequence + number] = info.first_offset + number
 
         if info.required_flush_offset is None:
-            answered(None)
+            on_flushed(None)
         else:
-            log.when_flushed(info.required_flush_offset, answered)
+            log.when_flushed(info.required_flush_offset, on_flushed)
 
     def check(self, log: PartitionLog) -> None:
         """Check that the producer's records are there, once and in order, and no others."""

@@ -37,7 +37,7 @@ def changes(store: BlockingStore) -> list[Callable[[], object]]:
     """Changes of each kind, in an order in which each changes something."""
 
     return [
-        store.begin,
+        store.register_broker,
         lambda: store.create_topic("a", ALONE * 2, {"retention.ms": "5"}),
         lambda: store.create_topic("b", ALONE, {}),
         store.allocate_producer_ids,
@@ -92,7 +92,9 @@ def test_every_step_of_every_write(is_power_cut: bool) -> None:
             acknowledged = run(files)
             after = files.crash(Random(seed)) if is_power_cut else files.killed()
             image = LocalStore.open(after, DATA, ONE).image
-            found = facts(image, BlockingStore(after, DATA).begin().allocate_producer_ids().first)
+            found = facts(
+                image, BlockingStore(after, DATA).register_broker().allocate_producer_ids().first
+            )
             last = acknowledged[-1] if acknowledged else (frozenset(), frozenset(), 0)
             assert _is_last_or_next(found, last), (step, seed)
 
@@ -120,7 +122,7 @@ import sys
 from pathlib import Path
 from klog_broker.runtime.disk.files import RealFiles
 from tests.support.cluster.local_store import BlockingStore
-store = BlockingStore(RealFiles(), Path(sys.argv[1])).begin()
+store = BlockingStore(RealFiles(), Path(sys.argv[1])).register_broker()
 number = len(store.image.topics)
 while True:
     number += 1

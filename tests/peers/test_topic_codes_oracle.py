@@ -161,7 +161,7 @@ def test_the_codes_are_kafkas(kafka: BlockingClient, tmp_path: Path, case: str) 
     module, request = CASES[case]
     world = World(tmp_path, broker_id=BROKER_ID)
     world.create(new("there", 2, 1), new("my.topic", 1, 1))
-    assert codes(world.ask(module, request)) == codes(_ask(kafka, request))
+    assert codes(world.call_api(module, request)) == codes(_ask(kafka, request))
 
 
 def _ask(client: BlockingClient, request: Any) -> Any:

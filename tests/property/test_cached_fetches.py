@@ -50,7 +50,7 @@ class Client:
         self._seen_bytes = 0
         self._asked_epoch = -1
 
-    def ask(self, frame: bytes, epoch: int) -> None:
+    def send_fetch(self, frame: bytes, epoch: int) -> None:
         self.requests += 1
         self._asked_epoch = epoch
         self.stream.inbox += frame
@@ -141,7 +141,7 @@ def fetches(draw: st.DrawFn) -> Step:
                 isolation_level=shape % 2,
                 **options,
             )
-            client.ask(frame, epoch)
+            client.send_fetch(frame, epoch)
             broker.turns()
             client.see()
             if offsets[0] == 0:

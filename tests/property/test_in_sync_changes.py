@@ -79,7 +79,7 @@ class Asking:
         self.states.append(self.known)
         self.is_tampered_with = True
 
-    def tell(self, known: Leadership) -> None:
+    def deliver_state(self, known: Leadership) -> None:
         state = known.state
         self.leader.apply_partition_state(
             CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync)
@@ -106,7 +106,7 @@ class Asking:
             case 7 if not self.is_tampered_with:
                 self.somebody_writes()
             case 8:
-                self.tell(self.chance.choice(self.states))
+                self.deliver_state(self.chance.choice(self.states))
 
     def fetch(self, follower: BrokerId) -> None:
         self.leader.fetched(follower, FollowerFetch(10, 0, 1), 10, self.now_ms)
@@ -178,7 +178,7 @@ def first_fault(seed: int) -> str:
         while world.under_way:
             world.arrive(len(world.under_way) - 1)
         if world.leader.awaits_leader_and_isr:
-            world.tell(world.known)
+            world.deliver_state(world.known)
     leader = world.leader
     is_told = not world.is_tampered_with or leader.partition_epoch == world.known.partition_epoch
     if leader.pending_change or (

@@ -67,7 +67,7 @@ def decode_each(broker: MemoryBroker) -> None:
     server.handle_frame = handle
 
 
-def ask(stream: FakeStream, commit: Commit, version: int) -> None:
+def send_commit(stream: FakeStream, commit: Commit, version: int) -> None:
     rows = [
         OffsetCommitRequestPartition(
             partition_index=partition,
@@ -96,7 +96,7 @@ def run(broker: MemoryBroker, rounds: list[list[Commit]], version: int) -> dict[
     for number, asked in enumerate(rounds):
         broker.clock.advance(number)
         for each in asked:
-            ask(streams[each.connection], each, version)
+            send_commit(streams[each.connection], each, version)
         broker.turns()
     return {**broker.state(), "kept": kept(broker)}
 
@@ -131,7 +131,7 @@ def test_many_are_one_batch() -> None:
     streams = [broker.connect() for _ in range(150)]
     for offset in (1, 2):
         for number, stream in enumerate(streams):
-            ask(stream, Commit(number, "g", 1, offset * 1000 + number, 0), 7)
+            send_commit(stream, Commit(number, "g", 1, offset * 1000 + number, 0), 7)
         broker.turns()
     ends = [broker.log("__consumer_offsets", each).log_end_offset for each in range(2)]
     assert sum(ends) == 2 * len(streams)
@@ -143,10 +143,10 @@ def test_commits_that_come_at_once_have_each_its_own_answer() -> None:
     broker = start()
     stream = broker.connect()
     for offset in (1, 2):
-        ask(stream, Commit(0, "g", 0, offset, 0), 7)
+        send_commit(stream, Commit(0, "g", 0, offset, 0), 7)
         broker.turns()
     for offset in (3, 4, 5):
-        ask(stream, Commit(0, "g", 0, offset, 0), 7)
+        send_commit(stream, Commit(0, "g", 0, offset, 0), 7)
     broker.turns()
     numbers = []
     sent = bytes(stream.sent)

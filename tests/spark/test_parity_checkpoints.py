@@ -38,7 +38,7 @@ def _topic(klog: Engine) -> str:
     return topic
 
 
-def _go_on(klog: Engine, topic: str, folder: Path, **options: object) -> Collected:
+def _resume_query(klog: Engine, topic: str, folder: Path, **options: object) -> Collected:
     return klog.collected(klog.stream(subscribe=topic, **options), folder)
 
 
@@ -47,7 +47,7 @@ def test_a_query_goes_on_where_the_peer_stopped(klog: Engine, tmp_path: Path) ->
     topic = _topic(klog)
     ends = [{topic: {"0": 4, "1": 2}}, {topic: {"0": 8, "1": 6}}]
     write_peers_checkpoint(tmp_path, {topic: {"0": 0, "1": 0}}, ends, committed=2)
-    assert _numbers(_go_on(klog, topic, tmp_path)) == [8, 9, *range(106, 110)]
+    assert _numbers(_resume_query(klog, topic, tmp_path)) == [8, 9, *range(106, 110)]
     assert batches(tmp_path) == ([0, 1, 2], [0, 1, 2])
     assert offsets_of(tmp_path, 2) == {topic: {"0": 10, "1": 10}}
 
@@ -57,7 +57,7 @@ def test_without_new_records_there_is_one_empty_batch_at_most(klog: Engine, tmp_
     topic = _topic(klog)
     write_peers_checkpoint(tmp_path, {}, [{topic: {"0": 10, "1": 10}}], committed=1)
     for _ in range(2):
-        assert _numbers(_go_on(klog, topic, tmp_path)) == []
+        assert _numbers(_resume_query(klog, topic, tmp_path)) == []
     assert batches(tmp_path) in (([0], [0]), ([0, 1], [0, 1]))
 
 
@@ -69,7 +69,7 @@ def test_a_batch_that_the_peer_planned_is_run_as_planned(
     topic = _topic(klog)
     ends = [{topic: {"0": 4, "1": 2}}, {topic: {"0": 7, "1": 3}}]
     write_peers_checkpoint(tmp_path, {topic: {"0": 0, "1": 0}}, ends, committed=1)
-    found = _go_on(klog, topic, tmp_path, startingOffsets=start)
+    found = _resume_query(klog, topic, tmp_path, startingOffsets=start)
     assert _numbers(found) == [*range(4, 10), *range(102, 110)]
     assert found.sizes() == [4, 10]  # the planned one, then the rest
 
@@ -79,7 +79,7 @@ def test_within_batch_0_the_start_is_in_the_peers_folder(klog: Engine, tmp_path:
     topic = _topic(klog)
     initial = {topic: {"0": 3, "1": 1}}
     write_peers_checkpoint(tmp_path, initial, [{topic: {"0": 10, "1": 5}}], committed=0)
-    found = _go_on(klog, topic, tmp_path, startingOffsets=json.dumps(initial))
+    found = _resume_query(klog, topic, tmp_path, startingOffsets=json.dumps(initial))
     assert _numbers(found) == [*range(3, 10), *range(101, 110)]
 
 
@@ -89,14 +89,14 @@ def test_partitions_that_came_while_it_was_stopped(klog: Engine, tmp_path: Path)
     write_peers_checkpoint(tmp_path, {}, [{topic: {"0": 10, "1": 10}}], committed=1)
     klog.topics.admin.create_partitions(topic, 3)
     klog.topics.put_numbers(topic, range(200, 203), 2)
-    assert _numbers(_go_on(klog, topic, tmp_path)) == [200, 201, 202]
+    assert _numbers(_resume_query(klog, topic, tmp_path)) == [200, 201, 202]
 
 
 @pytest.mark.parity(ROW)
 def test_klogs_own_logs_are_the_peers_json(klog: Engine, tmp_path: Path) -> None:
     topic = _topic(klog)
-    _go_on(klog, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger=10)
-    _go_on(klog, topic, tmp_path)
+    _resume_query(klog, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    _resume_query(klog, topic, tmp_path)
     logged, committed = batches(tmp_path)
     assert logged == committed
     assert offsets_of(tmp_path, logged[-1]) == {topic: {"0": 10, "1": 10}}
@@ -116,7 +116,7 @@ def test_the_first_klogs_checkpoint_is_read(klog: Engine, tmp_path: Path) -> Non
         path = tmp_path / "offsets" / str(number)
         head, conf, _ = path.read_text(encoding="utf-8").splitlines()
         path.write_text("\n".join([head, conf, json.dumps(end)]), encoding="utf-8")
-    found = _go_on(klog, topic, tmp_path, startingOffsets="latest")
+    found = _resume_query(klog, topic, tmp_path, startingOffsets="latest")
     assert _numbers(found) == [*range(4, 10), *range(102, 110)]
 
 
@@ -129,5 +129,5 @@ def test_a_newer_klogs_checkpoint_is_refused(klog: Engine, tmp_path: Path, end: 
     head, conf, _ = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([head, conf, end]), encoding="utf-8")
     with pytest.raises(PySparkException, match="cannot go on from this checkpoint"):
-        _go_on(klog, topic, tmp_path)
+        _resume_query(klog, topic, tmp_path)
     assert batches(tmp_path) == ([0], [0])

@@ -68,12 +68,12 @@ def klog_in_front() -> Iterator[Fronted]:
             def move() -> None:
                 front.leader = 1
 
-            def end() -> None:
+            def stop_broker() -> None:
                 front.broker = (host, 1)  # no broker listens there
                 front.cut()
 
             faults = {"connection loss": front.cut, "broker restart": restart}
-            yield Fronted(front, {**faults, "leader change": move, "end": end})
+            yield Fronted(front, {**faults, "leader change": move, "end": stop_broker})
 
 
 @pytest.fixture

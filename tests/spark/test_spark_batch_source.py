@@ -56,20 +56,20 @@ def test_ranges(topics: Topics) -> None:
     topics.put_numbers(topic, range(100, 110), 1)
     every = {*range(10), *range(100, 110)}
 
-    def found(**options: object) -> set[int]:
+    def read_numbers(**options: object) -> set[int]:
         rows = topics.batch(**options).selectExpr("int(string(value)) as n").collect()
         return {row.n for row in rows}
 
-    assert found(subscribe=topic) == every
-    assert found(assign=f'{{"{topic}":[1]}}') == set(range(100, 110))
+    assert read_numbers(subscribe=topic) == every
+    assert read_numbers(assign=f'{{"{topic}":[1]}}') == set(range(100, 110))
     start, end = _offsets(topic, 3, -2), _offsets(topic, 5, -1)
-    assert found(subscribe=topic, startingOffsets=start, endingOffsets=end) == {
+    assert read_numbers(subscribe=topic, startingOffsets=start, endingOffsets=end) == {
         3,
         4,
         *range(100, 110),
     }
     same = _offsets(topic, 5, 10)
-    assert found(subscribe=topic, startingOffsets=same, endingOffsets=same) == set()
+    assert read_numbers(subscribe=topic, startingOffsets=same, endingOffsets=same) == set()
 
 
 def test_two_topics_one_of_them_empty(topics: Topics) -> None:

@@ -82,7 +82,7 @@ class World:
         overrides = {} if topic is None else topic.configs
         return TopicSettings.from_topic_config(topic_config(self.broker.config, overrides))
 
-    def ask(self, module: Any, request: Any, version: int | None = None) -> Any:
+    def call_api(self, module: Any, request: Any, version: int | None = None) -> Any:
         """The response, as a client of that version sees it."""
         (response,) = self.start(module, request, version)
         return response
@@ -119,7 +119,7 @@ class World:
 
     def create(self, *topics: CreatableTopic, version: int = 7, **more: Any) -> list[Any]:
         request = CreateTopicsRequest(topics=list(topics), **more)
-        return self.ask(create_topics, request, version).topics
+        return self.call_api(create_topics, request, version).topics
 
     def image_again(self) -> Any:
         return LocalStore.open(RealFiles(), self.directory, self.broker_id).image

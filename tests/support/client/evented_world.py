@@ -136,7 +136,7 @@ class EventedWorld(VirtualTime):
             random=lambda: self.chance,
         )
 
-    def ask(self, name: str, timeout_ms: int = 1_000) -> None:
+    def request_metadata(self, name: str, timeout_ms: int = 1_000) -> None:
         """Ask for metadata of a topic; `answers` gets its name with the cluster id or error."""
         self.connection.send(
             MetadataResponse,
@@ -156,7 +156,7 @@ class EventedWorld(VirtualTime):
 
     def ready(self) -> BrokerEnd:
         """The connection is made, for a request of the name "first" that was answered."""
-        self.ask("first")
+        self.request_metadata("first")
         self.turns()
         broker = self.broker
         for _ in ("versions", "metadata"):

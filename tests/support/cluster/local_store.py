@@ -98,7 +98,7 @@ class BlockingStore:
         orders: ScriptedRoleChanges | None = None,
         found: Mapping[TopicPartition, FoundLog] | None = None,
     ) -> None:
-        """Opened and elected, but `begin` has not been called: nothing need have been written."""
+        """Opened and elected, perhaps without a file: `register_broker` begins one."""
         self.broker_id = BrokerId(broker_id)
         self.loop: Any = SteppedLoop()
         self.role_changes = orders or ScriptedRoleChanges()
@@ -112,7 +112,7 @@ class BlockingStore:
         )
         self.store.elect(found or {})
 
-    def begin(self) -> "BlockingStore":
+    def register_broker(self) -> "BlockingStore":
         """Register the broker, which begins a file."""
         endpoint = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
         self.store.register_broker(BrokerRegistration(self.broker_id, (endpoint,)))

@@ -118,7 +118,7 @@ class ReplicaWorld(VirtualTime):
         """Load the logs, of which the disk may have some."""
         return loaded_logs(self.files, self.helpers, directories)
 
-    def begin(self, *orders: RoleChange) -> list[Results]:
+    def apply_async(self, *orders: RoleChange) -> list[Results]:
         """Apply role changes; the returned list gets the results when they are known."""
         found: list[Results] = []
         self.replicas.apply(orders, lambda results: found.append(dict(results)))
@@ -130,7 +130,7 @@ class ReplicaWorld(VirtualTime):
             self.helpers.run_all()
 
     def apply(self, *orders: RoleChange) -> Results:
-        found = self.begin(*orders)
+        found = self.apply_async(*orders)
         self.work()
         (results,) = found
         return results

@@ -111,10 +111,10 @@ def _never_cuts(original: Any) -> Any:
 def _takes_answers_for_elsewhere(original: Any) -> Any:
     """The answer to an earlier Fetch is taken for one to the present."""
 
-    def take(self: FollowerState, asked: FetchPosition, part: Any, now_ms: int) -> Any:
+    def handle_response(self: FollowerState, asked: FetchPosition, part: Any, now_ms: int) -> Any:
         return original(self, self._position(), part, now_ms)
 
-    return take
+    return handle_response
 
 
 def _forgets_bounces(original: Any) -> Any:

@@ -114,7 +114,7 @@ class ModelBroker:
         self.world.later(chance.randint(1, 8), lambda: self.tick(life))
 
     # --- orders ----------------------------------------------------------------------------------
-    def take_live(self, live: tuple[BrokerId, ...]) -> None:
+    def update_live_brokers(self, live: tuple[BrokerId, ...]) -> None:
         """Take the live brokers of an UpdateMetadata request."""
         self.live = live
         if isinstance(self.role, LeaderReplicas):
@@ -205,7 +205,7 @@ class ModelBroker:
         self.sending += 1
         sending, epoch, life = self.sending, self.broker_epoch, self.life
 
-        def answered(answer: IsrResult) -> None:
+        def on_response(answer: IsrResult) -> None:
             if self.life == life and self.role is role and self.sending == sending:
                 self.asked_ms = None
                 role.handle_result(change, answer)
@@ -213,7 +213,7 @@ class ModelBroker:
 
         def arrived() -> None:
             answer = world.controller.alter(self.broker_id, epoch, change)
-            world.send(lambda: answered(answer), loss=world.answer_loss)
+            world.send(lambda: on_response(answer), loss=world.answer_loss)
 
         world = self.world
         # The controller may be busy.
@@ -278,9 +278,9 @@ class ModelBroker:
                 world.soon(leader, lambda: reply(leader.read_for(position, part)))
 
         def reply(part: FetchedPart) -> None:
-            world.send(lambda: take(part), leader, self)
+            world.send(lambda: on_response(part), leader, self)
 
-        def take(part: FetchedPart) -> None:
+        def on_response(part: FetchedPart) -> None:
             if self.life != life or not self.is_alive or not isinstance(self.role, FollowerState):
                 return
             if self.sending == sending:
@@ -320,9 +320,9 @@ class ModelBroker:
             if leader.is_alive and isinstance(leader.role, LeaderReplicas):
                 log = leader.log
                 told = (leader.role.leader_epoch, log.log_start_offset, log.log_end_offset)
-                world.send(lambda: take(*told), leader, self)
+                world.send(lambda: on_response(*told), leader, self)
 
-        def take(epoch: LeaderEpoch, start: int, end: int) -> None:
+        def on_response(epoch: LeaderEpoch, start: int, end: int) -> None:
             if self.life == life and self.is_alive and self.role is role:
                 self.asked_ms = None
                 self.perform(role.handle_ends(epoch, start, end, world.now_ms), None)

@@ -88,7 +88,7 @@ class ReplicatedWorld:
 
         def arrive() -> None:
             if broker.is_alive and broker.broker_epoch == epoch:
-                broker.take_live(live)
+                broker.update_live_brokers(live)
                 if order is not None:
                     broker.queue_controller_request(order)
 
@@ -102,7 +102,7 @@ class ReplicatedWorld:
     def run(self) -> None:
         """Raises Broken."""
         for broker in BROKERS:
-            self.begin(self.brokers[broker])
+            self.start_broker(self.brokers[broker])
         self.later(1, self.load)
         self._run_until(FAULTS_MS)
         self.heal()
@@ -116,7 +116,7 @@ class ReplicatedWorld:
             self.check()
         self.now_ms = end_ms
 
-    def begin(self, broker: ModelBroker) -> None:
+    def start_broker(self, broker: ModelBroker) -> None:
         if not broker.is_alive and broker.broker_id != self._gone:
             broker.start()
             broker.broker_epoch = self.controller.register(broker.broker_id)
@@ -182,7 +182,7 @@ class ReplicatedWorld:
         if self.loses_one and self._gone is None and is_lost:
             self._gone = broker.broker_id
         else:
-            self.later(self.chance.choice((2, 20, 100, 300)), lambda: self.begin(broker))
+            self.later(self.chance.choice((2, 20, 100, 300)), lambda: self.start_broker(broker))
         self.later(SESSION_MS, lambda: self._end_session(broker, epoch))
 
     def _end_session(self, broker: ModelBroker, epoch: int) -> None:
@@ -213,7 +213,7 @@ class ReplicatedWorld:
     def heal(self) -> None:
         self.is_healed = True
         for broker in self.brokers.values():
-            self.begin(broker)
+            self.start_broker(broker)
 
     # --- the promises ----------------------------------------------------------------------------
     @property

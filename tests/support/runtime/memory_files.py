@@ -266,7 +266,7 @@ class MemoryFile:
         self._files.step()
         if self._files.free_bytes is not None and self._files.free_bytes < size:
             raise OSError(errno.ENOSPC, "no space left on the memory disk")
-        self._files.take(size)
+        self._files.allocate_bytes(size)
         missing = position + size - len(self._inode.content)
         if missing > 0:
             self._inode.content += bytes(missing)
@@ -278,7 +278,7 @@ class MemoryFile:
             raise OSError(errno.EIO, "truncate fails on the memory disk")
         content = self._inode.content
         if size < len(content):
-            self._files.take(size - len(content))
+            self._files.allocate_bytes(size - len(content))
             del content[size:]
             # Sectors behind the new end are gone, and the cut sector is written again.
             self._inode.lost -= {at for at in self._inode.lost if at >= size // SECTOR_BYTES}
@@ -420,7 +420,7 @@ class MemoryFiles:
         """Do nothing: no unused descriptors are cached."""
 
     # --- bytes -----------------------------------------------------------------------------------
-    def take(self, size: int) -> None:
+    def allocate_bytes(self, size: int) -> None:
         if self.free_bytes is not None:
             self.free_bytes -= size
 
@@ -434,7 +434,7 @@ class MemoryFiles:
             if not data:
                 raise OSError(errno.ENOSPC, "no space left on the memory disk")
         end = position + len(data)
-        self.take(max(end - len(inode.content), 0))
+        self.allocate_bytes(max(end - len(inode.content), 0))
         if end > len(inode.content):
             inode.content += bytes(end - len(inode.content))
         inode.content[position:end] = data
@@ -532,7 +532,7 @@ class MemoryFiles:
         node = self._find(path)
         if isinstance(node, _Inode):
             node.is_removed = True
-            self.take(-len(node.content))
+            self.allocate_bytes(-len(node.content))
             self._directory(path.parent).change({path.name: None})
 
     def remove_tree(self, path: Path) -> None:

@@ -195,7 +195,7 @@ class _Session:
     def _authenticate(self, message: bytes) -> SaslAuthenticateResponse:
         assert self._steps is not None
         try:
-            answer, is_done = self._steps.take(message)
+            answer, is_done = self._steps.handle_message(message)
         except Refused as refused:
             return SaslAuthenticateResponse(error_code=58, error_message=str(refused))
         lifetime_ms = 0
@@ -269,7 +269,7 @@ class _Steps:
         self._server_first = ""
         self._token_refused = False
 
-    def take(self, message: bytes) -> tuple[bytes, bool]:
+    def handle_message(self, message: bytes) -> tuple[bytes, bool]:
         """Return the response to a message, and whether it accepts the client."""
         if self._mechanism == "PLAIN":
             return self._plain(message)

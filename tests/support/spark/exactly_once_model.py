@@ -93,7 +93,7 @@ class FakeBroker:
         found.pending = row
         self._note(f"row {index} epoch {epoch}: {row.batch_id} of {row.run_id}, {row.row_count}")
 
-    def end(self, index: int, epoch: int) -> None:
+    def commit_transaction(self, index: int, epoch: int) -> None:
         """Commit. A repeated commit is recognised."""
         found = self.id(index)
         epoch_after = epoch + (1 if self.version == 2 else 0)
@@ -388,7 +388,7 @@ class World:
             if not ends_itself:
                 opened = OpenTransaction(f"p.q.n.{index}", 1, epoch, broker.version)
                 return TaskProgress(f"p.q.n.{index}", TOPIC, row, before, opened, plan.run_id)
-            broker.end(index, epoch)
+            broker.commit_transaction(index, epoch)
         except Fenced:
             return (yield from self._after_fenced(plan, index, now, rows))
         yield
@@ -481,7 +481,7 @@ class World:
             yield
             index = int(opened.transactional_id.rsplit(".")[-1])
             try:
-                broker.end(index, opened.producer_epoch)
+                broker.commit_transaction(index, opened.producer_epoch)
             except Fenced:
                 if "goes on after a fence" not in bugs:
                     raise AttemptFailed from None

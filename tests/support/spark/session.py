@@ -85,11 +85,11 @@ def spark_session() -> "SparkSession":
     session.sparkContext.setLogLevel("OFF")
     _first_settings.update(session.conf.getAll)
 
-    def end() -> None:
+    def stop_session() -> None:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
-    atexit.register(end)
+    atexit.register(stop_session)
     return session
 
 

@@ -28,7 +28,7 @@ def a_fenced_attempt_takes_over_the_result(servers: str) -> None:
         worker = world.worker()
         written = worker.write(batch_id, "a", "b", attempt=1)
         # The copy knows only that another attempt has used the id before.
-        worker.end(written)
+        worker.end_transaction(written)
 
     written = slow.write(1, batches=then(rows("a"), lambda: copy(1), rows("b")))
     assert written.progress.row == world.row()
@@ -50,7 +50,7 @@ def a_copy_lets_the_other_attempt_finish(servers: str) -> None:
     def pause(_: BlockingClient, wait_ms: int) -> None:
         assert wait_ms > 0
         if world.row_now() is None:
-            one.end(written)
+            one.end_transaction(written)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BlockingClient, "sleep_ms", pause)
@@ -71,7 +71,7 @@ def a_copy_waits_longer_for_one_that_has_handed_over(servers: str) -> None:
     def commit_late(pausing: BlockingClient, wait_ms: int) -> None:
         pause(pausing, wait_ms)
         if client.now_ms() - began_ms > 4 * task._PATIENCE_MS and world.row_now() is None:
-            one.end(written)
+            one.end_transaction(written)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BlockingClient, "sleep_ms", commit_late)
@@ -86,7 +86,7 @@ def a_copy_takes_the_id_of_one_that_died_at_its_end(servers: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task, "_PATIENCE_AT_END_MS", 400)
         worker = world.worker()
-        worker.end(worker.write(0, "0", attempt=1))
+        worker.end_transaction(worker.write(0, "0", attempt=1))
     assert world.committed == ["0"]
 
 
@@ -107,14 +107,14 @@ def an_attempt_whose_id_is_taken_before_its_next_check_takes_over_the_result(
             patch.setattr(TransactionalProducer, "init_transactions", init)
             handed_over.append(copy.write(1, "a", attempt=1))
 
-    def end(pausing: BlockingClient, wait_ms: int) -> None:
+    def end_copy(pausing: BlockingClient, wait_ms: int) -> None:
         pause(pausing, wait_ms)
         if handed_over and world.row_now() == handed_over[0].progress.before:
-            copy.end(handed_over[0])
+            copy.end_transaction(handed_over[0])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionalProducer, "init_transactions", then_the_copy)
-        patch.setattr(BlockingClient, "sleep_ms", end)
+        patch.setattr(BlockingClient, "sleep_ms", end_copy)
         written = slow.write(1, "a")
     assert written.progress.row == world.row()
     assert written.progress.opened is None
@@ -134,7 +134,7 @@ def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
     with pytest.raises(ExactlyOnceRefused, match="and has not committed: it died, or"):
         slow.write(1, batches=then(rows("a"), copy, rows("b")))
     worker = world.worker()
-    worker.end(worker.write(1, "a", "b", attempt=2))
+    worker.end_transaction(worker.write(1, "a", "b", attempt=2))
     assert world.committed == ["0", "a", "b"]
 
 
@@ -146,7 +146,7 @@ def a_fenced_attempt_without_a_successor_gives_up_soon(servers: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task, "_IDLE_MS", 500)
         with pytest.raises(ExactlyOnceRefused, match="and has not committed: it died, or"):
-            slow.write(1, batches=then(rows("a"), world.take, rows("b")))
+            slow.write(1, batches=then(rows("a"), world.fence_producer, rows("b")))
     assert world.committed == ["0"]
 
 
@@ -209,7 +209,7 @@ def a_copy_that_wakes_between_two_looks_writes_nothing(servers: str) -> None:
                     worker = world.worker()
                     written = worker.write(each, str(each))
                     if written.progress.opened is not None:
-                        worker.end(written)
+                        worker.end_transaction(written)
                 producer.init_transactions()
 
             patch.setattr(TransactionalProducer, "init_transactions", sleepy)
@@ -228,9 +228,9 @@ def a_task_of_a_stopped_run_that_wakes_late_ends_nothing(servers: str) -> None:
     late = world.worker()
     assert late.write(1, "1").progress.opened is None
     # An attempt that takes the id afterwards keeps its epoch, and must not commit.
-    written = world.worker().write(2, batches=then(world.take, rows("late")))
+    written = world.worker().write(2, batches=then(world.fence_producer, rows("late")))
     assert written.progress.opened is not None
-    late.end(written, commit=False)
+    late.end_transaction(written, commit=False)
     assert world.committed == ["0", "1"]
 
 
@@ -243,10 +243,10 @@ def a_worker_that_holds_the_id_in_vain_ends_nothing(servers: str) -> None:
     version = clients.reused_producer(holder.options.client, world.group()).producer.version
     if version == 2:
         with pytest.raises(ExactlyOnceRefused, match="and has not committed: it died, or"):
-            holder.write(2, batches=then(world.take, rows("late")))
+            holder.write(2, batches=then(world.fence_producer, rows("late")))
     else:
-        written = holder.write(2, batches=then(world.take, rows("late")))
-        holder.end(written, commit=False)
+        written = holder.write(2, batches=then(world.fence_producer, rows("late")))
+        holder.end_transaction(written, commit=False)
     assert world.committed == ["0", "1"]
 
 

@@ -107,7 +107,7 @@ class World:
         with client_of(self.servers) as client:
             return SinkGroups(client, self.sink, self.topic).mark()
 
-    def take(self, index: int) -> None:
+    def fence_task(self, index: int) -> None:
         """Another attempt takes the id of a task."""
         with client_of(self.servers) as client:
             fence_producers(client, self.sink.task(index), transaction_timeout_ms=_FENCE_MS)
@@ -174,7 +174,7 @@ def the_next_epoch_is_known(servers: str) -> None:
     assert first.opened is None
     (second,) = world.tasks(2, ["c"])
     assert second.opened is None and second.row.producer_id == first.row.producer_id
-    world.take(0)
+    world.fence_task(0)
     (third,) = world.tasks(3, ["d"])
     assert third.opened is not None  # the task cannot be sure, so the driver ends the transaction
     world.commit(3, [third])
@@ -406,7 +406,7 @@ def a_transaction_that_is_not_open_any_more_fails_the_batch(servers: str) -> Non
     """The commit ends no transaction, and the repeated batch is written."""
     world = World(servers)
     written = world.tasks(0, ["a"], ["b"])
-    world.take(1)
+    world.fence_task(1)
     world.refused("the transaction of task 1 is not open any more", 0, written)
     assert world.mark() is None
     world.batch(0, ["a", "b"], run_id=RUN_2)

@@ -37,7 +37,7 @@ def a_dead_attempt_holds_nobody_back(servers: str) -> None:
     written = worker.write(1, "a", attempt=1)
     assert written.progress.before == world.row_now()
     # Somebody has had the id since the row before: the driver compares.
-    worker.end(written)
+    worker.end_transaction(written)
     assert world.committed == ["0", "a"]
 
 
@@ -103,7 +103,7 @@ def dead_letters_are_in_the_transaction(servers: str) -> None:
     assert written.dead_letters == (("BAD_PARTITION", 1), ("TOO_LARGE", 1))
     assert written.progress.row.row_count == 4
     assert read_committed(servers, place) == []
-    worker.end(written)
+    worker.end_transaction(written)
     assert world.committed == ["a", "c"]
     assert committed(servers, place) == ["b" * 3_000, "d"]
     with pytest.raises(ValueError, match="failed"):
@@ -123,7 +123,7 @@ def an_attempt_that_is_fenced_while_it_writes_letters_waits_too(servers: str) ->
 
     def copy() -> None:
         worker = world.worker(deadLetterTopic=dead)
-        worker.end(worker.write(1, batches=[rows("a"), bad, bad], attempt=1))
+        worker.end_transaction(worker.write(1, batches=[rows("a"), bad, bad], attempt=1))
 
     slow = world.worker(deadLetterTopic=dead)
     written = slow.write(1, batches=then(rows("a"), bad, copy, bad, bad))

@@ -33,7 +33,7 @@ def only_the_first_batch_of_a_run_is_left_to_the_driver(servers: str) -> None:
     first = one.write(0, "a", "b")
     assert first.progress.before is None
     assert read_committed(servers, world.partition) == []
-    one.end(first)
+    one.end_transaction(first)
     assert world.committed == ["a", "b"]
     before = first.progress.row
     for batch_id, worker in [(1, one), (2, one), (3, other), (4, other), (5, one)]:
@@ -101,7 +101,7 @@ def one_batch_goes_to_several_topics(servers: str) -> None:
     written = worker.write(0, batches=[given])
     places = [TopicPartition(second, 1), world.partition, TopicPartition(second, 0)]
     assert [read_committed(servers, place) for place in places] == [[], [], []]
-    worker.end(written)
+    worker.end_transaction(written)
     assert [committed(servers, place) for place in places] == [["a"], ["b"], ["c"]]
     assert written.progress.row == world.row()
 
@@ -115,7 +115,7 @@ def a_partitioner_of_ones_own_chooses(servers: str) -> None:
         worker = world.worker(topic=wide, kafka_partitioner_class=own)
         written = worker.write(0, "0", "2", "4")
         if written.progress.opened is not None:
-            worker.end(written)
+            worker.end_transaction(written)
     assert committed(servers, TopicPartition(wide, 2)) == ["0", "2", "4"]
 
 
@@ -160,7 +160,7 @@ def an_ignored_column_timestamp_may_differ_when_a_batch_is_repeated(servers: str
         world = World(servers)
         at = [1_500_000_000_000_000, 1_500_000_000_000_001]
         written = world.worker(**first).write(0, batches=[_timed(at)])
-        world.worker().end(written)
+        world.worker().end_transaction(written)
         again = world.worker().write(0, run_id=RUN_2, batches=[_timed(at)])
         assert again.progress.row == world.row()
         other = [_timed([at[0], None])]

@@ -85,7 +85,7 @@ class Worker:
         given = ([rows(*values)] if values else []) if batches is None else batches
         return write_once(self.options, task, ids, given)
 
-    def end(self, written: TaskResult, *, commit: bool = True) -> TaskProgress:
+    def end_transaction(self, written: TaskResult, *, commit: bool = True) -> TaskProgress:
         """End a transaction that was left open, as the driver does."""
         assert written.progress.opened is not None
         end_transaction(client_for(self.options.client), written.progress.opened, commit=commit)
@@ -93,7 +93,7 @@ class Worker:
 
     def write_and_end(self, batch_id: int, *values: str, run_id: str = RUN_1) -> TaskProgress:
         """The first batch of a run, of one task."""
-        return self.end(self.write(batch_id, *values, run_id=run_id))
+        return self.end_transaction(self.write(batch_id, *values, run_id=run_id))
 
     def write_batch(self, uuid: str, *values: str, attempt: int = 0) -> TaskResult:
         """Run an attempt of a batch write's task."""

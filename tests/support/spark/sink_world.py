@@ -56,7 +56,7 @@ class World:
         with client_of(self.servers) as client:
             commit_offsets(client, group, {TopicPartition(topic or self.topic, 0): position})
 
-    def take(self, index: int = 0) -> None:
+    def fence_producer(self, index: int = 0) -> None:
         """Fence the producer that has the id, as an attempt that dies then, or a driver, does."""
         with client_of(self.servers) as client:
             TransactionalProducer(client, self.group(index)).init_transactions()

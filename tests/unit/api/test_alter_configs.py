@@ -38,7 +38,7 @@ def resource(name: str, settings: Settings, kind: int = TOPIC) -> AlterConfigsRe
 def alter(world: World, *resources: AlterConfigsResource, **more: Any) -> list[str]:
     version = more.pop("version", 2)
     request = AlterConfigsRequest(resources=list(resources), **more)
-    rows = world.ask(alter_configs, request, version).responses
+    rows = world.call_api(alter_configs, request, version).responses
     assert [(each.resource_type, each.resource_name) for each in rows] == [
         (each.resource_type, each.resource_name) for each in resources
     ]

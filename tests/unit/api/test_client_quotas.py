@@ -236,25 +236,25 @@ def test_filters(broker: BrokerServer) -> None:
     for names in everybody.values():
         put(broker, names, {CONNECTIONS if IP in names else PRODUCED: 1})
 
-    def found(*components: tuple[str, int, str | None], strict: bool = False) -> set[str]:
+    def matching(*components: tuple[str, int, str | None], strict: bool = False) -> set[str]:
         asked = ask_for(broker, *components, strict=strict)
         assert not isinstance(asked, str)
         return {key for key, names in everybody.items() if frozenset(names.items()) in asked}
 
     users = {"a", "any user", "a at c", "any at c", "any at any"}
-    assert found() == set(everybody)
-    assert found(strict=True) == set()
-    assert found((USER, EXACT, "a")) == {"a", "a at c"}
-    assert found((USER, EXACT, "a"), strict=True) == {"a"}
-    assert found((USER, DEFAULT, None)) == {"any user", "any at c", "any at any"}
-    assert found((USER, DEFAULT, None), strict=True) == {"any user"}
-    assert found((USER, ANY, None)) == users
-    assert found((USER, ANY, None), strict=True) == {"a", "any user"}
-    assert found((USER, ANY, None), (CLIENT, EXACT, "c")) == {"a at c", "any at c"}
-    assert found((CLIENT, ANY, None), strict=True) == {"c"}
-    assert found((IP, ANY, None)) == {"there", "anywhere"}
-    assert found((IP, EXACT, "1.2.3.4")) == {"there"}
-    assert found((USER, EXACT, "")) == set()
+    assert matching() == set(everybody)
+    assert matching(strict=True) == set()
+    assert matching((USER, EXACT, "a")) == {"a", "a at c"}
+    assert matching((USER, EXACT, "a"), strict=True) == {"a"}
+    assert matching((USER, DEFAULT, None)) == {"any user", "any at c", "any at any"}
+    assert matching((USER, DEFAULT, None), strict=True) == {"any user"}
+    assert matching((USER, ANY, None)) == users
+    assert matching((USER, ANY, None), strict=True) == {"a", "any user"}
+    assert matching((USER, ANY, None), (CLIENT, EXACT, "c")) == {"a at c", "any at c"}
+    assert matching((CLIENT, ANY, None), strict=True) == {"c"}
+    assert matching((IP, ANY, None)) == {"there", "anywhere"}
+    assert matching((IP, EXACT, "1.2.3.4")) == {"there"}
+    assert matching((USER, EXACT, "")) == set()
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def commit(broker: MemoryBroker, group: str) -> int:
     return code
 
 
-def found(broker: MemoryBroker, group: str) -> tuple[int, int]:
+def group_errors(broker: MemoryBroker, group: str) -> tuple[int, int]:
     """Errors of FindCoordinator and of OffsetFetch."""
     coordinator = broker.call(FindCoordinatorRequest(key=group), 3).error_code
     return coordinator, broker.call(OffsetFetchRequest(group_id=group, topics=None), 7).error_code
@@ -174,7 +174,7 @@ def test_groups_that_cannot_be_loaded_have_no_coordinator(
     name = "__consumer_offsets"
     topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1)
     assert before.call(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
-    assert found(before, "g0") == (0, 0)
+    assert group_errors(before, "g0") == (0, 0)
     assert [commit(before, each) for each in 3 * groups] == [0] * 3 * len(groups)
     file = before.log(name, 0).segments[0].log_file
     before.close()
@@ -195,12 +195,12 @@ def test_groups_that_cannot_be_loaded_have_no_coordinator(
     log = broker.broker.services.logs.get(TopicPartition(name, 0))
     assert log is not None and not log.is_offline
     none = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
-    outcomes = {found(broker, each) for each in groups}
+    outcomes = {group_errors(broker, each) for each in groups}
     assert outcomes == {(0, 0), none}
     assert {commit(broker, each) for each in groups} == {0, ErrorCode.NOT_COORDINATOR}
     listed = broker.call(ListGroupsRequest(), 4)
     assert listed.error_code == 0
     assert {each.group_id for each in listed.groups} == {
-        each for each in groups if found(broker, each) == (0, 0)
+        each for each in groups if group_errors(broker, each) == (0, 0)
     }
     assert no_bug_in(broker)

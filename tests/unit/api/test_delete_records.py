@@ -216,19 +216,19 @@ def test_fetches_that_a_connection_sends_again_see_the_new_start(
     request: FetchRequest = fetch_request("plain", 0, **session)
     stream = broker.connect()
 
-    def ask(each: FetchRequest) -> Any:
+    def send_fetch(each: FetchRequest) -> Any:
         stream.sent.clear()
         stream.inbox += encode_request(RequestHeader(each.api_key, 12, 1, "c"), each)
         broker.turns()
         return answer_of(stream, each, 12)
 
-    first = ask(request)
+    first = send_fetch(request)
     if in_session:
         request = FetchRequest(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
     else:
-        assert [ask(request) for _ in range(3)] == [first] * 3
+        assert [send_fetch(request) for _ in range(3)] == [first] * 3
     delete(broker, ("plain", 0, 2))
-    found = ask(request).responses[0].partitions[0]
+    found = send_fetch(request).responses[0].partitions[0]
     assert (found.error_code, found.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 

@@ -25,7 +25,7 @@ def broker() -> MemoryBroker:
     return new_broker(with_kernel=False)
 
 
-def ask(
+def describe_log_dirs(
     broker: MemoryBroker, *topics: tuple[str, list[int]], version: int = NEWEST, everything: Any = 0
 ) -> Any:
     rows = [DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics]
@@ -48,7 +48,7 @@ def sizes(result: Any) -> dict[tuple[str, int], int]:
 def test_all_partitions(broker: MemoryBroker, version: int) -> None:
     records = batch(b"value")
     broker.call(produce_request("plain", records, 1), 9)
-    (result,) = ask(broker, everything=None, version=version).results
+    (result,) = describe_log_dirs(broker, everything=None, version=version).results
     found = sizes(result)
     assert (result.error_code, result.log_dir) == (0, "/data")
     assert set(found) == {(name, n) for name, (count, _) in TOPICS.items() for n in range(count)}
@@ -66,9 +66,9 @@ def test_named_partitions_that_are_here(broker: MemoryBroker) -> None:
         ("plain", [2, 0]),
         ("flushed", []),
     ]
-    (result,) = ask(broker, *asked).results
+    (result,) = describe_log_dirs(broker, *asked).results
     assert sizes(result) == {("plain", 0): 0, ("plain", 2): 0}
-    (result,) = ask(broker).results
+    (result,) = describe_log_dirs(broker).results
     assert (sizes(result), result.total_bytes) == ({}, DISK_BYTES)
 
 
@@ -77,13 +77,13 @@ def test_several_segments_count_together(broker: MemoryBroker) -> None:
     for _ in range(12):
         broker.call(produce_request("small-segments", records), 9)
     assert len(broker.log("small-segments").segments) > 2
-    (result,) = ask(broker, ("small-segments", [0])).results
+    (result,) = describe_log_dirs(broker, ("small-segments", [0])).results
     assert sizes(result) == {("small-segments", 0): 12 * len(records)}
 
 
 def test_what_is_left_on_the_volume(broker: MemoryBroker) -> None:
     broker.files.free_bytes = 12_345
-    (result,) = ask(broker).results
+    (result,) = describe_log_dirs(broker).results
     assert (result.total_bytes, result.usable_bytes) == (DISK_BYTES, 12_345)
 
 
@@ -102,9 +102,9 @@ def test_a_volume_that_does_not_answer() -> None:
     files = MuteVolume()
     broker = MemoryBroker(files, with_kernel=False)
     files.is_mute = True
-    (result,) = ask(broker).results
+    (result,) = describe_log_dirs(broker).results
     assert (result.error_code, result.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, "/data")
-    (result,) = ask(broker, version=3).results
+    (result,) = describe_log_dirs(broker, version=3).results
     assert result.error_code == 0
 
 
@@ -112,14 +112,14 @@ def test_two_directories_and_one_that_goes_offline(broker: MemoryBroker) -> None
     directories = broker.broker.services.logs._directories
     broker.files.make_dirs(Path("/two"))
     directories.append(LogDirectory(broker.files, Path("/two"), broker.clock))
-    results = ask(broker, everything=None).results
+    results = describe_log_dirs(broker, everything=None).results
     assert [(each.error_code, each.log_dir) for each in results] == [(0, "/data"), (0, "/two")]
     assert [bool(each.topics) for each in results] == [True, False]
     # The broker knows of one only, and would end with it.
     broker.broker.services.logs.on_directory_offline = None
     directories[0].go_offline(OSError("the disk is gone"))
     for version in (1, NEWEST):
-        one, two = ask(broker, everything=None, version=version).results
+        one, two = describe_log_dirs(broker, everything=None, version=version).results
         assert (one.error_code, one.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, "/data")
         assert (one.topics, one.total_bytes, one.usable_bytes) == ([], -1, -1)
         assert (two.error_code, two.log_dir) == (0, "/two")
@@ -150,6 +150,6 @@ def test_a_bug_while_the_volume_is_asked(
         raise ValueError("a bug")
 
     monkeypatch.setattr(broker.files, "disk_usage", fail)
-    answer = ask(broker)
+    answer = describe_log_dirs(broker)
     assert (answer.error_code, answer.results) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     assert broker.broker.services.requests.bugs.total == 1

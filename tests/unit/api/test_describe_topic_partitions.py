@@ -23,7 +23,7 @@ def broker() -> MemoryBroker:
     return new_broker(with_kernel=False)
 
 
-def ask(
+def describe_partitions(
     broker: MemoryBroker, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> Any:
     at = None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1])
@@ -47,7 +47,7 @@ def next_of(response: Any) -> tuple[str, int] | None:
 
 
 def test_the_fields_of_a_topic(broker: MemoryBroker) -> None:
-    response = ask(broker, "plain")
+    response = describe_partitions(broker, "plain")
     (topic,) = response.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "plain", False)
     assert topic.topic_id == topic_ids()["plain"]
@@ -65,13 +65,13 @@ def test_a_partition_of_an_offline_disk_has_no_leader(broker: MemoryBroker) -> N
     broker.broker.services.logs.on_directory_offline = None  # the broker would end
     broker.log("plain").log_directory.go_offline(OSError("the disk is gone"))
     broker.turns()
-    (topic,) = ask(broker, "plain").topics
+    (topic,) = describe_partitions(broker, "plain").topics
     assert {each.leader_id for each in topic.partitions} == {-1}
     assert topic.partitions[0].offline_replicas == topic.partitions[0].replica_nodes
 
 
 def test_names_are_sorted_and_answered_once(broker: MemoryBroker) -> None:
-    response = ask(broker, "plain", "none", "compacted", "plain", "a b", "")
+    response = describe_partitions(broker, "plain", "none", "compacted", "plain", "a b", "")
     assert [(each.name, ErrorCode(each.error_code).name) for each in response.topics] == [
         ("", "INVALID_TOPIC_EXCEPTION"),
         ("a b", "INVALID_TOPIC_EXCEPTION"),
@@ -102,13 +102,13 @@ def test_pages(
     found: list[Row],
     then: tuple[str, int] | None,
 ) -> None:
-    response = ask(broker, "plain", "compacted", limit=limit, cursor=cursor)
+    response = describe_partitions(broker, "plain", "compacted", limit=limit, cursor=cursor)
     assert (rows(response), next_of(response)) == (found, then)
 
 
 def test_a_page_may_begin_with_an_unknown_topic(broker: MemoryBroker) -> None:
-    assert next_of(ask(broker, "compacted", "gone", limit=1)) == ("gone", 0)
-    response = ask(broker, "gone", "plain", cursor=("gone", 3))
+    assert next_of(describe_partitions(broker, "compacted", "gone", limit=1)) == ("gone", 0)
+    response = describe_partitions(broker, "gone", "plain", cursor=("gone", 3))
     assert [each.error_code for each in response.topics] == [3, 0]
 
 
@@ -117,7 +117,7 @@ def test_all_topics_page_by_page(broker: MemoryBroker, limit: int) -> None:
     found: list[tuple[str, int]] = []
     cursor = None
     while True:
-        response = ask(broker, limit=limit, cursor=cursor)
+        response = describe_partitions(broker, limit=limit, cursor=cursor)
         page = [(name, number) for name, numbers in rows(response) for number in numbers]
         assert 0 < len(page) <= limit
         found += page
@@ -128,9 +128,9 @@ def test_all_topics_page_by_page(broker: MemoryBroker, limit: int) -> None:
 
 
 def test_a_cursor_between_topics(broker: MemoryBroker) -> None:
-    response = ask(broker, limit=1, cursor=("plaim", 77))
+    response = describe_partitions(broker, limit=1, cursor=("plaim", 77))
     assert rows(response) == [("plain", [0])]
-    assert rows(ask(broker, cursor=("zzz", 0))) == []
+    assert rows(describe_partitions(broker, cursor=("zzz", 0))) == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_cursor_between_topics(broker: MemoryBroker) -> None:
     ],
 )
 def test_wrong_cursors(broker: MemoryBroker, names: list[str], cursor: tuple[str, int]) -> None:
-    response = ask(broker, *names, cursor=cursor)
+    response = describe_partitions(broker, *names, cursor=cursor)
     assert [each.error_code for each in response.topics] == [ErrorCode.INVALID_REQUEST]
     assert next_of(response) is None
 
@@ -151,6 +151,6 @@ def test_wrong_cursors(broker: MemoryBroker, names: list[str], cursor: tuple[str
 def test_a_page_has_an_end_of_its_own(broker: MemoryBroker) -> None:
     topic = CreatableTopic(name="wide", num_partitions=MAX_PARTITIONS + 1, replication_factor=1)
     broker.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-    response = ask(broker, "wide", limit=2**31 - 1)
+    response = describe_partitions(broker, "wide", limit=2**31 - 1)
     assert rows(response) == [("wide", list(range(MAX_PARTITIONS)))]
     assert next_of(response) == ("wide", MAX_PARTITIONS)

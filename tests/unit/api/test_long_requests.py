@@ -175,7 +175,9 @@ def put(stream: FakeStream, request: Request, version: int) -> None:
     stream.inbox += encode_request(RequestHeader(request.api_key, version, 1, "c"), request)
 
 
-def begin(broker: MemoryBroker, stream: FakeStream, request: Request, version: int) -> None:
+def receive_request(
+    broker: MemoryBroker, stream: FakeStream, request: Request, version: int
+) -> None:
     """Run turns until the whole request has been received."""
     put(stream, request, version)
     while stream.inbox:
@@ -186,7 +188,7 @@ def begin(broker: MemoryBroker, stream: FakeStream, request: Request, version: i
 def test_others_are_answered_before_a_long_request_is(broker: MemoryBroker, case: str) -> None:
     request, version, field = LONG[case]
     long, other, small = (broker.connect() for _ in range(3))
-    begin(broker, long, request, version)
+    receive_request(broker, long, request, version)
     put(other, HeartbeatRequest(group_id="g", member_id="m"), 3)
     put(small, describe_topics(["plain"]), 9)
     for _ in range(2):
@@ -199,7 +201,7 @@ def test_others_are_answered_before_a_long_request_is(broker: MemoryBroker, case
     assert len(things) == MANY or (case == "metadata of all" and len(things) > MANY)
 
 
-def ask(broker: MemoryBroker, case: str) -> list[Any]:
+def call_long(broker: MemoryBroker, case: str) -> list[Any]:
     request, version, field = LONG[case]
     answer = broker.call(request, version)
     found: list[Any] = getattr(answer, field)
@@ -207,11 +209,11 @@ def ask(broker: MemoryBroker, case: str) -> list[Any]:
 
 
 def test_metadata_of_many_topics_is_right(broker: MemoryBroker) -> None:
-    found = ask(broker, "metadata")
+    found = call_long(broker, "metadata")
     assert [topic.name for topic in found] == THERE
     assert {len(topic.partitions) for topic in found[:-1]} == {1}
     assert [p.partition_index for p in found[-1].partitions] == [0, 1, 2]
-    everything = {topic.name: topic for topic in ask(broker, "metadata of all")}
+    everything = {topic.name: topic for topic in call_long(broker, "metadata of all")}
     assert [everything[name] for name in THERE] == found
 
 
@@ -223,7 +225,7 @@ def test_one_topic_of_many_partitions_is_described_whole(broker: MemoryBroker) -
 
 @pytest.mark.parametrize("case", ["list offsets", "list offsets by time", "leader epochs"])
 def test_answers_about_many_partitions_are_each_its_own(broker: MemoryBroker, case: str) -> None:
-    found = ask(broker, case)
+    found = call_long(broker, case)
     assert [getattr(topic, "name", None) or topic.topic for topic in found] == THERE
     codes = [topic.partitions[0].error_code for topic in found]
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * (MANY - 1) + [ErrorCode.NONE]
@@ -234,7 +236,7 @@ def test_many_offsets_are_committed_and_fetched(broker: MemoryBroker) -> None:
     answer = broker.call(request, 7)
     codes = [topic.partitions[0].error_code for topic in answer.topics]
     assert codes == [ErrorCode.NONE] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    found = ask(broker, "offset fetch")
+    found = call_long(broker, "offset fetch")
     assert [topic.name for topic in found] == THERE
     assert {topic.partitions[0].committed_offset for topic in found} == {3}
     all_of_them = committed.OffsetFetchRequest(group_id="g", topics=None)
@@ -251,7 +253,7 @@ def test_settings_of_many_topics_are_each_its_own(broker: MemoryBroker) -> None:
     assert [result.resource_name for result in found] == some
     assert found[-1] == alone
     assert found[0].configs == found[-2].configs != found[-1].configs
-    values = [[row.value for row in each.configs] for each in ask(broker, "describe configs")]
+    values = [[row.value for row in each.configs] for each in call_long(broker, "describe configs")]
     assert values == [["producer"]] * MANY
     two = describe_configs(["plain", "stored-as-lz4"], "compression.type")
     two.resources.append(two.resources[0].__class__(resource_type=4, resource_name="0"))
@@ -270,7 +272,7 @@ def test_every_refused_topic_has_its_error(broker: MemoryBroker) -> None:
         ("find coordinator", ErrorCode.NONE),
         ("metadata of unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ):
-        found = ask(broker, case)
+        found = call_long(broker, case)
         codes = [each.error_code for each in found]
         if case == "create partitions":
             codes.pop()  # `plain` has three partitions, so it gets another error of this code
@@ -279,7 +281,7 @@ def test_every_refused_topic_has_its_error(broker: MemoryBroker) -> None:
 
 def test_a_disconnected_client_leaves_nothing_to_do(broker: MemoryBroker) -> None:
     long, loop = broker.connect(), broker.broker.loop
-    begin(broker, long, describe_topics(GONE), 9)
+    receive_request(broker, long, describe_topics(GONE), 9)
     assert loop.next_wake_ms() == loop.now_ms()
     long.is_at_end = True
     for _ in range(2):

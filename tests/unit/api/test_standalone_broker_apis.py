@@ -32,7 +32,7 @@ def me(broker: MemoryBroker) -> int:
 
 
 class TestElectLeaders:
-    def ask(
+    def elect_leaders(
         self,
         broker: MemoryBroker,
         topics: list[tuple[str, list[int]]] | None,
@@ -54,7 +54,7 @@ class TestElectLeaders:
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_the_only_replica_leads(self, broker: MemoryBroker, version: int) -> None:
         asked = [("plain", [0, 7, -1, 0]), ("none", [0]), ("plain", [])]
-        assert self.ask(broker, asked, version=version) == (
+        assert self.elect_leaders(broker, asked, version=version) == (
             "NONE",
             [
                 ("plain", 0, "ELECTION_NOT_NEEDED"),
@@ -68,7 +68,7 @@ class TestElectLeaders:
 
     @pytest.mark.parametrize("election", [PREFERRED, UNCLEAN])
     def test_all_partitions(self, broker: MemoryBroker, election: int) -> None:
-        assert self.ask(broker, None, election) == ("NONE", [])
+        assert self.elect_leaders(broker, None, election) == ("NONE", [])
         assert set(self.topics) == set(TOPICS)
 
     @pytest.mark.parametrize(
@@ -82,21 +82,27 @@ class TestElectLeaders:
         broker.broker.services.logs.on_directory_offline = None  # the broker would end
         broker.log("plain").log_directory.go_offline(OSError("the disk is gone"))
         broker.turns()
-        assert self.ask(broker, [("plain", [2])], election) == ("NONE", [("plain", 2, code)])
-        found = self.ask(broker, None, election)[1]
+        assert self.elect_leaders(broker, [("plain", [2])], election) == (
+            "NONE",
+            [("plain", 2, code)],
+        )
+        found = self.elect_leaders(broker, None, election)[1]
         assert {each[2] for each in found} == {code}
         assert len(found) == sum(count for count, _ in TOPICS.values())
 
     @pytest.mark.parametrize("election", [-128, -1, 2, 127])
     def test_an_unknown_election(self, broker: MemoryBroker, election: int) -> None:
         refused = "INVALID_REQUEST"
-        assert self.ask(broker, [("plain", [0])], election) == (refused, [("plain", 0, refused)])
-        assert self.ask(broker, None, election) == (refused, [])
-        assert self.ask(broker, [], election) == ("NONE", [])
+        assert self.elect_leaders(broker, [("plain", [0])], election) == (
+            refused,
+            [("plain", 0, refused)],
+        )
+        assert self.elect_leaders(broker, None, election) == (refused, [])
+        assert self.elect_leaders(broker, [], election) == ("NONE", [])
 
 
 class TestReassignments:
-    def ask(
+    def reassign_partitions(
         self,
         broker: MemoryBroker,
         *rows: tuple[str, int, list[int] | None],
@@ -123,18 +129,18 @@ class TestReassignments:
     def test_to_where_it_is(self, broker: MemoryBroker, version: int) -> None:
         rows = ("plain", 0, [me(broker)]), ("plain", 0, [me(broker)]), ("plain", 0, None)
         expected = ["NONE", "NONE", "NO_REASSIGNMENT_IN_PROGRESS"]
-        assert self.ask(broker, *rows, version=version) == expected
+        assert self.reassign_partitions(broker, *rows, version=version) == expected
 
     def test_what_is_refused(self, broker: MemoryBroker) -> None:
         mine = me(broker)
         for replicas in ([], [mine + 1], [-1], [mine, mine], [mine, mine + 1], [2**31 - 1] * 500):
             for may_change in (True, False):
-                assert self.ask(
+                assert self.reassign_partitions(
                     broker, ("plain", 0, replicas), allow_replication_factor_change=may_change
                 ) == ["INVALID_REPLICA_ASSIGNMENT"]
         rows = ("none", 0, [mine]), ("plain", 9, None), ("plain", -1, []), ("", 0, None)
-        assert self.ask(broker, *rows) == [MISSING] * 4
-        assert self.ask(broker) == []
+        assert self.reassign_partitions(broker, *rows) == [MISSING] * 4
+        assert self.reassign_partitions(broker) == []
 
     @pytest.mark.parametrize("topics", [None, [], ["plain", "none", ""]])
     def test_none_is_under_way(self, broker: MemoryBroker, topics: list[str] | None) -> None:
@@ -148,7 +154,7 @@ class TestReassignments:
 
 
 class TestListConfigResources:
-    def ask(self, broker: MemoryBroker, *types: int) -> list[tuple[int, str]] | str:
+    def list_resources(self, broker: MemoryBroker, *types: int) -> list[tuple[int, str]] | str:
         answer = broker.call(ListConfigResourcesRequest(resource_types=list(types)), 1)
         if answer.error_code:
             assert not answer.config_resources
@@ -157,15 +163,15 @@ class TestListConfigResources:
 
     def test_by_type(self, broker: MemoryBroker) -> None:
         brokers, topics = [(4, str(me(broker)))], [(2, name) for name in TOPICS]
-        assert self.ask(broker) == brokers + topics
-        assert self.ask(broker, 2) == self.ask(broker, 2, 2) == topics
-        assert self.ask(broker, 4) == brokers
-        assert self.ask(broker, 2, 4, 16) == brokers + topics
-        assert self.ask(broker, 8, 16, 32) == []
+        assert self.list_resources(broker) == brokers + topics
+        assert self.list_resources(broker, 2) == self.list_resources(broker, 2, 2) == topics
+        assert self.list_resources(broker, 4) == brokers
+        assert self.list_resources(broker, 2, 4, 16) == brokers + topics
+        assert self.list_resources(broker, 8, 16, 32) == []
 
     @pytest.mark.parametrize("wrong", [-128, 0, 1, 3, 77, 127])
     def test_unknown_types(self, broker: MemoryBroker, wrong: int) -> None:
-        assert self.ask(broker, 2, wrong) == "UNSUPPORTED_VERSION"
+        assert self.list_resources(broker, 2, wrong) == "UNSUPPORTED_VERSION"
 
     def test_the_first_version_asks_for_client_metrics(self, broker: MemoryBroker) -> None:
         answer = broker.call(ListConfigResourcesRequest(), 0)

@@ -178,7 +178,7 @@ class TestDeleteTopics:
             request = DeleteTopicsRequest(topics=list(asked))
         else:
             request = DeleteTopicsRequest(topic_names=list(asked))
-        return list(world.ask(delete_topics, request, version).responses)
+        return list(world.call_api(delete_topics, request, version).responses)
 
     @pytest.mark.parametrize("version", range(6))
     def test_by_name(self, world: World, version: int) -> None:
@@ -292,7 +292,7 @@ class TestCreatePartitions:
             for name, count, *by_hand in asked
         ]
         request = CreatePartitionsRequest(topics=topics, **more)
-        return world.ask(create_partitions, request, version).results
+        return world.call_api(create_partitions, request, version).results
 
     @pytest.mark.parametrize("version", range(4))
     def test_more_of_them(self, world: World, version: int) -> None:
@@ -381,7 +381,7 @@ class TestDescribeConfigs:
             resource_type=kind, resource_name=name, configuration_keys=keys
         )
         request = DescribeConfigsRequest(resources=[resource], **more)
-        (result,) = world.ask(describe_configs, request, version).results
+        (result,) = world.call_api(describe_configs, request, version).results
         assert (result.resource_type, result.resource_name) == (kind, name)
         return result
 
@@ -502,7 +502,7 @@ class TestIncrementalAlterConfigs:
             ],
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], **more)
-        (result,) = world.ask(incremental_alter_configs, request, version).responses
+        (result,) = world.call_api(incremental_alter_configs, request, version).responses
         return result
 
     @pytest.mark.parametrize("version", range(2))
@@ -577,7 +577,7 @@ class TestIncrementalAlterConfigs:
         world.create(new("a"))
         resource = AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[])
         request = IncrementalAlterConfigsRequest(resources=[resource, resource])
-        results = world.ask(incremental_alter_configs, request).responses
+        results = world.call_api(incremental_alter_configs, request).responses
         assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST] * 2
 
     def test_a_disk_that_fails(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,18 +621,23 @@ def test_one_error_for_a_whole_request(module: Any, request_: Any, rows: str) ->
 def test_settings_that_are_named_several_times_are_answered_once(world: World) -> None:
     world.create(new("a"))
 
-    def ask(*keys: list[str] | None) -> set[str]:
+    def described_keys(*keys: list[str] | None) -> set[str]:
         resources = [
             DescribeConfigsResource(resource_type=TOPIC, resource_name="a", configuration_keys=each)
             for each in keys
         ]
         request = DescribeConfigsRequest(resources=resources)
-        (result,) = world.ask(describe_configs, request).results
+        (result,) = world.call_api(describe_configs, request).results
         return {config.name for config in result.configs}
 
-    assert ask(["retention.ms"], ["flush.ms"], ["flush.ms"]) == {"retention.ms", "flush.ms"}
-    assert ask(["retention.ms"], None) == ask(None) == set(TOPIC_SETTINGS)
-    assert ask(["flush.ms"], []) == ask([], ["flush.ms"]) == ask(None)
+    assert described_keys(["retention.ms"], ["flush.ms"], ["flush.ms"]) == {
+        "retention.ms",
+        "flush.ms",
+    }
+    assert described_keys(["retention.ms"], None) == described_keys(None) == set(TOPIC_SETTINGS)
+    assert (
+        described_keys(["flush.ms"], []) == described_keys([], ["flush.ms"]) == described_keys(None)
+    )
 
 
 class TestAskingForTopics:
@@ -646,13 +651,13 @@ class TestAskingForTopics:
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for codes in ([unknown] * 5, [0, 0, 0, unknown, unknown], [0] * 5):
-            answer = world.ask(metadata, request, 9)
+            answer = world.call_api(metadata, request, 9)
             assert [topic.error_code for topic in answer.topics] == codes
 
     def test_a_topic_that_is_named_often_is_described_once(self, world: World) -> None:
         world.create(new("a", 3))
         request = MetadataRequest(topics=[MetadataRequestTopic(name="a")] * 3)
-        (topic,) = world.ask(metadata, request, 9).topics
+        (topic,) = world.call_api(metadata, request, 9).topics
         assert len(topic.partitions) == 3
 
 

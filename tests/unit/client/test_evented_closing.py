@@ -16,9 +16,9 @@ from tests.support.client.evented_world import DEFAULTS, EventedWorld, metadata_
 def test_a_late_reply_ends_the_connection_and_all_that_is_in_flight() -> None:
     world = EventedWorld(replace(DEFAULTS, max_in_flight=2))
     broker = world.ready()
-    world.ask("a", timeout_ms=900)
-    world.ask("b", timeout_ms=500)
-    world.ask("c", timeout_ms=900)
+    world.request_metadata("a", timeout_ms=900)
+    world.request_metadata("b", timeout_ms=500)
+    world.request_metadata("c", timeout_ms=900)
     world.turns()
     world.turns(after_ms=499)
     assert world.answers == []
@@ -26,7 +26,7 @@ def test_a_late_reply_ends_the_connection_and_all_that_is_in_flight() -> None:
     assert world.error() == "10.0.0.7:9092 did not answer METADATA in time"
     assert world.taken() == [(name, "RequestTimedOut") for name in "abc"]
     assert broker.stream.is_closed
-    world.ask("d")
+    world.request_metadata("d")
     world.turns(after_ms=99)
     assert len(world.network.opened) == 1, "a peer that is too slow is not asked at once"
     world.turns(after_ms=1)
@@ -36,7 +36,7 @@ def test_a_late_reply_ends_the_connection_and_all_that_is_in_flight() -> None:
 def test_a_later_deadline_holds_after_an_earlier_one_has_passed() -> None:
     world = EventedWorld()
     world.ready()
-    world.ask("a", timeout_ms=5_000)
+    world.request_metadata("a", timeout_ms=5_000)
     world.turns()
     world.turns(after_ms=4_999)
     assert world.answers == []
@@ -47,10 +47,10 @@ def test_a_later_deadline_holds_after_an_earlier_one_has_passed() -> None:
 def test_time_runs_while_a_request_waits_for_the_connection() -> None:
     world = EventedWorld()
     world.network.refuses = ConnectionRefusedError(111, "Connection refused")
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     world.taken()
-    world.ask("b", timeout_ms=50)
+    world.request_metadata("b", timeout_ms=50)
     world.turns(after_ms=50)
     assert world.error() == (
         "METADATA could not be sent to 10.0.0.7:9092 in time: "
@@ -62,7 +62,7 @@ def test_time_runs_while_a_request_waits_for_the_connection() -> None:
 def test_a_reply_that_came_while_the_loop_was_busy_is_in_time() -> None:
     world = EventedWorld()
     broker = world.ready()
-    world.ask("a", timeout_ms=500)
+    world.request_metadata("a", timeout_ms=500)
     world.turns()
     [asked] = broker.requests()
     broker.reply_to(asked)
@@ -86,7 +86,7 @@ def test_a_lost_connection_fails_all_in_order_and_is_opened_again(how: str) -> N
     world = EventedWorld(replace(DEFAULTS, max_in_flight=2))
     broker = world.ready()
     for name in "abc":
-        world.ask(name)
+        world.request_metadata(name)
     world.turns()
     broker.stream.is_at_end = how == "closed"
     broker.stream.is_broken = how == "reset"
@@ -110,8 +110,8 @@ def test_a_lost_connection_fails_all_in_order_and_is_opened_again(how: str) -> N
 def test_hostile_bytes_end_the_connection(data: bytes, text: str) -> None:
     world = EventedWorld(replace(DEFAULTS, max_response_bytes=1_000_000))
     broker = world.ready()
-    world.ask("a")
-    world.ask("b")
+    world.request_metadata("a")
+    world.request_metadata("b")
     world.turns()
     broker.stream.inbox += data
     world.turns()
@@ -123,8 +123,8 @@ def test_hostile_bytes_end_the_connection(data: bytes, text: str) -> None:
 def test_a_reply_before_hostile_bytes_still_counts() -> None:
     world = EventedWorld()
     broker = world.ready()
-    world.ask("a")
-    world.ask("b")
+    world.request_metadata("a")
+    world.request_metadata("b")
     world.turns()
     broker.reply_to(broker.requests()[0])
     broker.stream.inbox += b"\x00\x00\x00\x04\x00\x00\x03\xe7"
@@ -135,7 +135,7 @@ def test_a_reply_before_hostile_bytes_still_counts() -> None:
 def test_a_reply_that_cannot_be_read_names_its_request() -> None:
     world = EventedWorld()
     broker = world.ready()
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     [asked] = broker.requests()
     broker.stream.inbox += b"\x00\x00\x00\x05" + asked.correlation_id.to_bytes(4, "big") + b"\xff"
@@ -158,8 +158,8 @@ def test_close_fails_the_rest_before_it_returns_and_once(when: str) -> None:
     world.network.is_slow = when == "connecting"
     if when == "in flight":
         world.ready()
-    world.ask("a", timeout_ms=900)
-    world.ask("b", timeout_ms=500)
+    world.request_metadata("a", timeout_ms=900)
+    world.request_metadata("b", timeout_ms=500)
     if when != "not asked yet":
         world.turns()
     world.connection.close("the broker stops")
@@ -178,7 +178,7 @@ def test_a_request_after_close_is_answered_too() -> None:
     world = EventedWorld()
     world.connection.close()
     assert world.connection.is_closed
-    world.ask("a")
+    world.request_metadata("a")
     assert world.answers == [], "never within send"
     world.turns()
     assert world.taken() == [("a", "ConnectionFailed")]
@@ -194,7 +194,7 @@ def test_a_callback_may_send_the_next_request() -> None:
 
     def go_on(reply: MetadataResponse | None, error: KlogError | None) -> None:
         world.note("a", reply, error)
-        world.ask("b")
+        world.request_metadata("b")
         assert world.connection.unanswered == 1
 
     world.connection.send(MetadataResponse, lambda _: metadata_request("a"), go_on, 1_000)
@@ -216,8 +216,8 @@ def test_a_callback_may_close_and_the_rest_is_answered_after_it() -> None:
         world.note("still a", reply, error)
 
     world.connection.send(MetadataResponse, lambda _: metadata_request("a"), close, 1_000)
-    world.ask("b")
-    world.ask("c")
+    world.request_metadata("b")
+    world.request_metadata("c")
     world.turns()
     broker.reply_to(broker.requests()[0])
     world.turns(1)

@@ -46,14 +46,14 @@ def test_a_connection_is_made_when_it_is_first_asked() -> None:
     world = EventedWorld(replace(DEFAULTS, from_address="10.0.0.1"))
     world.turns()
     assert world.network.asked == []
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     assert world.network.asked == [("10.0.0.7", 9092, "10.0.0.1")]
 
 
 def test_versions_are_asked_for_before_anything_else() -> None:
     world = EventedWorld()
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     broker = world.broker
     [versions] = broker.requests()
@@ -70,7 +70,7 @@ def test_versions_are_asked_for_before_anything_else() -> None:
 
 def test_an_older_broker_is_asked_in_its_own_versions() -> None:
     world = EventedWorld()
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     broker = world.broker
     [versions] = broker.requests()
@@ -88,8 +88,8 @@ def test_an_older_broker_is_asked_in_its_own_versions() -> None:
 def test_a_refused_port_fails_all_that_wait_in_order() -> None:
     world = EventedWorld()
     world.network.is_slow = True
-    world.ask("a")
-    world.ask("b")
+    world.request_metadata("a")
+    world.request_metadata("b")
     world.turns()
     [stream] = world.network.opened
     stream.failed_connect = ConnectionRefusedError(111, "Connection refused")
@@ -106,7 +106,7 @@ def test_a_stale_event_of_a_descriptors_last_owner_does_not_connect(
 ) -> None:
     world = EventedWorld()
     world.network.is_slow = True
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     [stream] = world.network.opened
     with monkeypatch.context() as patched:
@@ -125,7 +125,7 @@ def test_a_stale_event_of_a_descriptors_last_owner_does_not_connect(
 def test_an_address_that_fails_at_once_is_an_answer(error: OSError | ValueError) -> None:
     world = EventedWorld()
     world.network.refuses = error
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     assert str(error.args[-1]) in world.error()
     assert world.taken() == [("a", "ConnectionFailed")]
@@ -134,7 +134,7 @@ def test_an_address_that_fails_at_once_is_an_answer(error: OSError | ValueError)
 def test_a_peer_that_does_not_accept_is_given_up() -> None:
     world = EventedWorld()
     world.network.is_slow = True
-    world.ask("a", timeout_ms=60_000)
+    world.request_metadata("a", timeout_ms=60_000)
     world.turns()
     world.turns(after_ms=4_999)
     assert world.answers == []
@@ -145,7 +145,7 @@ def test_a_peer_that_does_not_accept_is_given_up() -> None:
 
 def test_a_peer_that_does_not_answer_api_versions_is_given_up() -> None:
     world = EventedWorld()
-    world.ask("a", timeout_ms=60_000)
+    world.request_metadata("a", timeout_ms=60_000)
     world.turns()
     world.turns(after_ms=5_000)
     assert "10.0.0.7:9092 did not answer API_VERSIONS in time" in world.error()
@@ -154,7 +154,7 @@ def test_a_peer_that_does_not_answer_api_versions_is_given_up() -> None:
 
 def test_a_reset_instead_of_versions_hints_at_tls() -> None:
     world = EventedWorld()
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     world.network.opened[0].is_broken = True
     world.turns()
@@ -169,7 +169,7 @@ def test_waits_between_connections_grow_with_jitter_until_a_request_is_answered(
     waits_ms = []
     for world.chance in (0.5, 0.5, 0.0, 0.5):
         count = len(world.network.asked)
-        world.ask("a", timeout_ms=60_000)
+        world.request_metadata("a", timeout_ms=60_000)
         world.turns()
         waited_ms = 0
         while len(world.network.asked) == count:
@@ -183,7 +183,7 @@ def test_waits_between_connections_grow_with_jitter_until_a_request_is_answered(
     broker = world.ready()
     broker.stream.is_at_end = True
     world.turns()
-    world.ask("b")
+    world.request_metadata("b")
     world.turns(after_ms=99)
     assert len(world.network.opened) == 1
     world.turns(after_ms=1)
@@ -193,7 +193,7 @@ def test_waits_between_connections_grow_with_jitter_until_a_request_is_answered(
 def test_a_peer_that_only_negotiates_and_closes_is_not_asked_ever_faster() -> None:
     world = EventedWorld()
     for opened, wait_ms in enumerate((0, 100, 200, 400)):
-        world.ask("a", timeout_ms=60_000)
+        world.request_metadata("a", timeout_ms=60_000)
         world.turns(after_ms=wait_ms - 1 if wait_ms else 0)
         assert len(world.network.opened) == opened + (wait_ms == 0)
         world.turns(after_ms=1)
@@ -213,7 +213,7 @@ def test_requests_are_pipelined_up_to_the_bound() -> None:
     world = EventedWorld(replace(DEFAULTS, max_in_flight=2))
     broker = world.ready()
     for name in "abcd":
-        world.ask(name)
+        world.request_metadata(name)
     world.turns()
     first, second = broker.requests()
     assert world.connection.unanswered == 4
@@ -232,7 +232,7 @@ def test_a_request_waits_until_the_peers_window_has_space() -> None:
     world = EventedWorld()
     broker = world.ready()
     broker.stream.room_bytes = 10
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     assert broker.requests() == []
     broker.stream.room_bytes = 1 << 20
@@ -261,7 +261,7 @@ def test_large_records_go_to_the_stream_as_they_are() -> None:
 def test_one_connection_does_not_keep_the_loop_to_itself() -> None:
     world = EventedWorld()
     broker = world.ready()
-    world.ask("a")
+    world.request_metadata("a")
     world.turns()
     [asked] = broker.requests()
     size_bytes = 3 * RECEIVE_BYTES
@@ -282,9 +282,9 @@ def test_an_api_that_the_broker_lacks_fails_alone_and_in_its_turn() -> None:
         errors.append(error)
         world.answers.append(("fetch", "no"))
 
-    world.ask("a")
+    world.request_metadata("a")
     world.connection.send(FetchResponse, lambda _: FetchRequest(), note, 1_000)
-    world.ask("b")
+    world.request_metadata("b")
     world.turns()
     assert world.answers == []
     first, second = broker.requests()

@@ -56,14 +56,16 @@ def asked(
     calls = []
     left = list(answers)
 
-    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, str | ErrorCode]:
+    def call_leader(
+        link: Link, by_topic: dict[str, list[int]]
+    ) -> dict[TopicPartition, str | ErrorCode]:
         calls.append((cast("int", link), by_topic["t"]))
         answer = left.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return {TopicPartition("t", n): answer for n in by_topic["t"]}
 
-    return call_leaders(client, partitions, ask, "look"), calls
+    return call_leaders(client, partitions, call_leader, "look"), calls
 
 
 def test_each_leader_is_asked_once_about_what_it_leads() -> None:
@@ -119,13 +121,15 @@ def test_a_partition_without_a_leader_is_waited_for_until_the_deadline() -> None
 def test_an_answer_that_leaves_a_partition_out_is_no_answer() -> None:
     calls = 0
 
-    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, str | ErrorCode]:
+    def call_leader(
+        link: Link, by_topic: dict[str, list[int]]
+    ) -> dict[TopicPartition, str | ErrorCode]:
         nonlocal calls
         calls += 1
         return {}
 
     with pytest.raises(TimedOut, match="the response of the leader of t-0 lacks this partition"):
-        call_leaders(Client({0: 1}), [T0], ask, "look")
+        call_leaders(Client({0: 1}), [T0], call_leader, "look")
     assert calls > 1
 
 

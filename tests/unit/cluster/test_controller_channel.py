@@ -43,10 +43,12 @@ class Asking(EventedWorld):
         self.to_controller.reconnect_if_moved()
 
     def send(self, name: str) -> None:
-        def done(reply: MetadataResponse | None) -> None:
+        def on_response(reply: MetadataResponse | None) -> None:
             self.told.append(f"{name}: {'none' if reply is None else reply.cluster_id}")
 
-        self.to_controller.send(MetadataResponse, lambda _: metadata_request(name), done, 1_000)
+        self.to_controller.send(
+            MetadataResponse, lambda _: metadata_request(name), on_response, 1_000
+        )
 
     def answer(self) -> None:
         self.turns()

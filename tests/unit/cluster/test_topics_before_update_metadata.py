@@ -94,7 +94,7 @@ class BrokerWithoutTopics:
         self.broker.broker.loop.post(lambda: self.orders.note_full_metadata(0, LIFE))
         self.broker.turns()
 
-    def ask(self, *names: str | None, version: int = 12) -> FakeStream:
+    def send_metadata(self, *names: str | None, version: int = 12) -> FakeStream:
         """Send Metadata for these topics; None asks for all topics."""
         topics = [MetadataRequestTopic(name=each) for each in names]
         request = MetadataRequest(topics=None if None in names else topics)
@@ -118,22 +118,22 @@ def codes(
 
 # --- clients that ask which topics there are ----------------------------------------------------
 def test_metadata_of_a_topic_waits_for_update_metadata(world: BrokerWithoutTopics) -> None:
-    stream = world.ask("plain")
+    stream = world.send_metadata("plain")
     world.broker.pass_time(PATIENCE_MS // 2)
     assert codes(stream) is None
     world.publish()
     assert codes(stream) == {"plain": ErrorCode.NONE}
     world.broker.pass_time(PATIENCE_MS)
-    assert codes(world.ask("plain")) == {"plain": ErrorCode.NONE}
-    assert codes(world.ask("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert codes(world.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
+    assert codes(world.send_metadata("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(world.send_metadata("none")) == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(world.send_metadata("none")) == {"none": ErrorCode.NONE}, "it was made"
     assert world.orders.on_full_metadata == []
 
 
 def test_a_topic_without_update_metadata_may_exist_and_is_not_created(
     world: BrokerWithoutTopics,
 ) -> None:
-    stream = world.ask("plain", "none")
+    stream = world.send_metadata("plain", "none")
     by_id = world.broker.send(
         MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_ids()["plain"])]), 12
     )
@@ -153,10 +153,10 @@ def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
         raise BrokerError(ErrorCode.POLICY_VIOLATION, "for the test")
 
     monkeypatch.setattr("klog_broker.api.metadata.create_topics", refuses)
-    late = world.ask("none")
+    late = world.send_metadata("none")
     world.publish()
     assert codes(late) == {"none": ErrorCode.POLICY_VIOLATION}
-    assert codes(world.ask("none")) == {"none": ErrorCode.POLICY_VIOLATION}
+    assert codes(world.send_metadata("none")) == {"none": ErrorCode.POLICY_VIOLATION}
     assert not late.is_closed
 
 
@@ -165,10 +165,11 @@ def test_known_topics_are_not_waited_for(world: BrokerWithoutTopics) -> None:
     newer = ControllerRequestQueue(lambda: LIFE + 1)
     newer.note_full_metadata(0, LIFE)
     world.knows_by(newer)
-    assert codes(world.ask("plain")) == {"plain": ErrorCode.NONE}
-    assert codes(world.ask()) == {}
-    assert "plain" in (codes(world.ask(None)) or {})  # all topics that the image showed before
-    assert codes(world.ask("plain", "none")) is None
+    assert codes(world.send_metadata("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(world.send_metadata()) == {}
+    # All topics that the image showed before.
+    assert "plain" in (codes(world.send_metadata(None)) or {})
+    assert codes(world.send_metadata("plain", "none")) is None
 
 
 @pytest.mark.parametrize("version", [0, 12])
@@ -176,10 +177,10 @@ def test_metadata_of_all_topics_is_complete_or_delayed(
     world: BrokerWithoutTopics, version: int
 ) -> None:
     asks: list[Any] = [[] if version == 0 else [None]] * 2
-    stream = world.ask(*asks[0], version=version)
+    stream = world.send_metadata(*asks[0], version=version)
     world.broker.pass_time(PATIENCE_MS)
     assert (codes(stream, version), stream.is_closed) == (None, True)
-    stream = world.ask(*asks[1], version=version)
+    stream = world.send_metadata(*asks[1], version=version)
     world.publish()
     assert "plain" in (codes(stream, version) or {})
 
@@ -212,7 +213,7 @@ def test_a_described_topic_is_waited_for_and_never_denied(world: BrokerWithoutTo
 def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(
     world: BrokerWithoutTopics,
 ) -> None:
-    def ask(resource_type: ResourceType, name: str) -> FakeStream:
+    def describe_configs(resource_type: ResourceType, name: str) -> FakeStream:
         asked = DescribeConfigsResource(resource_type=resource_type, resource_name=name)
         return world.broker.send(DescribeConfigsRequest(resources=[asked]), 4)
 
@@ -222,12 +223,12 @@ def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(
         answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.DESCRIBE_CONFIGS, 4)
         return ErrorCode(answer.results[0].error_code)
 
-    assert code(ask(ResourceType.BROKER, "0")) is ErrorCode.NONE
-    stream = ask(ResourceType.TOPIC, "plain")
+    assert code(describe_configs(ResourceType.BROKER, "0")) is ErrorCode.NONE
+    stream = describe_configs(ResourceType.TOPIC, "plain")
     assert code(stream) is None
     world.broker.pass_time(PATIENCE_MS)
     assert code(stream) is ErrorCode.LEADER_NOT_AVAILABLE
-    stream = ask(ResourceType.TOPIC, "plain")
+    stream = describe_configs(ResourceType.TOPIC, "plain")
     world.publish()
     assert code(stream) is ErrorCode.NONE
 
@@ -309,15 +310,15 @@ def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
         ],
     )
 
-    def answers() -> list[ErrorCode]:
+    def commit_errors() -> list[ErrorCode]:
         found = [broker.call(commit, 8), broker.call(in_transaction, 3)]
         return [ErrorCode(each.topics[0].partitions[0].error_code) for each in found]
 
-    assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert commit_errors() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     world = BrokerWithoutTopics(broker)
-    assert answers() == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    assert commit_errors() == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
     world.publish()
-    assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert commit_errors() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
 
 
 @pytest.mark.parametrize("version", [7, 9])

@@ -48,7 +48,7 @@ class Repeating:
         self._stream = self.broker.connect()
         self._correlation_id = 70_000
 
-    def ask(self, request: Request, version: int, *, again: bool) -> Any:
+    def send_request(self, request: Request, version: int, *, again: bool) -> Any:
         """``again`` is whether it is expected to be served as the one before."""
         self._correlation_id += 1
         header = RequestHeader(request.api_key, version, self._correlation_id, "cliént")
@@ -85,7 +85,7 @@ class Repeating:
 
     def beat(self, name: dict[str, Any], version: int = 3, *, again: bool) -> int:
         request = HeartbeatRequest(group_id="g", **name)
-        return int(self.ask(request, version, again=again).error_code)
+        return int(self.send_request(request, version, again=again).error_code)
 
     def commit(
         self, *rows: Row, version: int = 7, again: bool, topic: str = "plain", **name: Any
@@ -103,7 +103,7 @@ class Repeating:
         topics = [OffsetCommitRequestTopic(partitions=found, **by)]  # type: ignore[arg-type]
         named = {"member_id": "", "generation_id_or_member_epoch": -1, **name}
         request = OffsetCommitRequest(group_id="g", topics=topics, **named)
-        answer = self.ask(request, version, again=again).topics
+        answer = self.send_request(request, version, again=again).topics
         assert [each.topic_id if version >= 10 else each.name for each in answer] == [*by.values()]
         told = answer[0].partitions
         assert [each.partition_index for each in told] == [row[0] for row in rows]
@@ -256,7 +256,7 @@ def test_several_topics_and_long_texts_are_recognized(group: Repeating, version:
     # The response has the order of the request.
     names = ["small-segments", "plain", "compacted"]
 
-    def ask(offset: int, *, again: bool) -> list[tuple[Any, int]]:
+    def commit_offset(offset: int, *, again: bool) -> list[tuple[Any, int]]:
         rows = [
             OffsetCommitRequestPartition(
                 partition_index=0, committed_offset=offset, committed_metadata=metadata
@@ -269,15 +269,15 @@ def test_several_topics_and_long_texts_are_recognized(group: Repeating, version:
             for name in names
         ]
         request = OffsetCommitRequest(group_id="g" * 130, topics=topics)
-        answer = group.ask(request, version, again=again).topics
+        answer = group.send_request(request, version, again=again).topics
         return [
             (each.topic_id if version >= 10 else each.name, each.partitions[0].error_code)
             for each in answer
         ]
 
     expected = [(ids[name] if version >= 10 else name, NONE) for name in names]
-    assert ask(5, again=False) == expected
-    assert ask(6, again=True) == expected
+    assert commit_offset(5, again=False) == expected
+    assert commit_offset(6, again=True) == expected
     answer = group.broker.call(OffsetFetchRequest(group_id="g" * 130, topics=None), 7)
     assert {each.name: each.partitions[0].committed_offset for each in answer.topics} == (
         dict.fromkeys(names, 6)
@@ -291,19 +291,19 @@ def test_a_commit_to_a_recreated_topic_is_checked_again(group: Repeating) -> Non
     topic = OffsetCommitRequestTopic(topic_id=topic_id, partitions=rows)
     request = OffsetCommitRequest(group_id="g", topics=[topic])
 
-    def ask(*, again: bool) -> int:
-        (told,) = group.ask(request, 10, again=again).topics
+    def commit_offset(*, again: bool) -> int:
+        (told,) = group.send_request(request, 10, again=again).topics
         assert told.topic_id == topic_id
         return int(told.partitions[0].error_code)
 
-    assert (ask(again=False), ask(again=True)) == (NONE, NONE)
+    assert (commit_offset(again=False), commit_offset(again=True)) == (NONE, NONE)
     gone = group.broker.call(DeleteTopicsRequest(topic_names=["plain"]), 3)
     assert gone.responses[0].error_code == NONE
     again = CreatableTopic(name="plain", num_partitions=3, replication_factor=1)
     made = group.broker.call(CreateTopicsRequest(topics=[again]), 7)
     assert made.topics[0].error_code == NONE
-    assert ask(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
-    assert ask(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert commit_offset(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert commit_offset(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
     assert group.kept() == {}
 
 
@@ -321,5 +321,5 @@ def test_a_commit_with_tagged_fields_is_decoded_each_time(group: Repeating) -> N
     topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
     for _ in range(2):
         request = OffsetCommitRequest(group_id="g", topics=[topic])
-        (told,) = group.ask(request, 9, again=False).topics
+        (told,) = group.send_request(request, 9, again=False).topics
         assert told.partitions[0].error_code == NONE

@@ -121,7 +121,7 @@ def served(handle: Any, **options: Any) -> tuple[Dispatcher, Services]:
     return Dispatcher(services, handler(ApiKey.HEARTBEAT, handle, **options), is_inside), services
 
 
-def ask(dispatcher: Dispatcher, version: int = 2) -> Slot:
+def send_heartbeat(dispatcher: Dispatcher, version: int = 2) -> Slot:
     slot = Slot()
     header = RequestHeader(ApiKey.HEARTBEAT, version, 5, "me")
     frame = memoryview(encode_request(header, HeartbeatRequest(group_id="g")))[4:]
@@ -137,7 +137,7 @@ def test_a_handler_sees_the_request_and_its_circumstances() -> None:
         return HeartbeatResponse(error_code=7)
 
     dispatcher, _ = served(handle)
-    assert ask(dispatcher).error_code == 7
+    assert send_heartbeat(dispatcher).error_code == 7
     ((request, context),) = seen
     assert request.group_id == "g"
     assert (context.api_version, context.client_id, context.listener) == (2, "me", "PLAINTEXT")
@@ -149,7 +149,7 @@ def test_a_decision_is_answered_with_its_code() -> None:
         raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     dispatcher, services = served(handle)
-    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert send_heartbeat(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert services.bugs.total == 0
 
 
@@ -159,7 +159,7 @@ def test_a_bug_is_answered_counted_and_logged_once(caplog: pytest.LogCaptureFixt
 
     dispatcher, services = served(handle)
     with caplog.at_level(logging.ERROR):
-        codes = [ask(dispatcher).error_code for _ in range(5)]
+        codes = [send_heartbeat(dispatcher).error_code for _ in range(5)]
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 5
     assert services.bugs.counts == {"HEARTBEAT": 5}
     assert len(caplog.records) == 1
@@ -172,13 +172,13 @@ def test_a_bug_after_the_answer_spoils_nothing() -> None:
         raise ZeroDivisionError
 
     dispatcher, services = served(handle)
-    assert ask(dispatcher).error_code == 0
+    assert send_heartbeat(dispatcher).error_code == 0
     assert services.bugs.total == 1
 
 
 def test_an_answer_that_cannot_be_encoded_closes_the_connection() -> None:
     dispatcher, services = served(lambda *_: HeartbeatResponse(error_code=1 << 40))
-    slot = ask(dispatcher)
+    slot = send_heartbeat(dispatcher)
     assert slot.parts is None
     assert "cannot be encoded" in slot.closed
     assert services.bugs.total == 1
@@ -200,9 +200,9 @@ def test_a_response_without_a_receiver_is_not_encoded() -> None:
 
 def test_versions_outside_of_what_is_served_close_the_connection() -> None:
     dispatcher, _ = served(lambda *_: HeartbeatResponse(), min_version=1, max_version=2)
-    assert "served from 1 to 2, not as 0" in ask(dispatcher, 0).closed
-    assert ask(dispatcher, 1).closed == ""
-    assert "not as 3" in ask(dispatcher, 3).closed
+    assert "served from 1 to 2, not as 0" in send_heartbeat(dispatcher, 0).closed
+    assert send_heartbeat(dispatcher, 1).closed == ""
+    assert "not as 3" in send_heartbeat(dispatcher, 3).closed
 
 
 def test_an_api_is_registered_once_and_within_its_versions() -> None:
@@ -222,7 +222,7 @@ def test_an_answer_in_steps_is_as_good_as_one_at_once(steps_before: int) -> None
         return HeartbeatResponse(error_code=9)
 
     dispatcher, services = served(handle)
-    assert ask(dispatcher).error_code == 9
+    assert send_heartbeat(dispatcher).error_code == 9
     assert services.bugs.total == 0
 
 
@@ -235,10 +235,10 @@ def test_what_goes_wrong_in_a_step_is_answered(steps_before: int) -> None:
 
     dispatcher, services = served(handle)
     failure: Exception = BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert send_heartbeat(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert services.bugs.total == 0
     failure = ZeroDivisionError()
-    assert ask(dispatcher).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert send_heartbeat(dispatcher).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert services.bugs.counts == {"HEARTBEAT": 1}
 
 
@@ -250,7 +250,7 @@ def test_an_answer_in_steps_that_cannot_be_encoded_closes(steps_before: int) -> 
         return HeartbeatResponse(error_code=1 << 40)
 
     dispatcher, services = served(handle)
-    slot = ask(dispatcher)
+    slot = send_heartbeat(dispatcher)
     assert slot.parts is None
     assert "cannot be encoded" in slot.closed
     assert services.bugs.total == 1
@@ -425,7 +425,7 @@ def test_a_denied_request_does_not_reach_its_handler() -> None:
     handlers = handler(ApiKey.HEARTBEAT, handle, access=(on_group(AclOperation.READ),))
     dispatcher = Dispatcher(Services(), handlers, is_inside, rules)
     rules.deny(AclOperation.READ, AclResourceType.GROUP, "other")
-    assert ask(dispatcher).error_code == ErrorCode.NONE
+    assert send_heartbeat(dispatcher).error_code == ErrorCode.NONE
     rules.deny(AclOperation.READ, AclResourceType.GROUP, "g")
-    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert send_heartbeat(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert len(seen) == 1

@@ -50,13 +50,13 @@ def request(*partitions: int, offset: int = 0, max_bytes: int = 1 << 20) -> Fetc
     return FetchRequest(replica_id=-1, topics=[FetchTopic(topic="plain", partitions=rows)])
 
 
-def answers(stream: FakeStream) -> list[PartitionData]:
+def fetched_partitions(stream: FakeStream) -> list[PartitionData]:
     response: Any = decode_response(bytes(stream.sent[4:]), ApiKey.FETCH, VERSION)
     return list(response.responses[0].partitions)
 
 
 def fetch(broker: MemoryBroker, *partitions: int, **options: int) -> list[PartitionData]:
-    return answers(broker.send(request(*partitions, **options), VERSION))
+    return fetched_partitions(broker.send(request(*partitions, **options), VERSION))
 
 
 def records(answer: PartitionData) -> list[Record]:
@@ -91,7 +91,7 @@ def test_others_are_served_while_a_response_is_converted(broker: MemoryBroker) -
     size = 4 + int.from_bytes(stream.sent[:4], "big")
     assert int.from_bytes(stream.sent[size + 4 : size + 8], "big") == 9
     del stream.sent[size:]
-    assert values(answers(stream)[0]) == [b"a", b"b"]
+    assert values(fetched_partitions(stream)[0]) == [b"a", b"b"]
 
 
 def test_a_client_that_leaves_meanwhile_is_not_answered(broker: MemoryBroker) -> None:
@@ -117,7 +117,7 @@ def test_a_topic_that_goes_meanwhile_was_read_before(broker: MemoryBroker) -> No
     deleted = broker.send(DeleteTopicsRequest(topic_names=["plain"], timeout_ms=1000), 4)
     broker.helpers.release()
     broker.turns()
-    assert values(answers(stream)[0]) == [b"a"]
+    assert values(fetched_partitions(stream)[0]) == [b"a"]
     assert deleted.sent
     assert fetch(broker)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.broker.services.requests.bugs.total == 0
@@ -136,7 +136,7 @@ def test_a_disk_that_fails_meanwhile(broker: MemoryBroker, monkeypatch: pytest.M
         patch.setattr(type(file), "pread", fails)
         broker.helpers.release()
         broker.turns()
-    assert answers(stream)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched_partitions(stream)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert values(fetch(broker)[0]) == [b"a"]
 
 
@@ -214,7 +214,7 @@ def test_behind_the_last_record_a_fetch_waits(broker: MemoryBroker) -> None:
     stream = broker.send(waiting, VERSION)
     assert not stream.sent
     broker.call(produce_request("plain", batch(b"last")), 9)
-    assert values(answers(stream)[0]) == [b"last"]
+    assert values(fetched_partitions(stream)[0]) == [b"last"]
 
 
 def test_a_set_is_about_as_large_as_what_was_asked_for(broker: MemoryBroker) -> None:
@@ -236,7 +236,7 @@ def test_responses_are_converted_one_after_the_other(broker: MemoryBroker) -> No
     assert len(broker.helpers.waiting) == 1
     broker.helpers.release()
     broker.turns()
-    assert [values(answers(each)[0]) for each in streams] == [[b"a"]] * 5
+    assert [values(fetched_partitions(each)[0]) for each in streams] == [[b"a"]] * 5
 
 
 def test_what_is_not_read_holds_up_further_conversions(
@@ -254,7 +254,7 @@ def test_what_is_not_read_holds_up_further_conversions(
     assert (len(slow.sent), len(other.sent)) == (100, 0)
     slow.room_bytes = 1 << 20
     settle(broker)
-    assert [len(values(answers(each)[0])) for each in (slow, other)] == [1, 1]
+    assert [len(values(fetched_partitions(each)[0])) for each in (slow, other)] == [1, 1]
     # The third one has its turn, and holds its set until it is gone.
     assert 20_000 <= conversions.unsent_bytes <= 30_000
     leaving.is_broken = True

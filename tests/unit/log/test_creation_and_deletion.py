@@ -40,23 +40,23 @@ class World:
         self.deleted = 0
 
     def create(self, partition: TopicPartition = PARTITION, topic_id: TopicId = TOPIC_ID) -> None:
-        def done(log: PartitionLog | None, error: BaseException | None) -> None:
+        def on_created(log: PartitionLog | None, error: BaseException | None) -> None:
             assert (log is None) != (error is None)
             if log is not None:
                 self.made.append(log)
             if error is not None:
                 self.errors.append(error)
 
-        self.manager.changes.create_async(partition, topic_id, SMALL, done)
+        self.manager.changes.create_async(partition, topic_id, SMALL, on_created)
 
     def delete(self, topic_id: TopicId = TOPIC_ID) -> None:
-        def done(error: BaseException | None) -> None:
+        def on_deleted(error: BaseException | None) -> None:
             if error is None:
                 self.deleted += 1
             else:
                 self.errors.append(error)
 
-        self.manager.changes.delete_async(PARTITION, topic_id, done)
+        self.manager.changes.delete_async(PARTITION, topic_id, on_deleted)
 
     def names(self) -> list[str]:
         return [name for name in self.files.list_dir(DATA) if name.startswith("topic")]

@@ -33,7 +33,7 @@ def epochs_file(files: MemoryFiles, log: PartitionLog) -> bytes | None:
     return files.read_bytes(path) if files.exists(path) else None
 
 
-def found(manager: LogManager) -> PartitionLog:
+def loaded_log(manager: LogManager) -> PartitionLog:
     log = manager.get(PARTITION)
     assert log is not None
     return log
@@ -79,7 +79,7 @@ def test_a_close_writes_an_epoch_without_records() -> None:
     log.begin_epoch(LeaderEpoch(5))
     manager.close()
     again = open_manager(files.killed())
-    assert (again.is_clean_start, found(again).leader_epoch) == (True, 5)
+    assert (again.is_clean_start, loaded_log(again).leader_epoch) == (True, 5)
 
 
 def test_an_older_epoch_is_refused_and_one_that_has_not_begun_is_a_bug() -> None:
@@ -129,12 +129,12 @@ def test_loading_says_whether_the_stop_was_unclean_and_raises_no_epoch() -> None
     manager.close()
     files = files.killed()
     manager = open_manager(files)
-    log = found(manager)
+    log = loaded_log(manager)
     assert (log.leader_epoch, log.was_unclean, manager.is_clean_start) == (0, False, True)
     files = files.killed()
     syncs = files.directory_syncs
     manager = open_manager(files)
-    log = found(manager)
+    log = loaded_log(manager)
     assert (log.leader_epoch, log.was_unclean, manager.is_clean_start) == (0, True, False)
     # The marker's and the log's names, and its own parent's: no file is written for the epoch.
     assert files.directory_syncs - syncs == 3

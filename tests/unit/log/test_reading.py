@@ -44,7 +44,7 @@ def log() -> PartitionLog:
     return log
 
 
-def found(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> list[int]:
+def read_offsets(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> list[int]:
     """The offsets of the records in the answer, also those of a batch cut off left out."""
     region = log.read(offset, max_bytes, **options).region  # type: ignore[arg-type]
     if region is None:
@@ -58,35 +58,35 @@ def found(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> 
 @pytest.mark.parametrize("offset", range(200))
 def test_every_offset_is_found_in_its_batch(log: PartitionLog, offset: int) -> None:
     start = offset // COUNT * COUNT
-    assert found(log, offset, BYTES) == list(range(start, start + COUNT))
+    assert read_offsets(log, offset, BYTES) == list(range(start, start + COUNT))
 
 
 def test_an_answer_stays_in_one_segment_and_within_max_bytes(log: PartitionLog) -> None:
-    assert found(log, 0, 1 << 30) == list(range(50))
-    assert found(log, 45, 1 << 30) == list(range(40, 50))
-    assert found(log, 50, 3 * BYTES) == list(range(50, 80))
+    assert read_offsets(log, 0, 1 << 30) == list(range(50))
+    assert read_offsets(log, 45, 1 << 30) == list(range(40, 50))
+    assert read_offsets(log, 50, 3 * BYTES) == list(range(50, 80))
     region = log.read(50, 3 * BYTES - 1).region
     assert region is not None
     assert region.size == 3 * BYTES - 1
-    assert found(log, 50, 3 * BYTES - 1) == list(range(50, 70))
+    assert read_offsets(log, 50, 3 * BYTES - 1) == list(range(50, 70))
 
 
 def test_a_batch_larger_than_max_bytes_comes_whole_if_asked(log: PartitionLog) -> None:
     region = log.read(7, 100).region
     assert region is not None
     assert region.size == 100
-    assert found(log, 7, 100, min_one_batch=True) == list(range(10))
+    assert read_offsets(log, 7, 100, min_one_batch=True) == list(range(10))
     assert log.read(7, 0).region is None
-    assert found(log, 7, 0, min_one_batch=True) == list(range(10))
+    assert read_offsets(log, 7, 0, min_one_batch=True) == list(range(10))
 
 
 def test_what_lies_past_the_end_offset_is_not_seen(log: PartitionLog) -> None:
-    assert found(log, 60, 1 << 20, end_offset=80) == list(range(60, 80))
+    assert read_offsets(log, 60, 1 << 20, end_offset=80) == list(range(60, 80))
     # A batch is given whole or not at all.
-    assert found(log, 60, 1 << 20, end_offset=75) == list(range(60, 70))
-    assert found(log, 60, 1 << 20, end_offset=65) == []
-    assert found(log, 60, 1 << 20, end_offset=60) == []
-    assert found(log, 60, 1 << 20, end_offset=1_000) == list(range(50 + 10, 100))
+    assert read_offsets(log, 60, 1 << 20, end_offset=75) == list(range(60, 70))
+    assert read_offsets(log, 60, 1 << 20, end_offset=65) == []
+    assert read_offsets(log, 60, 1 << 20, end_offset=60) == []
+    assert read_offsets(log, 60, 1 << 20, end_offset=1_000) == list(range(50 + 10, 100))
 
 
 def test_outside_of_the_log(log: PartitionLog) -> None:
@@ -127,7 +127,7 @@ def test_older_formats_in_old_files_are_read_too() -> None:
     log = open_log(files)
     assert log.log_end_offset == offsets[-1] + 1
     for offset in offsets:
-        assert offset in found(log, offset, 1 << 20)
+        assert offset in read_offsets(log, offset, 1 << 20)
 
 
 # --- by timestamp --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def files() -> CountedFiles:
 
 @pytest.fixture
 def store(files: CountedFiles) -> BlockingStore:
-    return BlockingStore(files, DATA).begin()
+    return BlockingStore(files, DATA).register_broker()
 
 
 def partition(name: str, number: int = 0) -> TopicPartition:
@@ -68,7 +68,7 @@ def led_in(orders: Sequence[RoleChange]) -> list[int]:
     ]
 
 
-def found(topic: Topic, epoch: int, *, unclean: bool = False) -> FoundLog:
+def found_log(topic: Topic, epoch: int, *, unclean: bool = False) -> FoundLog:
     return FoundLog(topic.topic_id, LeaderEpoch(epoch), unclean)
 
 
@@ -88,7 +88,7 @@ class TestElection:
     ) -> None:
         topic = store.create_topic("a", ALONE * 2, {})
         before = files.writes
-        logs = {each: found(topic, 0) for each in topic.topic_partitions()}
+        logs = {each: found_log(topic, 0) for each in topic.topic_partitions()}
         again = BlockingStore(files, DATA, found=logs)
         assert files.writes == before
         (orders,) = again.role_changes.given
@@ -106,14 +106,14 @@ class TestElection:
         b = store.create_topic("b", ALONE, {})
         before = files.writes
         logs = {
-            partition("a", 0): found(a, 0, unclean=True),
-            partition("a", 1): found(a, 7),
-            partition("a", 2): found(a, 7, unclean=True),
+            partition("a", 0): found_log(a, 0, unclean=True),
+            partition("a", 1): found_log(a, 7),
+            partition("a", 2): found_log(a, 7, unclean=True),
             # The partition was never led, so its log has no epoch.
-            partition("a", 3): found(a, -1),
+            partition("a", 3): found_log(a, -1),
             # The log was written by a broker that knew no topic ids.
             partition("b", 0): FoundLog(NO_TOPIC_ID, LeaderEpoch(3), False),
-            partition("gone", 0): found(b, 9, unclean=True),
+            partition("gone", 0): found_log(b, 9, unclean=True),
         }
         again = BlockingStore(files, DATA, found=logs)
         assert files.writes == before + 1
@@ -141,7 +141,7 @@ class TestElection:
         self, files: CountedFiles, store: BlockingStore, is_power_cut: bool
     ) -> None:
         topic = store.create_topic("a", ALONE, {})
-        logs = {partition("a"): found(topic, 0, unclean=True)}
+        logs = {partition("a"): found_log(topic, 0, unclean=True)}
         led = 0
         for step in range(1, 40):
             disk = files.killed()
@@ -167,7 +167,7 @@ class TestElection:
         topic = store.create_topic("a", ALONE, {})
         files.refusals = (errno.ENOSPC,)
         orders = ScriptedRoleChanges()
-        logs = {partition("a"): found(topic, 0, unclean=True)}
+        logs = {partition("a"): found_log(topic, 0, unclean=True)}
         with pytest.raises(StoreFailed):
             BlockingStore(files, DATA, orders=orders, found=logs)
         assert orders.given == []
@@ -198,7 +198,7 @@ class TestPublishing:
                 seen.append(f"{','.join(kinds)} of {len(watched.images)} images")
                 super().apply(orders, done)
 
-        watched = store = BlockingStore(files, DATA, orders=Watched()).begin()
+        watched = store = BlockingStore(files, DATA, orders=Watched()).register_broker()
         begun = len(store.images)
         topic = store.create_topic("a", ALONE, {"retention.ms": "5"})
         store.create_partitions("a", 1, ALONE)
@@ -466,7 +466,7 @@ class TestPartitionEpochsInTheFile:
         self, files: CountedFiles, store: BlockingStore
     ) -> None:
         topic = store.create_topic("a", ALONE * 2, {})
-        logs = {partition("a", 1): found(topic, 5, unclean=True)}
+        logs = {partition("a", 1): found_log(topic, 5, unclean=True)}
         BlockingStore(files, DATA, found=logs)
         text = files.read_bytes(DATA / FILE_NAME).decode()
         assert '"partitions":[[[1],[1],1,0],[[1],[1],1,6]]' in text

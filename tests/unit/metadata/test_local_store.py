@@ -50,7 +50,7 @@ class FailingFiles(RealFiles):
 
 
 def begun(directory: Path, files: RealFiles | None = None) -> BlockingStore:
-    return BlockingStore(files or RealFiles(), directory).begin()
+    return BlockingStore(files or RealFiles(), directory).register_broker()
 
 
 def again(directory: Path) -> LocalStore:

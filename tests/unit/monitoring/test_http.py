@@ -75,7 +75,7 @@ class World:
         self.turns(2)
         return stream
 
-    def ask(self, stream: FakeStream, data: bytes) -> bytes:
+    def send_request(self, stream: FakeStream, data: bytes) -> bytes:
         before = len(stream.sent)
         stream.inbox += data
         self.turns()
@@ -93,19 +93,19 @@ def body_of(answer: bytes) -> bytes:
 
 def test_metrics_and_the_next_request_on_the_same_connection(world: World) -> None:
     stream = world.connect()
-    answer = world.ask(stream, GET % b"/metrics?x=y")
+    answer = world.send_request(stream, GET % b"/metrics?x=y")
     assert answer == (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
         b"Content-Length: 14\r\nConnection: keep-alive\r\n\r\nsome 1\nmore 2\n"
     )
-    assert world.ask(stream, GET % b"/metrics") == answer
-    head = world.ask(stream, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert world.send_request(stream, GET % b"/metrics") == answer
+    head = world.send_request(stream, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     assert head == answer[: -len(b"some 1\nmore 2\n")]
 
 
 def test_requests_that_come_together_are_answered_in_order(world: World) -> None:
     stream = world.connect()
-    answer = world.ask(stream, GET % b"/metrics" + GET % b"/nothing" + GET % b"/health")
+    answer = world.send_request(stream, GET % b"/metrics" + GET % b"/nothing" + GET % b"/health")
     found = re.findall(rb"HTTP/1\.1 (\d+)", answer)
     assert found == [b"200", b"404", b"200"]
 
@@ -121,10 +121,10 @@ def test_a_text_is_shared_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(b"200 OK" in stream.sent for stream in streams)
     assert world.rendered == 1
     world.pass_time(CACHED_MS - 1)
-    world.ask(streams[0], GET % b"/metrics")
+    world.send_request(streams[0], GET % b"/metrics")
     assert world.rendered == 1
     world.pass_time(1)
-    world.ask(streams[0], GET % b"/metrics")
+    world.send_request(streams[0], GET % b"/metrics")
     assert world.rendered == 2
 
 
@@ -132,15 +132,17 @@ def test_health_and_ready(world: World) -> None:
     stream = world.connect()
     ready = b'{"state": "ready", "offline_directories": ["/data/b"], "loading": {"groups": 0}}\n'
     for path in (b"/health", b"/ready"):
-        answer = world.ask(stream, GET % path)
+        answer = world.send_request(stream, GET % path)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
         assert body_of(answer) == ready
     world.loading["groups"] = 7
-    assert b'"state": "loading"' in world.ask(stream, GET % b"/health")
-    assert world.ask(stream, GET % b"/ready").startswith(b"HTTP/1.1 503 Service Unavailable")
-    assert world.ask(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
+    assert b'"state": "loading"' in world.send_request(stream, GET % b"/health")
+    assert world.send_request(stream, GET % b"/ready").startswith(
+        b"HTTP/1.1 503 Service Unavailable"
+    )
+    assert world.send_request(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
     world.is_stopping = True
-    answer = world.ask(stream, GET % b"/ready")
+    answer = world.send_request(stream, GET % b"/ready")
     assert answer.startswith(b"HTTP/1.1 503 ") and b'"state": "stopping"' in answer
 
 
@@ -165,12 +167,12 @@ def test_what_is_no_plain_request_is_refused_and_closed(
     world: World, data: bytes, status: bytes
 ) -> None:
     stream = world.connect()
-    answer = world.ask(stream, data + GET % b"/metrics")
+    answer = world.send_request(stream, data + GET % b"/metrics")
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.count(b"HTTP/1.1") == 1 and b"Connection: close" in answer
     assert stream.is_closed
     assert world.server.connection_count == 0
-    assert b"200 OK" in world.ask(world.connect(), GET % b"/metrics")
+    assert b"200 OK" in world.send_request(world.connect(), GET % b"/metrics")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_what_is_no_plain_request_is_refused_and_closed(
 )
 def test_when_a_connection_stays(world: World, request_: bytes, keeps: bool) -> None:
     stream = world.connect()
-    assert b"200 OK" in world.ask(stream, request_)
+    assert b"200 OK" in world.send_request(stream, request_)
     assert stream.is_closed != keeps
 
 
@@ -197,7 +199,7 @@ def test_slow_clients_are_waited_for_within_bounds(world: World) -> None:
     world.pass_time(HEAD_MS - 1)
     assert not slow.is_closed
     # A byte now and then is no request.
-    world.ask(slow, b"r")
+    world.send_request(slow, b"r")
     world.pass_time(1)
     assert slow.is_closed and not stuck.is_closed
     world.pass_time(ANSWER_MS - HEAD_MS)
@@ -212,7 +214,7 @@ def test_slow_clients_are_waited_for_within_bounds(world: World) -> None:
 def test_empty_lines_before_a_request_gain_no_time(world: World, pieces: list[bytes]) -> None:
     stream = world.connect()
     for number in range(10):
-        world.ask(stream, pieces[number % len(pieces)])
+        world.send_request(stream, pieces[number % len(pieces)])
         world.pass_time(HEAD_MS // 10)
     assert stream.is_closed
 
@@ -257,7 +259,7 @@ def test_connections_are_bounded(world: World) -> None:
     assert world.server.connection_count == MAX_CONNECTIONS
     held[0].is_at_end = True
     world.turns()
-    assert b"200 OK" in world.ask(world.connect(), GET % b"/metrics")
+    assert b"200 OK" in world.send_request(world.connect(), GET % b"/metrics")
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/health"])
@@ -265,11 +267,11 @@ def test_a_bug_is_logged_and_ends_nothing(world: World, path: bytes) -> None:
     stream = world.connect()
     world.fails = True
     world.loading = None  # type: ignore[assignment]
-    assert world.ask(stream, GET % path).startswith(b"HTTP/1.1 500 Internal Server Error")
+    assert world.send_request(stream, GET % path).startswith(b"HTTP/1.1 500 Internal Server Error")
     assert world.bugs.total == 1
     world.fails, world.loading = False, {}
     world.pass_time(CACHED_MS)
-    assert b"200 OK" in world.ask(stream, GET % path)
+    assert b"200 OK" in world.send_request(stream, GET % path)
 
 
 def test_a_client_that_leaves_while_its_text_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +303,7 @@ def test_an_accept_that_fails_rests(world: World, monkeypatch: pytest.MonkeyPatc
     assert world.network.poller.interest[listener.fileno()] == 0
     monkeypatch.setattr(listener, "accept", accept)
     world.pass_time(server_module._ACCEPT_PAUSE_MS)
-    assert b"200 OK" in world.ask(stream, GET % b"/metrics")
+    assert b"200 OK" in world.send_request(stream, GET % b"/metrics")
 
 
 def test_a_head_of_blanks_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ class Pipeline:
             self.stream.inbox += encode_request(RequestHeader(0, 9, self._number, "me"), request)
         self.leader.memory.turns()
 
-    def answered(self) -> list[int]:
+    def answered_ids(self) -> list[int]:
         """Return the correlation ids of the responses, in their order."""
         found, data = [], bytes(self.stream.sent)
         while data:
@@ -150,18 +150,18 @@ def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
     pipeline.send(1)
     pipeline.send(-1)
     assert (leader.memory.planned, leader.log().log_end_offset) == (4, 4)
-    assert pipeline.answered() == []
+    assert pipeline.answered_ids() == []
     replicate(leader, 1)
-    assert pipeline.answered() == [1, 2, 3]
+    assert pipeline.answered_ids() == [1, 2, 3]
     pipeline.send(0, -1)
     replicate(leader, 6)
-    assert pipeline.answered() == [1, 2, 3, 4, 6]
+    assert pipeline.answered_ids() == [1, 2, 3, 4, 6]
     pipeline.send(1)
-    assert (pipeline.answered()[-1], leader.memory.planned) == (7, 7)
+    assert (pipeline.answered_ids()[-1], leader.memory.planned) == (7, 7)
     pipeline.send(-1)  # received and planned together with requests of other connections
-    assert pipeline.answered()[-1] == 7
+    assert pipeline.answered_ids()[-1] == 7
     replicate(leader, 8)
-    assert (pipeline.answered()[-1], leader.memory.planned) == (8, 8)
+    assert (pipeline.answered_ids()[-1], leader.memory.planned) == (8, 8)
 
 
 def counted(leader: LeadingBroker) -> dict[int, tuple[int, int]]:
@@ -213,9 +213,9 @@ def test_a_request_to_many_partitions_waits_for_all_of_them() -> None:
     pipeline.send(-1)
     pipeline.send(-1, topic="dense-index")
     replicate(leader, 1, "dense-index")
-    assert pipeline.answered() == []
+    assert pipeline.answered_ids() == []
     replicate(leader, 1)
-    assert pipeline.answered() == [1, 2]
+    assert pipeline.answered_ids() == [1, 2]
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
@@ -262,9 +262,9 @@ def test_other_requests_wait_behind_a_held_one() -> None:
     pipeline = Pipeline(leader)
     pipeline.send(-1)
     pipeline.send(-1, topic="stored-as-lz4")
-    assert pipeline.answered() == []
+    assert pipeline.answered_ids() == []
     replicate(leader, 1)
-    assert pipeline.answered() == [1, 2]
+    assert pipeline.answered_ids() == [1, 2]
 
 
 def test_nothing_is_planned_behind_what_is_not() -> None:
@@ -279,7 +279,7 @@ def test_nothing_is_planned_behind_what_is_not() -> None:
     pipeline.send(1)
     assert leader.memory.planned == planned
     replicate(leader, 1, "stored-as-lz4")
-    assert pipeline.answered() == [1, 2, 3, 4]
+    assert pipeline.answered_ids() == [1, 2, 3, 4]
 
 
 def test_a_connection_that_goes_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

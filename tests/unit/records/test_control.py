@@ -45,15 +45,15 @@ def test_a_compressed_marker_is_read_unless_it_inflates_to_much() -> None:
     marker = EndTransactionMarker(ControlType.COMMIT, 3)
     key, value = encode_end_transaction(marker)
 
-    def found(padding_bytes: int) -> EndTransactionMarker | None:
+    def read_marker(padding_bytes: int) -> EndTransactionMarker | None:
         builder = BatchBuilder(codec=Codec.ZSTD)
         builder.append(key, value + bytes(padding_bytes), 5)
         batch = builder.build()
         assert len(batch) < 200
         return end_transaction_at(batch, 0, len(batch))
 
-    assert found(0) == found(900) == marker
-    assert found(100_000) is None
+    assert read_marker(0) == read_marker(900) == marker
+    assert read_marker(100_000) is None
 
 
 def test_types() -> None:

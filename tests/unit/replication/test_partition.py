@@ -133,7 +133,7 @@ def test_a_follower_refuses_appends_of_producers() -> None:
 def test_a_replica_that_is_stopped_leads_no_more(deletes: bool, ended: EndReason) -> None:
     world = ReplicaWorld()
     leader = world.lead()
-    world.begin(role_removal(deletes=deletes))
+    world.apply_async(role_removal(deletes=deletes))
     assert leader.ended is ended, "as soon as it is ordered, not when the disk has done its part"
     assert PARTITION not in world.replicas.led
 

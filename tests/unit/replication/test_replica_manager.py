@@ -30,7 +30,7 @@ def partitions(count: int) -> list[TopicPartition]:
 # --- in order ------------------------------------------------------------------------------------
 def test_role_changes_are_answered_once_the_disk_has_done_its_part() -> None:
     world = ReplicaWorld()
-    found = world.begin(role_assignment())
+    found = world.apply_async(role_assignment())
     assert found == []
     assert world.role() == ""
     world.helpers.run_all()
@@ -40,7 +40,7 @@ def test_role_changes_are_answered_once_the_disk_has_done_its_part() -> None:
 
 def test_a_few_logs_are_made_at_once() -> None:
     world = ReplicaWorld()
-    found = world.begin(*(role_assignment(partition=each) for each in partitions(20)))
+    found = world.apply_async(*(role_assignment(partition=each) for each in partitions(20)))
     while not found:
         assert len(world.helpers.waiting) <= CONCURRENT_ROLE_CHANGES
         world.helpers.run_one()
@@ -52,8 +52,8 @@ def test_later_role_changes_wait_for_earlier_ones() -> None:
     world = ReplicaWorld()
     other = TopicPartition("other", 0)
     world.lead(partition=other)
-    first = world.begin(role_assignment())
-    second = world.begin(role_assignment(1, leader=OTHER, partition=other))
+    first = world.apply_async(role_assignment())
+    second = world.apply_async(role_assignment(1, leader=OTHER, partition=other))
     assert world.role(other) == "Leader"
     world.helpers.run_all()
     assert (first, second) == ([{}], [{}])
@@ -92,9 +92,9 @@ def test_a_callback_may_apply_role_changes() -> None:
 
 def test_many_calls_that_wait_for_nothing_do_not_nest() -> None:
     world = ReplicaWorld()
-    held = world.begin(role_assignment())
+    held = world.apply_async(role_assignment())
     others = [
-        world.begin(role_removal(partition=each, deletes=False)) for each in partitions(3_000)
+        world.apply_async(role_removal(partition=each, deletes=False)) for each in partitions(3_000)
     ]
     world.helpers.run_all()
     assert held == [{}]
@@ -166,7 +166,7 @@ def test_a_foreign_folder_is_not_touched() -> None:
 def test_a_deleted_log_is_removed_and_its_name_is_free() -> None:
     world = ReplicaWorld()
     world.lead().append(batch(), acks_all=True, now_ms=1)
-    found = world.begin(role_removal())
+    found = world.apply_async(role_removal())
     assert found == []
     world.work()
     assert found == [{}]
@@ -191,7 +191,7 @@ def test_a_replica_that_is_stopped_keeps_its_log() -> None:
 def test_a_disk_that_fails_in_the_middle_fails_what_is_on_it() -> None:
     world = ReplicaWorld(directories=(DATA, Path("/data2")))
     first = world.lead(partition=TopicPartition("first", 0))
-    found = world.begin(*(role_assignment(partition=each) for each in partitions(8)))
+    found = world.apply_async(*(role_assignment(partition=each) for each in partitions(8)))
     world.helpers.run_one()
     world.files.fail_sync_at = world.files.syncs + 1
     world.work()
@@ -246,7 +246,7 @@ def test_on_a_full_disk_nothing_is_made_and_it_can_be_tried_again_or_deleted() -
 # --- settings ------------------------------------------------------------------------------------
 def test_settings_that_change_while_a_log_is_made_count() -> None:
     world = ReplicaWorld()
-    found = world.begin(role_assignment())
+    found = world.apply_async(role_assignment())
     world.set(max_message_bytes=77)
     world.work()
     assert found == [{}]

@@ -18,7 +18,7 @@ class Noted:
     def unfreeze(self) -> None:
         self.calls.append("unfreeze")
 
-    def take(self) -> list[str]:
+    def pop_calls(self) -> list[str]:
         calls, self.calls = self.calls, []
         return calls
 
@@ -30,7 +30,7 @@ def test_what_is_new_is_set_aside_once_it_rests() -> None:
         nonlocal replicas
         replicas = count
         world.advance(LOOK_MS)
-        return collector.take()
+        return collector.pop_calls()
 
     LongLived(world.loop, lambda: replicas, collector).start_checks()
     assert looks(50 + LEAST_CHANGE) == []

@@ -200,12 +200,12 @@ def test_helpers_bring_results_and_errors_back_to_the_loop(loop: Loop) -> None:
     outcomes: list[tuple[object, str]] = []
     loop_thread = threading.get_ident()
 
-    def done(result: object, error: BaseException | None) -> None:
+    def on_result(result: object, error: BaseException | None) -> None:
         assert threading.get_ident() == loop_thread
         outcomes.append((result, type(error).__name__))
 
-    helpers.submit(threading.get_ident, done)
-    helpers.submit(lambda: 1 // 0, done)
+    helpers.submit(threading.get_ident, on_result)
+    helpers.submit(lambda: 1 // 0, on_result)
 
     def both() -> bool:
         loop.run_turn()
@@ -216,7 +216,7 @@ def test_helpers_bring_results_and_errors_back_to_the_loop(loop: Loop) -> None:
     assert results["ZeroDivisionError"] is None
     assert results["NoneType"] not in (None, loop_thread)
     helpers.close()
-    helpers.submit(lambda: None, done)
+    helpers.submit(lambda: None, on_result)
     loop.run_turn()
     assert len(outcomes) == 2
 

@@ -25,12 +25,12 @@ def test_all_results_arrive_in_the_callers_thread(loop: Loop) -> None:
     found: dict[tuple[int, int], int] = {}
     threads = set()
 
-    def take(group: int, number: int, result: Any) -> None:
+    def on_result(group: int, number: int, result: Any) -> None:
         threads.add(threading.current_thread())
         found[group, number] = result
 
     groups = [[(lambda n=number: n * n) for number in range(20)], [], [lambda: -1]]
-    ThreadedParallelWork(loop, "test")(groups, 3, take)
+    ThreadedParallelWork(loop, "test")(groups, 3, on_result)
     assert found == {**{(0, number): number * number for number in range(20)}, (2, 0): -1}
     assert threads == {threading.current_thread()}
 
@@ -63,12 +63,12 @@ def test_after_an_error_nothing_is_begun(loop: Loop, in_take: bool) -> None:
             raise ValueError("second")
         return number
 
-    def take(_: int, __: int, result: int) -> None:
+    def on_result(_: int, __: int, result: int) -> None:
         if result == 2 and in_take:
             raise ValueError("second")
 
     with pytest.raises(ValueError, match="second"):
-        ThreadedParallelWork(loop, "test")([[lambda n=n: work(n) for n in range(9)]], 1, take)
+        ThreadedParallelWork(loop, "test")([[lambda n=n: work(n) for n in range(9)]], 1, on_result)
     assert begun == [0, 1, 2]
 
 

@@ -55,13 +55,13 @@ class PeersWorld(VirtualTime):
         self.connection = peers.connect("broker-1", 9092)
         self.answers: list[str] = []
 
-    def ask(self) -> None:
+    def request_metadata(self) -> None:
         """Ask for metadata; `answers` gets the cluster's id or the error."""
 
-        def done(reply: MetadataResponse | None, error: KlogError | None) -> None:
+        def on_response(reply: MetadataResponse | None, error: KlogError | None) -> None:
             self.answers.append(str(error) if reply is None else str(reply.cluster_id))
 
-        self.connection.send(MetadataResponse, lambda _: metadata_request("t"), done, 5_000)
+        self.connection.send(MetadataResponse, lambda _: metadata_request("t"), on_response, 5_000)
         self.turns(after_ms=1_000)
 
     def serve(self) -> None:
@@ -76,15 +76,15 @@ class PeersWorld(VirtualTime):
 def test_a_name_is_looked_up_in_a_helper_and_then_connected_to() -> None:
     world = PeersWorld(from_address="10.0.0.7")
     world.network.names["broker-1"] = "10.0.0.1"
-    world.ask()
+    world.request_metadata()
     assert world.network.looked_up == []
     assert world.answers == [
         "could not connect to broker-1:9092: the address of broker-1 is being looked up"
     ]
-    world.ask()
+    world.request_metadata()
     world.helpers.run_all()
     assert world.network.looked_up == ["broker-1"]
-    world.ask()
+    world.request_metadata()
     assert world.network.asked == [("10.0.0.1", 9092, "10.0.0.7")]
     world.serve()
     assert world.answers[-1] == "t"
@@ -94,9 +94,9 @@ def test_each_connection_looks_its_name_up_again() -> None:
     world = PeersWorld()
     for address in ("10.0.0.1", "10.0.0.2"):
         world.network.names["broker-1"] = address
-        world.ask()
+        world.request_metadata()
         world.helpers.run_all()
-        world.ask()
+        world.request_metadata()
         world.serve()
         world.network.opened[-1].is_at_end = True
         world.turns(after_ms=1_000)
@@ -107,13 +107,13 @@ def test_a_name_without_an_address_is_said_and_asked_for_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = PeersWorld()
-    world.ask()
+    world.request_metadata()
     world.helpers.run_all()
     assert "cannot look up the address of the broker at broker-1: no such name" in caplog.text
     world.network.names["broker-1"] = "10.0.0.1"
-    world.ask()
+    world.request_metadata()
     world.helpers.run_all()
-    world.ask()
+    world.request_metadata()
     world.serve()
     assert world.answers[-1] == "t"
 

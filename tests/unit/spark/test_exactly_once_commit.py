@@ -165,7 +165,7 @@ def test_after_an_end_that_fails_none_follows(monkeypatch: pytest.MonkeyPatch) -
     """The batch fails, and its repetition finds the rows of the first one."""
     ended: list[str] = []
 
-    def end(_: object, opened: OpenTransaction, *, commit: bool) -> None:
+    def end_transaction(_: object, opened: OpenTransaction, *, commit: bool) -> None:
         assert commit
         if len(ended) == 1:
             raise ProducerFenced("fenced")
@@ -174,7 +174,7 @@ def test_after_an_end_that_fails_none_follows(monkeypatch: pytest.MonkeyPatch) -
     stored: list[RunMark] = []
     monkeypatch.setattr(commit, "client_for", lambda _: _Client())
     monkeypatch.setattr(commit, "_look", lambda *_: _seen())
-    monkeypatch.setattr(commit, "end_transaction", end)
+    monkeypatch.setattr(commit, "end_transaction", end_transaction)
     monkeypatch.setattr(sink_groups.SinkGroups, "store", lambda _, mark: stored.append(mark))
     tasks = [_task(index, 0) for index in range(3)]
     text = "1 of 3 transactions of tasks were committed, and the next one could not be: fenced"

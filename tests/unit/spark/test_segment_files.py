@@ -660,15 +660,15 @@ def test_partitions_are_chosen_as_usual(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "gone-0").rename(tmp_path / f"gone-0.{'0' * 32}-delete")
     write_checkpoint(tmp_path, names.HIGH_WATERMARK_CHECKPOINT, {log.partition: 1 for log in logs})
 
-    def found(**options: str) -> list[str]:
+    def chosen_partitions(**options: str) -> list[str]:
         return [f"{r.topic}-{r.partition}" for r in _ranges(tmp_path, **options)]
 
-    assert found(subscribe="ab") == ["ab-0", "ab-1"]
-    assert found(subscribePattern=".*") == ["ab-0", "ab-1", "ac-0", "ac-1"]
-    assert found(assign='{"ac":[1]}') == ["ac-1"]
+    assert chosen_partitions(subscribe="ab") == ["ab-0", "ab-1"]
+    assert chosen_partitions(subscribePattern=".*") == ["ab-0", "ab-1", "ac-0", "ac-1"]
+    assert chosen_partitions(assign='{"ac":[1]}') == ["ac-1"]
     # A pattern may match anywhere in the name, as when brokers are asked.
-    assert found(subscribePattern="c") == ["ac-0", "ac-1"]
-    assert found(subscribePattern="none.*") == []
+    assert chosen_partitions(subscribePattern="c") == ["ac-0", "ac-1"]
+    assert chosen_partitions(subscribePattern="none.*") == []
     options = {"path": str(tmp_path), "stopped": "true", "subscribePattern": "a"}
     discovery = segment_discovery.SegmentDiscovery(read_options(options))
     compiled: list[str] = []
@@ -682,12 +682,12 @@ def test_partitions_are_chosen_as_usual(tmp_path: Path, monkeypatch: pytest.Monk
     assert compiled == ["a"], "not for each of a thousand partitions"
     monkeypatch.undo()
     with pytest.raises(OffsetError, match=r"topic gone has no directory in .*called gone-0"):
-        found(subscribe="gone")
+        chosen_partitions(subscribe="gone")
     with pytest.raises(OffsetError, match=r"assign names ac-7: there is no such directory"):
-        found(assign='{"ac":[1,7]}')
+        chosen_partitions(assign='{"ac":[1,7]}')
     (tmp_path / "ab-0").rename(tmp_path / "elsewhere")
     with pytest.raises(OffsetError, match=r"lacks partitions 0 of topic ab: .*has, 1$"):
-        found(subscribe="ab")
+        chosen_partitions(subscribe="ab")
 
 
 def test_directories_that_cannot_be_read(tmp_path: Path, log: LogFiles) -> None:

@@ -520,11 +520,11 @@ def test_deleted_records_are_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that fell behind goes over them at once, not with one offset a micro-batch."""
     reader, paper = _reader({"p0": (0, 2_000), "p1": (0, 900)}, maxBytesPerTrigger="10000")
 
-    def take(_: object, places: Offsets, _size: int) -> dict[TopicPartition, Sample]:
+    def sample_partitions(_: object, places: Offsets, _size: int) -> dict[TopicPartition, Sample]:
         there = {p for p, o in places.items() if paper.log[p][0] <= o < paper.log[p][1]}
         return {p: Sample(1_000, 10, None) for p in there}
 
-    monkeypatch.setattr("pyspark_klog.spark.planning.samples.fetch_samples", take)
+    monkeypatch.setattr("pyspark_klog.spark.planning.samples.fetch_samples", sample_partitions)
     everything = ReadMaxRows(2**63 - 1)
     start = {"t": {"0": 0, "1": 0}}
     paper.log = {TopicPartition("t", 0): (1_500, 2_000), TopicPartition("t", 1): (900, 900)}
