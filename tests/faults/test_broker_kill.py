@@ -9,7 +9,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.raw_requests import batch, create_topic, produce_request, read_all
 
-KILLS = 25
+KILLS = 12
 PARTITIONS = 2
 IN_FLIGHT = 5
 

@@ -25,7 +25,7 @@ def test_a_seed_does_the_same_in_any_process() -> None:
 
     def replay(hash_seed: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--seed", "8", "-v"],
+            [sys.executable, "-m", "tests.simulation", "--seed", "2", "-v"],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
@@ -40,4 +40,4 @@ def test_a_seed_does_the_same_in_any_process() -> None:
 
 
 def test_another_seed_does_something_else() -> None:
-    assert run_seed(0).trace_hash != run_seed(1).trace_hash
+    assert run_seed(0).trace_hash != run_seed(2).trace_hash
