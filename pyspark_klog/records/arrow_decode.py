@@ -66,8 +66,9 @@ class ArrowDecoder:
     InvalidRecords for a malformed wrapper message or control record, UnsupportedCodec,
     DecompressedTooLarge for a batch that inflates to more than ``max_decompressed_bytes``, and
     MalformedTimestamp if the timestamp column is requested and a timestamp in microseconds does not
-    fit 64 bits. After an error :meth:`flush` returns the records before the error. Invalid UTF-8 in
-    header keys becomes U+FFFD, like in Kafka's clients.
+    fit 64 bits. After an error :meth:`flush` returns the records that were decoded before the
+    error, which may lack the last compressed batches before it, because these are inflated in
+    groups. Invalid UTF-8 in header keys becomes U+FFFD, like in Kafka's clients.
     """
 
     def __init__(

@@ -53,7 +53,9 @@ class ProducerIdBlocks:
             why = "no answer" if response is None else f"error {response.error_code}"
             if not self._is_failing:
                 self._is_failing = True
-                _log.warning("the controller sent no producer ids: %s; trying again", why)
+                _log.warning(
+                    "the controller sent no producer ids: %s; the next request tries again", why
+                )
             done(NoResponse(f"the controller sent no producer ids: {why}"))
 
         self._to_controller.send(AllocateProducerIdsResponse, build, on_response, TIMEOUT_MS)

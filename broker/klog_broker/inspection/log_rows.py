@@ -205,7 +205,8 @@ def _with_data(
     decoder: Decoder | None,
 ) -> Row:
     """Return the line that `klog dump-log` prints of a record, with key and value if requested. The
-    line of a control record has its key's and value's fields already."""
+    line of a control record has its type already, and the other fields that a COMMIT or ABORT
+    marker has."""
     if with_data and not entry.is_control:
         if decoder is None:
             if record.key is not None:

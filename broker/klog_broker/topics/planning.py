@@ -204,13 +204,13 @@ def _spread_more(broker: TopicServices, topic: Topic, added: int) -> Assignment:
 
 def _racks(broker: TopicServices, factor: int) -> dict[BrokerId, str | None]:
     """Return the rack of each broker. BrokerError if `factor` is below 1, or above the number of
-    brokers."""
+    live brokers."""
     brokers = broker.metadata.image.brokers
     if not 1 <= factor <= len(brokers):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas are asked for: it must be from 1 to {len(brokers)}, the number of"
-            " brokers, or -1 for the broker's default",
+            f"{factor} replicas, expected 1 to {len(brokers)}, the number of live brokers; a new"
+            " topic with -1 has the broker's default number of replicas",
         )
     return {each.broker_id: each.rack for each in brokers.values()}
 

@@ -101,8 +101,10 @@ class Producer:
     def on_refused_record(self, receiver: Callable[[RefusedRecord], None] | None) -> None:
         """From now on pass each record that its topic refuses (as too large or as invalid) to
         ``receiver``, and write the other records. With None, which is the default, the producer
-        fails with DeliveryFailed at a refused record. In a transaction the producer fails even with
-        a receiver if an earlier attempt may have written the refused record.
+        fails at a refused record: with DeliveryFailed, in a transaction with
+        TransactionMustAbort. The producer fails even with a receiver if a record is refused as
+        larger than a segment, and in a transaction if an earlier attempt may have written the
+        refused record.
 
         `add`, `add_all`, `flush` and `handle_responses_until` call the receiver, which must not
         call them. With acks=0 the receiver is never called, because brokers send no response.

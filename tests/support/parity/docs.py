@@ -43,7 +43,7 @@ The columns have the results of the tests' last runs:
 - Column **klog**: klog on its own broker, with the newest Spark and the oldest (`./dev test`).
 - Columns **Kafka 3.9**, **Kafka 4.3**: klog on Apache Kafka, with Spark 4.2 (`./dev peers`).
 - Column **the peer**: `format("kafka")` on Apache Kafka in the same test has the `same` rows and
-  schema as klog, or `fails too` (`tests/golden/peer_failures.json` has the reasons), or differs
+  schema as klog, or `fails too` (`tests/golden/peer_failures.json` has its error texts), or differs
   (link to the difference).
 
 A dash means that no test of the row runs on the column's broker (*the peer*: with

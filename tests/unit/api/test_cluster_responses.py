@@ -321,7 +321,7 @@ def test_there_is_no_coordinator_before_there_are_brokers_enough() -> None:
     told = ClusterBroker(**{"offsets.topic.replication.factor": "4"})
     found = finder(told).find("group", told.context)
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "4 replicas are asked for" in found.message
+    assert "4 replicas, expected 1 to " in found.message
     assert told.asked == []
     with pytest.raises(BrokerError) as refused:
         plan_new_topic(told.broker, CONSUMER_OFFSETS)

@@ -80,11 +80,11 @@ def test_more_partitions_have_as_many_replicas_as_the_topic() -> None:
 
 
 def test_too_many_replicas_are_refused() -> None:
-    with pytest.raises(BrokerError, match="from 1 to 3, the number of brokers") as refused:
+    with pytest.raises(BrokerError, match="expected 1 to 3, the number of live brokers") as refused:
         plan_new_topic(cluster(None, None, None), "t", num_partitions=1, replication_factor=4)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
     states = (PartitionRegistration(tuple(map(BrokerId, (1, 2))), (), BrokerId(-1)),)
-    with pytest.raises(BrokerError, match="2 replicas are asked for"):
+    with pytest.raises(BrokerError, match="2 replicas, expected 1 to 1"):
         plan_more_partitions(cluster(None), Topic("t", NO_TOPIC_ID, states), 2, None)
 
 

@@ -39,7 +39,8 @@ def separator_bytes(text: str) -> bytes:
 
 @dataclass(slots=True)
 class Rows:
-    """Records of consecutive lines, as columns. A column is None if no record has the field."""
+    """Records of consecutive lines, as columns. Each column other than ``values`` is None if no
+    record has its field."""
 
     first_line: int
     values: Sequence[bytes | None]
