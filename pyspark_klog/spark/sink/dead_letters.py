@@ -113,7 +113,7 @@ class DeadLetters:
         """Called by the producer for each record that its topic refuses (`on_refused_record`): keep
         the record until `write_waiting` writes it as a dead letter.
 
-        :raises DeadLettersFailed: if the record is a dead letter itself
+        :raises DeadLettersFailed: if the topic is that of the dead letters (deadLetterTopic)
         """
         if record.partition.topic == self._topic:
             raise DeadLettersFailed(
@@ -279,7 +279,8 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
 
 
 def _as_text(value: "str | int | Array | None", rows: int) -> "Array":
-    """A text column as binary, or a binary column that repeats one value ``rows`` times."""
+    """A column's values as text in UTF-8, or a column that repeats one value's text ``rows`` times.
+    The result is a binary column."""
     import pyarrow as pa
 
     if isinstance(value, pa.Array):
@@ -297,7 +298,7 @@ def _milliseconds(column: "Array | None") -> "Array | None":
 
 
 def _as_rows(records: "list[Record]") -> "RecordBatch":
-    """The records of a refused batch as the rows from which they were encoded."""
+    """The records of a refused batch as rows with the columns key, value, headers and timestamp."""
     import pyarrow as pa
 
     from pyspark_klog.records.arrow_columns import COLUMN_TYPES

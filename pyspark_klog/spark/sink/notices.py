@@ -59,7 +59,7 @@ def warn_of_old_records(
     record is older than the topic's retention. Never raises.
 
     ``oldest_ms`` has topics and their smallest timestamps (ms since 1970) in ``what``, the batch or
-    micro-batch. No line is logged if the user may not describe the topic's settings.
+    micro-batch. There is no warning if the user may not describe the topic's settings.
     """
     oldest: dict[str, int] = {}
     for topic, at_ms in oldest_ms:

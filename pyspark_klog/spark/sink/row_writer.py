@@ -52,8 +52,9 @@ class SinkRows:
         """Write all rows through this worker's producer and wait until they are acknowledged (with
         acks=0: sent); return their number, without those that became dead letters.
 
-        Rows are written at least once: a task that is repeated writes them again. After an error
-        the producer is dropped, because it is unknown which rows are written.
+        Rows are written at least once (with acks=0 some may be lost): a task that is repeated
+        writes them again. After an error the producer is dropped, because it is unknown which rows
+        are written.
         """
         check_numba(self._options.allow_slow)
         count = 0

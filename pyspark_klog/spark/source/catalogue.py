@@ -216,8 +216,8 @@ def _offsets_at(
     options: Options,
     wanted: set[TopicPartition] | None = None,
 ) -> dict[TopicPartition, int]:
-    """The offsets for ``time_ms``, a timestamp, EARLIEST or LATEST, of those partitions that have a
-    leader, still exist and may be described by this user."""
+    """The offsets for ``time_ms``, a timestamp, EARLIEST or LATEST, of those partitions (all, or
+    those in ``wanted``) that have a leader, still exist and may be described by this user."""
     from pyspark_klog.client.consumer.offsets import list_offsets
     from pyspark_klog.client.errors import TopicMissing
 

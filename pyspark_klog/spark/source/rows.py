@@ -121,7 +121,8 @@ class RangeReader:
         freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":
-        """The decoder that turns the batches of a range into rows of the source's schema."""
+        """The decoder that turns the batches of a range into rows of the source's schema; with
+        option keys the rows have a column ``key`` in any case."""
         options = self.options
         check_numba(options.allow_slow)
         from pyspark_klog.records.arrow import ArrowDecoder

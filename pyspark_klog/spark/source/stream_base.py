@@ -128,8 +128,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         """Does nothing: Spark's checkpoint has the progress."""
 
     def stop(self) -> None:
-        """Commit the last position to the group of option commitGroupId, if it is given, then close
-        the connections."""
+        """Try to commit the last reported position to the group of option commitGroupId, if the
+        option is given, then close the connections."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -193,7 +193,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         old; with ``refresh`` there is a new look-up.
 
         If a partition of the last look-up (in the first look-up: of ``known``) is missing, brokers
-        are asked several times before it counts as deleted."""
+        are asked up to fetchOffset.numRetries times before it counts as deleted."""
         discovery = self._begin()
         assert self._client is not None
         now_ms = self._client.now_ms()
@@ -207,7 +207,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._partitions
 
     def _ends(self, start: Offsets) -> Offsets:
-        """The end offset of each partition that the last look-up (`_existing`) has found."""
+        """The end offset of each partition that the last look-up (`_existing`) has found; the
+        partition's offset in ``start`` if its last stable offset is before that."""
         discovery = self._begin()
         try:
             self._latest = discovery.latest(self._partitions, start)

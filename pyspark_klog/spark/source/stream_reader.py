@@ -86,7 +86,8 @@ if HAS_LIMITS:
             """The end of the next micro-batch; ``start`` itself if there is nothing to read, or too
             little for minOffsetsPerTrigger.
 
-            ``start`` is the end of the last micro-batch that Spark has committed.
+            ``start`` is the end of the last micro-batch that Spark has committed; in a new query,
+            the result of `initialOffset`.
             """
             self._begin()
             begin = from_json_dict(start, "the offset in the checkpoint")

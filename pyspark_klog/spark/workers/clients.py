@@ -125,9 +125,9 @@ def freeze_once() -> None:
     """Exclude the objects that are alive now from garbage collection, once in a worker.
 
     The worker collects after every task, which costs 40 ms each with large imports such as numba.
-    Call this at the end of a task, when all modules are loaded; objects that are alive then are
-    never collected. A worker that has only read so far loads more modules when it first writes:
-    then the exclusion is done a second time.
+    Call this at the end of a task, when all modules are loaded: reference cycles of objects that
+    are alive then are never freed. A worker that has only read so far loads more modules when it
+    first writes: then the exclusion is done a second time.
     """
     loaded = (os.getpid(), _WRITES in sys.modules)
     if loaded not in _frozen:

@@ -24,8 +24,8 @@ process."""
 
 
 def is_first_notice(notice: str, folder: str | None = None) -> bool:
-    """Whether no Python worker of this executor or driver has called this function for ``notice``
-    before.
+    """Whether no Python worker of this executor or driver is known to have called this function
+    for ``notice`` before.
 
     A process cannot know this alone: after a pause Spark runs the commits of a streaming sink in a
     new worker, so workers share a file in Spark's local folder. Without that folder only calls in
@@ -44,8 +44,8 @@ def note_plan_use(
     """Note that a task of the query ``key`` uses the plan ``plan_id`` (8 bytes that identify the
     partitions of a batch read).
 
-    Returns None if the executor's file does not have the plan yet, else whether the plan was noted
-    for the same query first. If the file cannot be read or written, the result is None, too.
+    Returns None if the executor's file did not have the plan, else whether the plan was noted for
+    the same query first. If the file cannot be read or written, the result is None, too.
     """
     folder = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:

@@ -1,8 +1,8 @@
 """The driver's side of the exactly-once sink: compares progress rows, then commits transactions.
 
 A progress row is an offset that a task's consumer group commits; it says what the task has written.
-`decisions_of_commit` has the rules; this module sends the requests. If all tasks have ended their
-transactions themselves, the driver sends no request.
+`decisions_of_commit` has the rules; this module sends the requests. A micro-batch whose tasks have
+all ended their transactions themselves is committed without a request of the driver.
 """
 
 import logging
@@ -197,8 +197,8 @@ def _look(
 
 
 def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
-    """The indices from ``first`` on of tasks whose consumer group brokers did not list (``listed``
-    has those that they did), but which have a progress row: an offset that the group has committed.
+    """The task indices from ``first`` on up to the first that is not in ``listed`` (the tasks that
+    brokers listed) and has no progress row: an offset that the task's consumer group has committed.
 
     While the coordinator of a group changes, neither the old nor the new coordinator may list the
     group. A request for the group's offsets waits for the new coordinator instead. The search ends

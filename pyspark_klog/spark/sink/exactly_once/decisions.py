@@ -28,7 +28,7 @@ class CurrentTask(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """The task fails, and none of its rows become visible."""
+    """The attempt of the task fails, and none of the rows that it wrote become visible."""
 
     error: str
 

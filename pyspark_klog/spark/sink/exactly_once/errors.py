@@ -4,5 +4,5 @@ from pyspark_klog.errors import KlogError
 
 
 class ExactlyOnceRefused(KlogError):
-    """The sink stops, since it could double or lose rows, or a transaction failed. The text says
-    why."""
+    """An exactly-once sink refuses to write or to commit, for example because it could double or
+    lose rows, or because a transaction failed. The text says why."""

@@ -51,8 +51,8 @@ class RowHash:
     def add_repeated(self, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Add the rows of a repeated task. Returns the sum that releases of klog without option
         timestampColumn computed for these rows, since such a release may have committed them; None
-        if the rows have no such column `timestamp`, so that the sum is the same, if timestampColumn
-        is given, or if some rows were added before."""
+        if the rows have no column `timestamp` of Spark's type timestamp, so that the sum is the
+        same, if timestampColumn is given, or if some rows were added before."""
         may_differ = self._timestamp_column is None and self.row_count == 0
         former = RowHash(_FORMER_COLUMN)
         for batch in batches:

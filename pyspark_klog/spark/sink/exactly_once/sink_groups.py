@@ -46,8 +46,8 @@ class Listed(NamedTuple):
 
 
 class SinkGroups:
-    """The consumer groups of one sink, one for each task. A task's progress row is the offset that
-    its group has committed for partition 0 of ``topic``."""
+    """The consumer groups of one sink: one for each task, and one for the `RunMark`. A task's
+    progress row is the offset that its group has committed for partition 0 of ``topic``."""
 
     def __init__(self, client: BlockingClient, sink: SinkId, topic: str) -> None:
         self.topic = topic
@@ -90,7 +90,8 @@ class SinkGroups:
         """The progress rows of a task: the offsets that its consumer group has committed, by topic.
         With ``stable`` the call waits while a transaction with a newer progress row is not ended.
 
-        :raises ExactlyOnceRefused: for an offset that no sink of klog has committed
+        :raises ExactlyOnceRefused: for an offset whose metadata this release cannot read as a
+            progress row
         """
         group = self._sink.task(index)
         found = committed_offsets(self._client, group)

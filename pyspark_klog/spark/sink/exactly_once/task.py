@@ -74,7 +74,7 @@ _NEW = TransactionDescription("Empty", frozenset())
 _OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
 """An attempt that has taken the transactional id, and has had no open transaction for this time,
-has died: an attempt takes the id only when it is ready to write."""
+counts as dead: an attempt takes the id only when it is ready to write."""
 
 
 class TaskResult(NamedTuple):
@@ -96,7 +96,8 @@ def write_once(
     """Write the rows of a task in a transaction; if they were committed before, only compare them
     with the committed rows.
 
-    After an error this worker's producers are closed, and a later task makes new ones.
+    After an error this worker drops its client and producers with these settings; a later task
+    makes new ones.
 
     :raises ExactlyOnceRefused: if the rows must not be written, or the transaction was aborted
     :raises KlogError: if brokers fail or do not answer in time

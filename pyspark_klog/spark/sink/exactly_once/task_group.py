@@ -41,7 +41,7 @@ class TaskGroup:
         ``while_unstable`` is called before each wait, and may raise.
 
         :raises ExactlyOnceRefused: if the group has committed an offset of this batch or a later
-            one for another topic, or an offset that no sink of klog wrote
+            one for another topic, or an offset that this release cannot read as a progress row
         """
         client, group = self._client, self._task.transactional_id
         positions = committed_offsets(
