@@ -40,7 +40,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
-# The metadata log of a KRaft controller. The name looks like a partition's directory, but
+# The metadata log of a KRaft controller or broker. The name looks like a partition's directory, but
 # __cluster_metadata is no topic that clients can use.
 KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"

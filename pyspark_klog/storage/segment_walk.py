@@ -273,7 +273,8 @@ def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
 def aborted_transactions(
     files: PartitionFiles, listing: Listing, start: int, end: int
 ) -> list[AbortedEntry]:
-    """Return the aborted transactions with batches from ``start`` to ``end``.
+    """Return the aborted transactions whose offsets, from the first batch to the abort marker,
+    overlap the offsets from ``start`` to ``end``.
 
     ``end`` is exclusive and at most the last stable offset. The result is sorted by last offset.
 

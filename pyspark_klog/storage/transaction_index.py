@@ -1,8 +1,8 @@
 """Transaction indexes, ``<base>.txnindex``: the aborted transactions that end in a segment.
 
-The broker adds a row when it appends an abort marker to the segment. A segment without abort
-markers has no transaction index, or an empty one. A read_committed reader leaves out the batches of
-the transactions that the index lists.
+The broker adds a row when it appends to the segment the abort marker of a transaction that has
+batches in the log. A segment without abort markers has no transaction index, or an empty one. A
+read_committed reader leaves out the batches of the transactions that the index lists.
 """
 
 from collections.abc import Iterable
