@@ -91,7 +91,7 @@ class Cluster:
         them.
 
         :raises ZooKeeperFailed: if ZooKeeper does not start
-        :raises BrokerFailed: if a broker does not start
+        :raises BrokerFailed: if a broker does not start, or does not see all brokers in time
         """
         try:
             self.zookeeper.start()

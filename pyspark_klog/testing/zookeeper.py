@@ -112,7 +112,8 @@ class ZooKeeper:
     def start(self) -> None:
         """Start the server's process and wait until it accepts clients.
 
-        :raises ZooKeeperFailed: if the process ends, or does not accept clients in time
+        :raises ZooKeeperFailed: if Java or the jars are missing, or the process ends or does not
+            accept clients in time
         """
         if self.is_running:
             raise RuntimeError("ZooKeeper is already running")
@@ -153,7 +154,7 @@ class ZooKeeper:
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """Stop the server and remove its temporary folder."""
+        """Kill the server with SIGKILL and remove its temporary folder."""
         atexit.unregister(self.close)
         self._end(signal.SIGKILL)
         if self._folder is not None:
