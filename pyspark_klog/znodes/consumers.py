@@ -43,7 +43,7 @@ def owner_path(group: str, partition: TopicPartition) -> str:
 def offset_path(group: str, partition: TopicPartition) -> str:
     """Return the path of a group's committed offset, a persistent znode.
 
-    :raises ZnodeError: if the group id cannot be a name in a path
+    :raises ZnodeError: if the group id or the topic cannot be a name in a path
     """
     return f"{_group_path(group)}/offsets/{_name(partition.topic)}/{partition.partition}"
 

@@ -52,7 +52,7 @@ class ZnodeError(KlogError):
 
 
 class JsonObject:
-    """The fields of one JSON object; each method checks and returns the field ``name``.
+    """The fields of one JSON object; most methods check and return the field ``name``.
 
     ``path`` is the path of the znode, and ``where`` the object's name in the znode (empty for the
     whole value). Like Kafka, callers skip unknown fields and check the version of few znodes. A
@@ -146,7 +146,7 @@ class JsonObject:
         return (JsonObject(self.path, each, f"{named}[{i}]") for i, each in enumerate(found))
 
     def raise_error(self, name: str, expected: str) -> NoReturn:
-        """Raise ZnodeError for the field ``name``; ``expected`` begins with "to be"."""
+        """Raise ZnodeError for the field ``name``; ``expected`` begins with "to"."""
         found = shorten_repr(self.values[name]) if name in self.values else "no such field"
         raise ZnodeError(self.path, f"{shorten_repr(self._named(name))} {expected}", found)
 
@@ -218,7 +218,8 @@ def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
 def write_json(value: object) -> bytes:
     """Encode JSON like Kafka's Jackson: UTF-8 without spaces.
 
-    Control characters and characters above U+FFFF are written as escapes with capital digits.
+    Characters above U+FFFF, and control characters that JSON has no short escape for, are written
+    as escapes with capital hexadecimal digits.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPE.sub(_kafkas_escape, text).encode()
