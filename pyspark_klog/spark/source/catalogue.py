@@ -232,7 +232,8 @@ def _offsets_at(
 
     with suppress(TopicMissing, BrokerError):
         return request_offsets({p: time_ms for times in by_topic.values() for p in times})
-    # One topic can fail the request for all: ask topic by topic, and leave out refused topics.
+    # One topic can fail the request for all: send a request for each topic, and leave out topics
+    # that are missing or that this user may not describe.
     found: dict[TopicPartition, int] = {}
     for times in by_topic.values():
         try:

@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 JsonOffsets = dict[str, dict[str, int]]
 
 _DISCOVERY_AGE_MS = 500
-"""How long the reader uses its list of partitions before it asks brokers for new partitions. Until
-then it asks only for the end offsets of the listed partitions."""
+"""How long the reader usually uses its list of partitions before it asks brokers for new ones.
+Until then it needs only the end offsets of the listed partitions, unless a topic is missing."""
 
 
 class StreamReaderBase(Prompt, DataSourceStreamReader):
