@@ -25,8 +25,9 @@ OFFSET_INDEX_ENTRY_BYTES = 8
 TIME_INDEX_ENTRY_BYTES = 12
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
-# OffsetIndexView.rows_at_or_below starts from a guess of its result, `near_row`. If the result lies
-# within this many rows after the guess, only those rows (2 KB of the file) are searched.
+# OffsetIndexView.rows_at_or_below starts from a guess of its result, `near_row` (0: no guess). If
+# the result lies within this many rows after the guess, only those rows (2 KB of the file) are
+# searched.
 _ROWS_AHEAD = 256
 
 

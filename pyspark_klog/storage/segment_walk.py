@@ -1,5 +1,5 @@
-"""Read the batch headers of a segment's file, and find from them the last stable offset of a log,
-its aborted transactions, the offsets of timestamps and the log's valid end.
+"""Read the batch headers of a segment's file. From them, indexes and producer snapshots, find the
+last stable offset of a log, its aborted transactions, the offsets of timestamps and its valid end.
 
 A table of batches is a numpy array with one row for each batch. records/kernels/scan.py defines its
 columns; positions are byte positions in the file.
@@ -386,8 +386,9 @@ def whole_end(files: PartitionFiles, listing: Listing, recovery_point: int | Non
 
     Batches are checked from the segment that contains the recovery point on: older segments have
     been synced to disk. If the recovery point is None, only the last segment is checked. The log
-    ends before the first batch that is cut off, has a wrong CRC, or begins below the end of the
-    batch before it. When a broker starts, it deletes the batches and segments after that end.
+    ends before the first batch that is cut off, is malformed, has a wrong CRC, or begins below the
+    end of the batch before it. When a broker starts, it deletes the batches and segments after that
+    end.
     """
     first = listing.bases[-1] if recovery_point is None else listing.segment_of(recovery_point)
     end = listing.bases[0]
