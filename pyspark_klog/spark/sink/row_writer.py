@@ -83,7 +83,8 @@ class SinkRows:
         producer.on_refused_record(None if self._letters is None else self._letters.receive)
 
     def add(self, producer: "Producer", batch: "RecordBatch") -> None:
-        """Write rows through the producer, without waiting for their acknowledgement."""
+        """Write rows through the producer, without waiting for their acknowledgement unless the
+        producer's buffer.memory is full."""
         for topic, rows in self._by_topic(producer, batch):
             self._write_rows(producer, topic, rows)
         if self._letters is not None:

@@ -208,7 +208,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     def _ends(self, start: Offsets) -> Offsets:
         """The end offset of each partition that the last look-up (`_existing`) has found; the
-        partition's offset in ``start`` if its last stable offset is before that."""
+        partition's offset in ``start`` if only an open transaction keeps the end before that."""
         discovery = self._begin()
         try:
             self._latest = discovery.latest(self._partitions, start)
@@ -218,8 +218,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     def _not_before_open_transactions(self, start: Offsets, ends: Offsets) -> Offsets:
         """Return ``ends``, but the start for each partition whose last stable offset is before its
-        start, because a transaction is open there. With failOnDataLoss raise DataLost if there are
-        such partitions; without it log a warning."""
+        start only because a transaction is open there. With failOnDataLoss raise DataLost if there
+        are such partitions; without it log a warning."""
         held_back = self._begin().open_transactions(start, ends)
         for partition, text in sorted(held_back.items()):
             where = f"before offset {start[partition]}, where reading was to begin"
