@@ -69,11 +69,13 @@ class Segment:
         # The largest timestamp, and the last offset of the first batch that has it; None until read
         # from the time index.
         self._max_timestamp: TimeIndexEntry | None = None
-        # Whether bytes of a failed write are still in the .log file after the last committed byte.
+        # Whether uncommitted bytes or transaction index rows may be in the files: while abort
+        # markers are written, and after a failed write until cut_back succeeds.
         self._is_uncut = False
         self._positions: dict[int, int] = {}
         self.near_row = 0
-        """The row of the offset index at which the last search ended (batch_search.py)."""
+        """The number of offset index rows at or below the offset of the last search; the next
+        search begins there (batch_search.py)."""
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
         self._is_closed = False
@@ -113,7 +115,8 @@ class Segment:
 
     @classmethod
     def open(cls, files: Files, directory: Path, base_offset: int) -> "Segment":
-        """Open an existing segment, which is not active. The indexes are opened at first use."""
+        """Open an existing segment, which is not active. The offset index and the time index are
+        opened at first use."""
         log_file = files.open(directory / segment_file_name(base_offset, Suffix.LOG))
         segment = cls(files, directory, base_offset, log_file, log_file.size())
         segment.created_ms = log_file.modified_ms()
@@ -121,7 +124,8 @@ class Segment:
 
     @staticmethod
     def remove_files(files: Files, directory: Path, base_offset: int) -> None:
-        """Remove the files that a failed :meth:`create` may have left."""
+        """Remove the files that :meth:`create` may have made for a segment that will not be used,
+        because the roll has failed."""
         for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             files.remove(directory / segment_file_name(base_offset, suffix))
 
@@ -263,7 +267,7 @@ class Segment:
     @property
     def retention_timestamp_ms(self) -> int:
         """The time in ms from which retention.ms is counted: the largest timestamp, or without any
-        timestamp the time of the last write."""
+        timestamp the modification time of the .log file."""
         largest_ms = self.max_timestamp.timestamp_ms
         return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
 

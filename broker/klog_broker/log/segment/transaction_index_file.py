@@ -112,7 +112,7 @@ class TransactionIndexFile:
         """Iterate over the rows of markers at or after ``from_offset``, in order.
 
         With ``may_block=False`` raises ColdRead if the rows are not in the page cache. Raises
-        StorageFormatError or DamagedLog if the file is damaged.
+        StorageFormatError for a row that cannot be decoded, DamagedLog if rows are missing.
         """
         low, high = 0, self.rows
         while low < high:

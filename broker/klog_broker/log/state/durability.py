@@ -27,8 +27,8 @@ class Durability:
         # Grows when the log is truncated or emptied. A flush that was planned before a truncation
         # must not raise flushed_offset and recovery_point of the truncated log.
         self._cuts = 0
-        # The next flush syncs the active segment's files, these files of rolled and closed
-        # segments, and these directories, in which file names are new.
+        # The next flush syncs the active segment's .log file (and its indexes, if asked), these
+        # files of other segments, and these directories, in which file names are new.
         self._files: list[File] = []
         self._directories: list[Path] = []
 
@@ -51,7 +51,7 @@ class Durability:
         *,
         with_indexes: bool,
     ) -> FlushPlan | None:
-        """Plan a flush of everything that is not synced; returns None if there is nothing to sync.
+        """Plan a flush of the appended records and the added files; None if there is nothing to do.
 
         ``with_indexes`` includes the indexes of the active segment. The plan contains ``epochs``,
         the unsaved leader epochs, if the flush raises the recovery point, or if ``with_indexes`` is
@@ -183,8 +183,8 @@ class LogFlushing:
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
         """Call back with None once the records before ``offset`` are synced, and start a flush if
-        they are not. Call back with a LogStorageError if the log is or goes offline, or if the
-        log is truncated below ``offset`` before the sync."""
+        they are not. Call back with a LogStorageError if the log is or goes offline, is deleted, or
+        is truncated below ``offset`` before the sync."""
         if self._state.is_offline:
             try:
                 self._state.check_online()
@@ -198,8 +198,9 @@ class LogFlushing:
         self.start_flush()
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
-        """Start a flush of all appended records, unless the log is offline. With ``with_indexes``
-        the flush also syncs the indexes, and so raises the recovery point."""
+        """Start a flush of all appended records, unless the log is offline, or is being truncated
+        or emptied. With ``with_indexes`` the flush also syncs the indexes, and so raises the
+        recovery point."""
         if not self._state.is_offline:
             self._flusher.start_flush(with_indexes=with_indexes)
 
@@ -215,7 +216,8 @@ class LogFlushing:
 
     def sync_now(self) -> Callable[[], None]:
         """Do the syncs of :meth:`flush_now`, which block. Returns a function for the loop's thread,
-        which handles the outcome and raises LogStorageError if a sync failed."""
+        which handles the outcome and raises LogStorageError if a sync, or the write of the leader
+        epochs, failed."""
         return self._flusher.sync_now()
 
     @property

@@ -85,7 +85,7 @@ class _Run:
                 raise self._error
 
     def drop_files(self) -> None:
-        """Release the files, in the loop's thread, once the outcome of the flush was handled.
+        """Release the files, in the loop's thread, after the flush.
 
         The traceback of a failed sync refers to the files and to this object, and this object
         refers to the error. Without this method, all of them would stay in memory until a garbage
@@ -105,12 +105,12 @@ class _Run:
 
 class Flusher:
     """Runs one log's flushes, one at a time. Each sync runs within the context manager ``noted()``:
-    the file klog-syncs names the log from before the sync until the sync has succeeded, so that the
-    next start knows of a failed sync.
+    the file klog-syncs names the log during the sync, and after a failed sync, so that the next
+    start knows of the failure.
 
     ``plan(with_indexes)`` returns the next flush plan, or None if nothing needs a sync.
-    ``on_flushed(plan)`` is called after a sync; it returns the offset up to which all records are
-    synced.
+    ``on_flushed(plan)`` is called after a successful sync; it returns the offset up to which all
+    records are synced.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class AppendOrigin(Enum):
 
 class Rules(NamedTuple):
     """The rules of one append: the time, the log's current settings, and the share of the
-    validation work that the event loop may do (None: no limit, in a helper thread)."""
+    validation work that the event loop may do (None: no limit, for example in a helper thread)."""
 
     now_ms: int
     config: LogConfig

@@ -1,9 +1,10 @@
 """Digest: a summary of scanned batches, for recovery and for appends of followers.
 
 PlainChecks (in Python) adds batches one by one, each as a BatchRow, the fields of its header.
-KernelChecks (compiled by numba) adds a table of many batches, because numpy then does in bulk what
-takes microseconds for each batch in Python. Both ways give equal digests, except that a table may
-leave out the producer steps of batches that no producer state depends on.
+KernelChecks (compiled by numba) adds all but the first batches of a buffer as a table, because
+numpy then does in bulk what takes microseconds for each batch in Python. Both ways give equal
+digests, except that a table may leave out the producer steps of batches that no producer state
+depends on.
 """
 
 from collections.abc import Iterable

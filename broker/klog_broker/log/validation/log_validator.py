@@ -96,11 +96,11 @@ def validate_and_convert(
 
     A writable buffer may be patched in place; a read-only buffer is copied.
 
-    Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for
-    malformed records (its subclasses RecordsRefused and InvalidTimestamp say which ones),
-    UnsupportedCodec, DecompressedTooLarge or RecordTooLarge. ``share`` is the validation work that
-    the event loop may do (None: no limit, in a helper thread). Raises LoopShareExceeded if
-    validation would take more work; ``records`` are then unchanged.
+    Raises CorruptRecords for a wrong length, magic or CRC, DamagedCompression, InvalidRecords for a
+    malformed batch or record (its subclasses RecordsRefused and InvalidTimestamp say which records
+    break the topic's rules), UnsupportedCodec, DecompressedTooLarge or RecordTooLarge. ``share`` is
+    the validation work that the event loop may do (None: no limit, for example in a helper thread).
+    Raises LoopShareExceeded if validation would take more work; ``records`` are then unchanged.
     """
     if origin is AppendOrigin.COORDINATOR and is_stored_unchanged(records, config):
         check_size(len(records), config)
@@ -119,7 +119,8 @@ def is_stored_unchanged(
     records: bytes | bytearray | memoryview, config: LogConfig
 ) -> TypeGuard[bytearray]:
     """Whether a batch of this broker's own coordinators is stored unchanged, without validation of
-    its records: a bytearray in the topic's codec, if the topic uses CreateTime."""
+    its records: a bytearray in the topic's codec (compression.type=producer: in any codec), if the
+    topic uses CreateTime."""
     wanted = config.compression
     return (
         type(records) is bytearray
@@ -137,8 +138,8 @@ def set_offsets(
     """
     data, append_time_ms = validated.data, validated.log_append_time_ms
     if append_time_ms not in (at.NO_TIMESTAMP_MS, now_ms):
-        # Batches that were appended while a helper thread validated this batch have a later append
-        # time. Append times must not decrease, so set the time of this append.
+        # Batches that were appended while a helper thread validated this batch may have a later
+        # append time. Append times must not decrease, so set the time of this append.
         append_time_ms = now_ms
         BatchView(data).set_max_timestamp(now_ms, TimestampType.LOG_APPEND_TIME)
     # The CRC stays correct, because it does not cover the base offset and the leader epoch.
@@ -420,8 +421,8 @@ def _messages_of(
 def _check_wrapper(
     records: bytes | bytearray | memoryview, wrapper: Wrapper, found: RecordSummary
 ) -> None:
-    """Check the offset of a v1 wrapper, which is the relative offset of its last message. 0 is
-    always accepted, because old versions of librdkafka sent 0."""
+    """Check that the offset of a v1 wrapper is not below the relative offset of its last message. 0
+    is always accepted, because old versions of librdkafka sent 0."""
     offset = read_entry_head(records).offset
     if wrapper.magic == at.MAGIC_V1 and offset != 0 and offset < found.last_offset:
         raise InvalidRecords(

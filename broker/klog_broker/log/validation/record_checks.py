@@ -1,6 +1,7 @@
 """RecordChecks: the interface that scans batches, and validates and rewrites records.
 
-Both implementations return the same results (tests/property/test_record_checks.py).
+Both implementations find the same batches and faults, and write the same records
+(tests/property/test_record_checks.py).
 plain_checks.py needs no numba and is used from start-up on; kernel_checks.py replaces it once the
 kernels are loaded (``LogManager.checks``).
 """
