@@ -81,9 +81,8 @@ class ServicesInCluster(FollowingServices, IsrRequestServices, Protocol):
 class ClusterLifecycle(Protocol):
     """The steps by which a broker joins, serves and leaves its cluster.
 
-    app.py, which builds and runs the broker, calls the steps in the order in which they stand here,
-    in the event loop's thread.
-    `join`, `serve` and `close` block.
+    app.py, which builds and runs the broker, calls the steps from `join` to `close` in the order in
+    which they stand here, in the event loop's thread. `join`, `serve` and `close` may block.
     """
 
     open_store: OpenStore

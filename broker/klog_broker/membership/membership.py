@@ -158,11 +158,12 @@ class Membership:
 
     @property
     def broker_id(self) -> BrokerId:
-        """The broker id; valid once the broker has joined the cluster."""
+        """The broker id; valid once ``open_store`` was called."""
         return self._member.registration.broker_id
 
     def broker_epoch(self) -> int:
-        """The broker epoch; -1 while the broker is not registered."""
+        """The broker epoch; -1 while the broker is not registered. Valid once ``open_store`` was
+        called."""
         return self._member.registration.broker_epoch
 
     def wait_until_registered(self) -> None:
@@ -180,7 +181,8 @@ class Membership:
     def leave(self, then: Callable[[], None]) -> None:
         """Let the controller move this broker's partitions to other leaders, then call `then`.
 
-        `then` is called even if the partitions could not be moved.
+        `then` is called even if the partitions could not be moved, and at once if
+        controlled.shutdown.enable is false.
         """
         config, registration = self._config, self._member.registration
         if not config["controlled.shutdown.enable"]:

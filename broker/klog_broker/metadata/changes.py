@@ -97,8 +97,8 @@ class MetadataChange(Protocol):
         change is refused, and the draft is unchanged."""
 
     def report_failure(self, error: Exception) -> None:
-        """Report to the requester that the change was refused, or could not be written: nothing has
-        changed."""
+        """Report to the requester that the change was refused, or could not be written, and so has
+        no effect. After an error of the disk the next start may find the change in the file."""
 
     def on_applied(self, results: RoleChangeErrors) -> Steps:
         """Report to the requester the outcome of the metadata change: it is durable, and its role

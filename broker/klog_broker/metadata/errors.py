@@ -1,4 +1,4 @@
-"""The errors of the metadata package. Only the request handlers map them to Kafka's error codes."""
+"""The errors of the metadata package. Other packages map them to Kafka's error codes."""
 
 from pyspark_klog.errors import KlogError
 
@@ -31,7 +31,7 @@ class TooManyQuotas(MetadataError):
 
 
 class NotInClusters(MetadataError):
-    """The change of the metadata is supported by a standalone broker, but not yet in a cluster."""
+    """The change of the metadata is possible in a standalone broker, but not in a cluster."""
 
 
 class UnreadableConfig(MetadataError):
@@ -40,8 +40,9 @@ class UnreadableConfig(MetadataError):
 
 
 class NoResponse(MetadataError):
-    """The outcome of a request to ZooKeeper or to the controller was not known in time. A requested
-    change may still be made."""
+    """The outcome of a request to ZooKeeper or to the controller was not known in time, so that a
+    requested change may still be made. Or other requests changed the same settings during each
+    attempt to change them."""
 
 
 class StoreRefused(MetadataError):
@@ -51,5 +52,6 @@ class StoreRefused(MetadataError):
 
 
 class StoreFailed(MetadataError):
-    """The store's file could not be written, and the change was not made. The store refuses all
-    later changes, unless the write failed for lack of disk space or of a file descriptor."""
+    """The store's file could not be written, and the change has no effect. Unless the write failed
+    for lack of disk space or of a file descriptor, the store refuses all later changes, and the
+    next start may find the change in the file."""

@@ -3,8 +3,9 @@
 Call all methods in the event loop's thread; none blocks unless its docstring says so. A method that
 requests a change calls `done` once, later, in the loop. `done` gets the outcome when the change is
 durable, `image` shows the change, and the role changes that follow from it (to lead, follow or
-delete replicas) have been applied. `done` gets an exception if the change was refused. Changes are
-made one after the other, each on the state that the earlier changes left.
+delete replicas) have been applied. `done` gets an exception if the change was refused or has
+failed. Changes of the same topic or settings are made one after the other, each on the state that
+the earlier changes left.
 
 A store that waits for other brokers gives up after a change's `timeout_ms`: `done` then gets
 NoResponse, and the change may still be made. Such a store waits until new partitions have leaders,
@@ -43,7 +44,7 @@ class ProducerIdBlock(NamedTuple):
 class NewTopic(NamedTuple):
     """A topic to be created: the replicas of each partition, and the topic's settings.
 
-    Each partition's first replica leads. Without `topic_id` the topic gets a random id.
+    Each partition's first live replica leads. Without `topic_id` the topic gets a random id.
     """
 
     name: str
@@ -116,9 +117,9 @@ class MetadataStore(Protocol):
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """Replace a topic's settings by the result of `update(settings)`. No other change is made
-        between the call of `update` and the replacement. Errors: UnknownTopic, or the error that
-        `update` raises.
+        """Replace a topic's settings by the result of `update(settings)`. No other change of these
+        settings is made between the call of `update` and the replacement; `update` may be called
+        several times. Errors: UnknownTopic, the error that `update` raises, and others.
         """
 
     def update_broker_configs(
@@ -129,8 +130,9 @@ class MetadataStore(Protocol):
     ) -> None:
         """Replace the dynamic settings of `name`, which is a broker's id as text, or ALL_BROKERS.
         `update` gets the dynamic settings of all names, and returns the new settings of `name`. No
-        other change is made between the call of `update` and the replacement. Errors: the error
-        that `update` raises.
+        other change of the settings of `name` is made between the call of `update` and the
+        replacement; `update` may be called several times. Errors: the error that `update` raises,
+        and others.
         """
 
     def update_client_quotas(

@@ -75,9 +75,9 @@ class MetadataFile:
         self._files = files
         self._path = directory / FILE_NAME
         self._failure: OSError | None = None
-        # Cached lines of klog-metadata, so that a write encodes only the lines of changed topics
-        # and quotas. The key of a topic's line is its id and whether the topic is being deleted;
-        # the key of a line of quotas is the entity that the quotas limit.
+        # Cached lines of klog-metadata, so that a write need not encode the lines of unchanged
+        # topics and quotas again. The key of a topic's line is its id and whether the topic is
+        # being deleted; the key of a line of quotas is the entity that the quotas limit.
         self._lines: dict[Hashable, _Line] = {}
 
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:

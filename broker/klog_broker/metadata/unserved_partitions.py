@@ -49,8 +49,8 @@ class UnservedPartitions:
         )
 
     def add(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """After RETRY_MS, try again to make this broker a replica of these partitions, if their
-        topics still exist."""
+        """Try again later, in turns of RETRY_MS, to make this broker a replica of these partitions,
+        if their topics still exist."""
         self._waiting.update(partitions)
         if self._waiting and not self._is_retrying:
             self._is_retrying = True

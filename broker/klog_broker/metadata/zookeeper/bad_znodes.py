@@ -1,8 +1,9 @@
-"""Logs each bad znode once: a znode whose name or data the broker cannot decode or must not read.
+"""Logs bad znodes: each znode whose name or data the broker cannot decode or must not read, once.
 
-The broker ignores a bad znode and never changes it. The logged znodes are remembered as digests,
-because a znode's data may be a megabyte. The oldest digests are forgotten, because clients of
-ZooKeeper may create new bad znodes without end.
+The code that reads a bad znode ignores it and does not change it. The logged znodes are remembered
+as digests, because a znode's data may be a megabyte. The oldest digests are forgotten, because
+clients of ZooKeeper may create new bad znodes without end. A znode whose digest was forgotten, or
+whose data has changed, is logged again.
 """
 
 from hashlib import blake2b

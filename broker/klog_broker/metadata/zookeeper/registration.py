@@ -52,9 +52,9 @@ class Registration:
         then: SessionUser,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """`then` is the controller election, which needs a registered broker: `then.connected` is
-        called once the broker is registered. When a session has expired, `then.expired` is called
-        before `broker_epoch` becomes -1."""
+        """`then` is the controller election, which needs a registered broker: after each connection
+        to ZooKeeper, `then.connected` is called once the broker is registered. When a session has
+        expired, `then.expired` is called before `broker_epoch` becomes -1."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         """The epoch of the present registration; -1 while the broker is not registered."""

@@ -115,8 +115,8 @@ class ClusterSettings:
     # --- requests to read and change settings ----------------------------------------------------
     def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
         """Read the settings of topics that are new to this broker, because no notification is
-        written for a new topic. Calls `done` once the settings are in `topic_configs`; this may
-        wait for ZooKeeper."""
+        written for a new topic. Calls `done` once the settings are in `topic_configs` (except
+        settings that cannot be decoded); this may wait for ZooKeeper."""
         self._enqueue(_Learning(self._taken, names, done))
 
     def forget_topic(self, name: str) -> None:
