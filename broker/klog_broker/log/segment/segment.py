@@ -62,8 +62,8 @@ class Segment:
         self.index_interval_bytes = 0
         self.bytes_since_index_entry = 0
         self.roll_limits: RollLimits | None = None
-        """Limits within which appends need no new segment; None after each new index entry, when
-        the limits must be computed again (rolling.py)."""
+        """Limits within which appends need no new segment; None if the next append must compute
+        them (rolling.py), for example after a new index entry."""
         # Whether disk space for the next entry of each index is already allocated.
         self._is_reserved = False
         # The largest timestamp, and the last offset of the first batch that has it; None until read
@@ -329,7 +329,7 @@ class Segment:
         self._is_uncut = False
 
     def commit(self, batch: AppendedBatch) -> None:
-        """Commit the written batch: update the size, and add index entries as Kafka 4.3 does."""
+        """Commit the written batch: update the size, and add index entries where Kafka 4.3 does."""
         size_bytes, first_offset, end_offset, max_timestamp_ms = batch
         position, positions = self.size_bytes, self._positions
         if self._is_uncut:

@@ -17,7 +17,8 @@ _LOG_LAST = (*_WITHOUT_SNAPSHOT[1:], Suffix.LOG)
 
 def mark_deleted(segment: Segment, *, keep_snapshot: bool = False) -> list[Path]:
     """Close the segment and append .deleted to the names of its files. Returns the new paths, which
-    the caller removes later."""
+    the caller must remove. With ``keep_snapshot`` the producer snapshot at the segment's base
+    offset keeps its name."""
     files = {file.path: file for file in segment.opened_files()}
     segment.close()
     renamed = []

@@ -211,7 +211,8 @@ class LogFlushing:
             self._flusher.start_flush()
 
     def flush_now(self) -> None:
-        """Sync all appended records and their indexes. Blocks. Raises LogStorageError."""
+        """Sync all appended records and their indexes, unless the log is offline. Blocks. Raises
+        LogStorageError if a sync fails."""
         self._flusher.flush_now()
 
     def sync_now(self) -> Callable[[], None]:

@@ -155,7 +155,7 @@ class Flusher:
         self._waiters.append((offset, callback))
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
-        """Start a flush; if one is running, start another one after it."""
+        """Start a flush; if one is running, start another one once that flush has succeeded."""
         if self.is_running:
             self._needs_another = True
             self._again_with_indexes |= with_indexes

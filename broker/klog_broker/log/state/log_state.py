@@ -24,9 +24,10 @@ _log = logging.getLogger("klog.log")
 class LogState:
     """The log's start and end, its segments, and whether it can be used.
 
-    The classes that work on the log change these fields. All changes happen in the loop's thread,
-    except while the log is truncated or emptied (``is_being_cut``): then a helper thread changes
-    the files, the segments and the producer states, and no other thread may use the log.
+    The classes that work on the log change these fields in the loop's thread. But while the log is
+    truncated or emptied (``is_being_cut``), a helper thread changes the files, the segments and the
+    producer states, and a helper thread may close the log. No other thread may use the log
+    meanwhile.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class LogState:
     # --- replacing segments by cleaned ones ------------------------------------------------------
     def begin_swap(self) -> None:
         """Mark that cleaned segments are replacing old ones: until :meth:`end_swap` segment files
-        have temporary names."""
+        may have temporary names."""
         self._after_swap = []
 
     def end_swap(self) -> None:
