@@ -95,7 +95,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The whole metadata at one moment. `version` rises by one with each next image.
+    """The whole metadata at one moment. `version` rises by one from each image to the next.
 
     Clients do not see the topics in `deleting`; a topic's name is free once its logs are renamed
     for deletion. `broker_configs` has the dynamic settings of brokers, as unparsed text, by the
