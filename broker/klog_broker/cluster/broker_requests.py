@@ -83,8 +83,14 @@ def queue_controller_request(
     context: RequestContext,
     begin: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Queue a controller request. Once all earlier ones are done, `begin` is called with a
-    callback: `begin` carries the request out, answers it, and then calls the callback."""
+    """Queue a controller request. Once all earlier ones are done, and if its epochs are still
+    valid, `begin` is called with a callback: `begin` carries the request out, answers it or closes
+    its connection, and then calls the callback. A request with invalid epochs is refused, or its
+    connection is closed (`ControllerRequestQueue`).
+
+    :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED if the request came on another listener than
+        the inter-broker listener
+    """
     response_sink = context.response_sink
     if request.is_kraft_controller:
         response_sink.close("klog accepts no requests of KRaft controllers")

@@ -46,10 +46,10 @@ class ControllerConnection:
         """Send a request once to the present controller. `build` makes the request for an API
         version.
 
-        `done` is called once, asynchronously in the loop's thread: with the response, which may be
-        NOT_CONTROLLER, or with None. The argument is None if no controller is known or reachable,
-        if the controller changed, or if it did not answer within `timeout_ms`; then the controller
-        may or may not have carried the request out.
+        `done` is called once, in the loop's thread but not within this call: with the response,
+        which may be NOT_CONTROLLER, or with None. The argument is None if no controller is known or
+        reachable, if the controller changed, or if it did not answer within `timeout_ms`; then the
+        controller may or may not have carried the request out.
         """
         self.reconnect_if_moved()
         connection = self._connection
@@ -63,7 +63,8 @@ class ControllerConnection:
         connection.send(response_class, build, on_response, timeout_ms)
 
     def reconnect_if_moved(self) -> None:
-        """Replace the connection if the metadata image names another controller or address.
+        """Replace the connection if the controller's address in the metadata image has changed;
+        only close it if the image names no controller.
 
         The callbacks (`done`) of requests that are outstanding on the old connection get None.
         """

@@ -36,8 +36,8 @@ class ProducerIdBlocks:
 
     def allocate(self, done: Done[ProducerIdBlock]) -> None:
         """Request a block of producer ids from the controller, and call `done` with it. No other
-        broker gets these ids. If the controller does not answer, or answers with an error, `done`
-        gets NoResponse."""
+        broker gets these ids. If the controller does not answer, or answers with an error or an
+        invalid block, `done` gets NoResponse."""
 
         def build(_version: int) -> AllocateProducerIdsRequest:
             return AllocateProducerIdsRequest(

@@ -7,7 +7,8 @@ from klog_broker.metadata.interface import MetadataStore, ProducerIdBlock
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import ProducerId
 
-# The next block is requested when this percentage of the present block is used, as in Kafka.
+# In a cluster, the next block of producer ids is requested when this percentage of the present
+# block is used, as in Kafka.
 _USED_BEFORE_THE_NEXT = 90
 
 OnProducerId = Callable[[ProducerId | None], None]

@@ -18,7 +18,7 @@ _NEVER = (-1, -1)
 
 
 class QueuedRequest(NamedTuple):
-    """A controller's request. Exactly one of `begin`, `refuse` and `close` is called, once."""
+    """A controller's request. The queue calls one of `begin`, `refuse` and `close`, once."""
 
     controller_epoch: int
     broker_epoch: int
@@ -26,7 +26,8 @@ class QueuedRequest(NamedTuple):
     """The number of the connection on which the request came; a later connection has a greater
     number."""
     begin: Callable[[Callable[[], None]], None]
-    """Carries the request out, and calls the callback that it gets once the request is answered."""
+    """Carries the request out, and calls the callback that it gets once the request is answered, or
+    its connection is closed instead."""
     refuse: Callable[[ErrorCode], None]
     close: Callable[[str], None]
     """Closes the connection on which the request came, so that the controller sends the request
@@ -65,7 +66,7 @@ class ControllerRequestQueue:
 
     def put(self, request: QueuedRequest) -> None:
         """Carry a request out after all earlier ones. If its epochs are outdated by then, reject
-        it."""
+        it; if they are unknown or its connection was replaced, close its connection."""
         self._waiting.append(request)
         self._begin_waiting()
 

@@ -26,8 +26,8 @@ from pyspark_klog.protocol.apis.create_topics import (
 from pyspark_klog.protocol.message import Request, Response
 
 AUTO_CREATION_TIMEOUT_MS = 2_000
-"""How long a request waits for the leaders of topics that it created automatically. After this time
-the response says that there is no leader yet, and the client repeats its request."""
+"""How long the controller waits for the leaders of topics that a request creates automatically.
+After this time the client gets an error for these topics, and repeats its request."""
 _SLACK_MS = 500
 
 Refused = dict[str, ErrorCode]
