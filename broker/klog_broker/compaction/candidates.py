@@ -35,7 +35,8 @@ class LogFacts(NamedTuple):
     last_stable_offset: int
     flushed_offset: int
     cleaned_offset: int | None
-    """The offset up to which the last round cleaned the log; None before the first round."""
+    """The offset up to which earlier rounds have cleaned the log; None if no round has, or if the
+    log was emptied since."""
 
 
 class Extent(NamedTuple):
@@ -56,8 +57,9 @@ class Extent(NamedTuple):
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether a round should clean the log: the dirty ratio is above min.cleanable.dirty.ratio,
-        or dirty records are overdue (`is_overdue`)."""
+        """Whether a round should clean the log: there are dirty bytes to clean, and either the
+        dirty ratio is above min.cleanable.dirty.ratio, or dirty records are overdue
+        (`is_overdue`)."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -81,8 +83,8 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
             if each.largest_timestamp_ms > now_ms - config.min_compaction_lag_ms
         ]
     limit = min(limits)
-    # Only records before the offset ``limit`` may be cleaned. The first segment with a record at or
-    # after ``limit`` is not cleaned at all, and neither are the segments behind it.
+    # Only records before the offset ``limit`` may be cleaned. The segment in whose range of offsets
+    # ``limit`` lies is not cleaned at all, and neither are the segments behind it.
     uncleanable = active.base_offset
     for each, following in zip(closed, log.segments[1:], strict=True):
         if following.base_offset > limit:

@@ -26,7 +26,8 @@ class CleanedTransactions:
         self._retained: list[AbortedEntry] = []
 
     def pop_retained(self) -> list[AbortedEntry]:
-        """Return the aborted transactions whose markers were kept since the last call.
+        """Return the aborted transactions whose markers the pass has met since the last call, if it
+        met a batch of the transaction before.
 
         Consumers still need the rows of these transactions in the transaction index.
         """

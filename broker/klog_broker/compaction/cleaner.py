@@ -51,9 +51,9 @@ class Timers(Protocol):
 class Cleaner:
     """Chooses logs and cleans each of them in a round; called only in the event loop's thread.
 
-    ``prepare`` is called in a helper thread before the first round, and loads the cleaner's kernels
-    (functions that numba compiles). If the broker is shutting down, ``prepare`` returns False, and
-    no round begins.
+    ``prepare`` is called in a helper thread at the start of each round, until a round has completed
+    its first step, and loads the cleaner's kernels (functions that numba compiles). If the broker
+    is shutting down, ``prepare`` returns False, and no round begins.
     """
 
     def __init__(

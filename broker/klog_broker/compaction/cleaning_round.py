@@ -45,7 +45,7 @@ class SourceSegment(NamedTuple):
 
 class StepDone(NamedTuple):
     """The result of a step of a cleaning round: the numbers of bytes that the step has read and
-    written."""
+    written, as the limit for the cleaner's I/O counts them."""
 
     bytes_read: int
     bytes_written: int = 0

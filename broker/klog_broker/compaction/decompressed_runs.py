@@ -3,9 +3,10 @@
 Kernels (functions that numba compiles) cannot read compressed batches. A run is a sequence of
 consecutive batches in one buffer, the compressed ones decompressed, as if they had never been
 compressed, so that one kernel call handles many batches. The section of a batch is the bytes of its
-records, without its header. Each section costs one call of its codec's library, with a size limit.
-If that call does not read the section as one whole stream, ``decompress``
-(pyspark_klog.records.compression) reads it, and decides whether it is valid.
+records, without its header. For lz4, zstd and gzip, a section usually costs one call of the codec's
+library, with a size limit. If that call does not read the section as one whole stream, and for
+other codecs, ``decompress`` (pyspark_klog.records.compression) reads it, and decides whether it is
+valid.
 """
 
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ _HEADER_ONLY, _INFLATED, _COPIED, _NOT_AT_ALL = range(4)
 
 
 class TableChunk(NamedTuple):
-    """Bytes of a log, and a table with header fields of the batches at the front of these bytes."""
+    """Bytes of a log, and a table with header fields of batches in these bytes."""
 
     data: Bytes
     table: Numbers  # made by kernels.scan; TABLE_COLUMNS numbers for each batch, one after another

@@ -251,7 +251,8 @@ class ChunkFilter:
 
         ``sizes`` has a number for each of these rows: UNCHANGED for a batch that is copied from the
         chunk, 0 for a batch that is removed, or the size of a changed batch. The kernel has written
-        changed batches to the buffer ``_plain``; their records are compressed again.
+        changed batches to the buffer ``_plain``; their records are compressed again if the chunk
+        has them compressed.
         """
         plain = memoryview(self._plain)
         parts: list[Buffer] = []

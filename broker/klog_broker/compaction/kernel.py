@@ -86,7 +86,7 @@ SET_HORIZON = 8  # a batch that keeps records gets a delete horizon if it has no
 # --- the fields of ``state``, in which add_rows and filter_rows return results -------------------
 STATE_ROW = 0  # the row (batch) at which the kernel stopped; the next call continues there
 STATE_RECORD = 1  # the record of that row to which a returned error status belongs
-STATE_LATEST_OFFSET = 2  # the last offset of the batches that add_rows has handled
+STATE_LATEST_OFFSET = 2  # the largest last offset of the batches that add_rows has completed
 STATE_KEYS = 3  # number of keys in the map; add_rows and put_key increase it
 STATE_OUT_END = 4  # end of the bytes in ``out``; filter_rows increases it
 STATE_NEEDED_BYTES = 5  # with status FULL (``out`` is full): bytes that the next batch needs
@@ -409,8 +409,9 @@ def add_rows(
 
     Returns OK; NOT_PLAIN at a row that is compressed or of an older format; FULL at a row that
     would give the map more than ``most_keys`` keys (a number below that of the slots), after some
-    of its records may have been added; or the status of a damaged row. Each row that is added
-    completely increases STATE_LATEST_OFFSET.
+    of its records may have been added; or the status of a damaged row. Rows that are added
+    completely, or skipped, raise STATE_LATEST_OFFSET to their last offsets, from ``from_offset``
+    on.
     """
     row = first
     status = OK

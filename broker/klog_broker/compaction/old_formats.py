@@ -34,7 +34,7 @@ def filter_entry(
     An entry whose records are all kept stays unchanged. If only some records of a wrapper are kept,
     a new wrapper is built around them. The records keep their offsets and timestamps, and the
     wrapper its format, codec and timestamp type. The wrapper's own offset and timestamp come from
-    the kept records.
+    the kept records; with LogAppendTime, the timestamp stays.
     """
     records = list(entry.records(max_decompressed_bytes))
     kept = [record for record in records if is_kept(record)]

@@ -5,7 +5,7 @@ import math
 
 class Throttle:
     """Computes how long a cleaning round pauses after each step, so that all rounds together read
-    and write, on average, fewer bytes per second than the limit."""
+    and write, on average, no more bytes per second than the limit."""
 
     def __init__(self, max_bytes_per_second: float) -> None:
         self._rate = max_bytes_per_second
