@@ -91,9 +91,8 @@ class BrokerConfig(Mapping[str, Any]):
 
     ``config["log.retention.ms"]`` is the effective value, of the setting's type (bool, int, float,
     str, tuple of str, or Password). The value is None if the setting and its fallbacks (the
-    settings from which it takes its value if it is not set) are not set and their defaults are null
-    in Kafka. The name of a setting without effect in klog, or of an unknown setting, raises
-    KeyError.
+    settings from which it takes its value if it is not set) are not set and have no default. The
+    name of a setting without effect in klog, or of an unknown setting, raises KeyError.
     """
 
     def __init__(
@@ -144,7 +143,8 @@ class BrokerConfig(Mapping[str, Any]):
         """Read a properties file (and `text` in the same syntax), then apply the other arguments.
 
         `overrides` are ``name=value`` texts or a mapping (``--set``). `port` replaces the port of
-        the first listener (``--port``). `data` becomes the only data directory (``--data``).
+        the first listener that klog opens (``--port``). `data` becomes the only data directory
+        (``--data``).
         """
         entries = read_properties(Path(path)) if path is not None else []
         if text is not None:
@@ -207,7 +207,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each accepted setting without effect, to be logged once."""
+        """One text for each accepted setting without effect, to be logged once."""
         return tuple(self._warnings)
 
     def own_value(self, name: str) -> Value:
@@ -420,8 +420,8 @@ def parse_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
-    """Give each timestamp limit that still has its default the value of the older setting
-    ``PREFIX.difference.max.ms``.
+    """Give each timestamp limit that has the default value (set or not) the value of the older
+    setting ``PREFIX.difference.max.ms``.
 
     KIP-937 replaced that setting by the limits ``PREFIX.before.max.ms`` and
     ``PREFIX.after.max.ms``.
@@ -452,7 +452,8 @@ def _scaled(value: Value, factor: int) -> Value:
 
 
 def unknown_name(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
-    """Return an error message for a name that is not in `rows`, with the most similar name."""
+    """Return an error message for a name that is not in `rows`; with a hint, such as the most
+    similar name in `rows`."""
     if rows is SETTINGS and name in REMOVED:
         return f"{name} is a setting that Kafka dropped: use {REMOVED[name]}"
     near = nearest(name, rows)

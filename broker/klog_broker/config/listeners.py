@@ -1,9 +1,10 @@
 """Listeners: the addresses that the broker listens on, and the addresses advertised to clients.
 
 The syntax is a comma-separated list of ``NAME://host:port``; an empty host means all interfaces.
-The rules are Kafka's: names are distinct, and so are ports (an IPv4 and an IPv6 listener may share
-one); each advertised name is the name of a listener, and 0.0.0.0 is never advertised. klog does not
-open the listeners in controller.listener.names, because only KRaft controllers use them.
+The rules are Kafka's: names are distinct, and so are ports (but port 0 may be used again, and an
+IPv4 and an IPv6 listener may share a port); each advertised name is the name of a listener, and
+0.0.0.0 is never advertised. klog does not open the listeners in controller.listener.names, because
+only KRaft controllers use them.
 """
 
 import re
@@ -134,8 +135,8 @@ def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Raise ConfigError if two listeners have the same name, or the same port. An IPv4 and an IPv6
-    listener may share a port."""
+    """Raise ConfigError if two listeners have the same name, or the same port other than 0. An IPv4
+    and an IPv6 listener may share a port."""
     names: set[str] = set()
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:

@@ -38,7 +38,8 @@ _LISTENER = "listener.name."
 
 
 def row_of(name: str) -> Setting | None:
-    """Return the declaration of a setting; None for an unknown name.
+    """Return the declaration of a setting; None for an unknown name, and for a setting that klog
+    refuses with any value or that Kafka dropped.
 
     Kafka's settings without effect in klog are not declared; for such a name, this function makes a
     declaration.

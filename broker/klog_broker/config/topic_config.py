@@ -25,9 +25,9 @@ _NAMED, _SHOWN = 10, 100
 class TopicConfig(Mapping[str, Any]):
     """All settings of one topic, checked; immutable.
 
-    ``topic["segment.ms"]`` is the effective value. A timestamp limit that is not set
-    (message.timestamp.before.max.ms or after.max.ms) has the value of
-    message.timestamp.difference.max.ms, as in Kafka 3.9.
+    ``topic["segment.ms"]`` is the effective value. A timestamp limit
+    (message.timestamp.before.max.ms or after.max.ms) of 2^63-1, the default, is replaced by the
+    value of message.timestamp.difference.max.ms, as in Kafka 3.9.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TopicConfig(Mapping[str, Any]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each of the topic's settings that has no effect in klog."""
+        """One text for each of the topic's own settings that has no effect in klog."""
         return tuple(
             f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
             for name in self._overrides
@@ -87,8 +87,8 @@ class TopicConfig(Mapping[str, Any]):
     def own_value(self, name: str) -> Value:
         """Return the value of `name` for DescribeConfigs: the topic's own value or the default.
 
-        For a timestamp limit that is not set, ``topic[name]`` may differ: it then is the value of
-        message.timestamp.difference.max.ms.
+        For a timestamp limit of 2^63-1, the default, ``topic[name]`` may differ: it then is the
+        value of message.timestamp.difference.max.ms.
         """
         return self._own[name] if name in self._own else self.default_of(name)
 

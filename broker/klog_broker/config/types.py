@@ -19,7 +19,8 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigError(KlogError):
-    """A setting is unknown or invalid. The message names the setting, the fault, valid values."""
+    """A setting is unknown or invalid, or a configuration file cannot be read. The message says
+    what is wrong."""
 
 
 class Password:
