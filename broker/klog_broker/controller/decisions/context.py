@@ -3,7 +3,7 @@
 The context is in memory only and performs no I/O. Partitions are indexed by broker, so that the
 failure of a broker costs time in proportion to its own partitions. Most methods return a copy (a
 tuple, list, dict or frozenset), so a caller may change the context while it iterates; `brokers` is
-a live view. Copies keep the order of insertion.
+a live view. Tuples, lists and dicts keep the order of insertion.
 """
 
 from collections.abc import Mapping
@@ -272,7 +272,8 @@ class ControllerContext:
 
     def leadership(self, partition: TopicPartition) -> Leadership | None:
         """The state of a partition that the controller last read from ZooKeeper or wrote; None if
-        no controller ever wrote one, or if it cannot be read."""
+        no controller ever wrote one, if it cannot be read, or if the context does not have the
+        partition."""
         return self._leaderships.get(partition)
 
     def put_leadership(self, partition: TopicPartition, leadership: Leadership) -> None:
@@ -286,8 +287,8 @@ class ControllerContext:
 
     @property
     def led_count(self) -> int:
-        """The number of partitions that ever had a leader: the controller has read their leader and
-        ISR from ZooKeeper, or written them."""
+        """The number of the context's partitions whose leader and ISR the controller has read from
+        ZooKeeper, or written."""
         return len(self._leaderships)
 
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
@@ -314,7 +315,8 @@ class ControllerContext:
     # --- states of partitions and replicas -----------------------------------------------------
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """A partition's state; NON_EXISTENT if the context does not have the partition."""
+        """A partition's state; NON_EXISTENT if the context does not have the partition, if its
+        state znode is unreadable, or if its topic is being deleted."""
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def set_initial_state(self, partition: TopicPartition) -> PartitionState:

@@ -7,7 +7,8 @@ more rules:
   epoch of -1, which Kafka's own brokers send in ZooKeeper mode, never matches (KIP-903).
 - Only the partition's leader may send the request.
 - The ISR must be a subset of the replicas without repetition, and contain the leader. Kafka writes
-  the ISR that its brokers send.
+  the ISR that its brokers send. This rule and the first one hold only for an ISR that differs from
+  the present one.
 - A request for the present ISR in the present partition epoch is written, too. The write raises the
   partition epoch, so that no request of the leader that was sent earlier can take effect.
 """
@@ -190,8 +191,9 @@ def _fault(
     if broker_id != state.leader:
         return ErrorCode.INVALID_REQUEST
     if _wanted(known, asked) == state:
-        # The requested state is already written: the first response was lost. A repeated request
-        # names an old partition epoch, so this check must come before the check of that epoch.
+        # The requested state is already written: the first response was lost, or the leader
+        # requests the present ISR. A repeated request names an old partition epoch, so this check
+        # must come before the check of that epoch.
         return ErrorCode.NONE
     if asked.partition_epoch != known.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION

@@ -5,8 +5,8 @@ new controller: a replica that has *bounced* (its broker registered again after 
 state was written) leaves the ISR before a leader is elected. Its log may be shorter now, because a
 killed broker loses unflushed data if its machine stops, too.
 
-Each change begins a new leader epoch, because a broker ignores a LeaderAndIsr request whose leader
-epoch it already has.
+Each change by these functions begins a new leader epoch, because a broker ignores a LeaderAndIsr
+request whose leader epoch it already has.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -114,10 +114,11 @@ def after_bounce(
 ) -> LeaderAndIsr | None:
     """Remove bounced replicas from the ISR, and replace a bounced leader; None if nothing changes.
 
-    A replica has bounced if its broker registered again after the partition's state was written.
-    One member always stays in the ISR. If all members have bounced, only the leader stays, because
-    its log was the longest (without a leader, the first member in the assignment stays). A bounced
-    leader is elected again only if it is the only member that stays, or by an unclean election.
+    A replica has bounced if its broker registered again after the partition's state was written. At
+    least one member always stays in the ISR. If all members have bounced, only the leader stays,
+    because its log was the longest (without a leader, the first member in the assignment stays). A
+    bounced leader is elected again only if it is the only member that stays, or by an unclean
+    election.
     """
     remaining = _without_bounced(assignment, state, bounced)
     if remaining == state.in_sync and state.leader not in bounced:

@@ -28,8 +28,9 @@ def next_state(
     """The state to write for a partition; None if the present state needs no change.
 
     First, bounced replicas leave the ISR: their brokers registered again after the present state
-    was written. Then offline replicas and replicas on brokers that are shutting down leave. Last, a
-    leader is elected if the partition has none, or if its leader is offline or shutting down.
+    was written. Then offline replicas and replicas on brokers that are shutting down leave, but at
+    least one member always stays. Last, a leader is elected if the partition has none, or if its
+    leader is offline or shutting down. A partition without a state gets its first leader.
     """
     assignment = context.assignment(partition)
     known = context.leadership(partition)

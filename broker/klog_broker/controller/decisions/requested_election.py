@@ -15,8 +15,9 @@ def requested_election(
 ) -> LeaderAndIsr | ErrorCode:
     """Return the state to write for the partition, or the error that ElectLeaders answers.
 
-    Without `unclean`, only the preferred replica can be elected. With `unclean`, any live replica
-    can be elected (an in-sync one first), but only if the partition has no live leader.
+    Without `unclean`, only the preferred replica can be elected. With `unclean`, any online replica
+    can be elected (an in-sync one first), but only if the partition has no online leader. A replica
+    is offline, too, while its broker shuts down.
     """
     replicas, known = context.assignment(partition), context.leadership(partition)
     if not replicas:

@@ -2,9 +2,9 @@
 
 A replica's role, leader or follower of a partition, is sent in LeaderAndIsr.
 
-`request_queues.py` drops the requests if a broker does not answer for a long time. The broker gets
-the same requests as after a registration. The other brokers get nothing, because the states of the
-broker's replicas did not change. StopReplica requests with deletions are sent again: a dropped
+`request_queues.py` drops the requests if a broker does not answer, and its queue becomes too large.
+The other brokers get no metadata and no roles, because the states of the broker's replicas did not
+change. StopReplica requests with deletions are sent again: a dropped
 request may or may not have arrived, and deleting an absent replica succeeds.
 """
 

@@ -17,14 +17,15 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
 MIN_QUEUE_SIZE = 20_000
-"""Queued requests for a broker are never dropped while they name at most this many partitions and
-brokers, which take about 20 MB."""
+"""Queued requests for a broker are not dropped for their size while they name fewer than about this
+many partitions and brokers, which take about 20 MB."""
 
 FULL_UPDATE_FACTOR = 4
-"""Queued requests for a broker are dropped if they name more partitions and brokers than
-MIN_QUEUE_SIZE plus this factor times the number of partitions that ever had a leader. The requests
-with all metadata and the roles of all replicas of the broker never exceed this limit: they name
-each partition at most three times, in LeaderAndIsr, UpdateMetadata and StopReplica."""
+"""Queued requests for a broker, except for the first one, are dropped if they name more partitions
+and brokers than MIN_QUEUE_SIZE plus this factor times the number of partitions that have had a
+leader. The requests with all metadata and the roles of all replicas of the broker stay below this
+limit: they name each partition at most three times, in LeaderAndIsr, UpdateMetadata and
+StopReplica."""
 
 
 class ControllerState:
@@ -96,8 +97,8 @@ class ControllerState:
 
         Adds the affected partitions to `unsettled`, because their leaders or ISRs may have to
         change. If a registration changed, adds UpdateMetadata for all brokers to the batch of
-        requests. Yields once for each partition that it handles, so that the caller can spread the
-        work over several event-loop turns (`Writer.in_turns`).
+        requests. Yields once or more for each partition that it handles, so that the caller can
+        spread the work over several event-loop turns (`Writer.in_turns`).
         """
         context = self.context
         self.registrations_version = version
@@ -152,7 +153,8 @@ class ControllerState:
         """Add a partition that was just read from ZooKeeper, also to `unsettled`: the controller
         then checks its leader and ISR, and sends LeaderAndIsr to its replicas.
 
-        `leadership` is None if the partition has no state znode.
+        `leadership` is None if the partition has no state znode, or an unreadable one (then the
+        partition is in `unusable`, and is not added to `unsettled`).
         """
         context = self.context
         context.assign(partition, replicas)
@@ -202,7 +204,8 @@ class ControllerState:
         return notified
 
     def pop_publishable(self) -> list[TopicPartition]:
-        """Remove from `unpublished` all topics of which no partition is in `unsettled`.
+        """Remove from `unpublished` topics of which no partition is in `unsettled`: those that were
+        settled since the last call, or all topics if `unsettled` is empty.
 
         Returns the new partitions of these topics: the next UpdateMetadata request names all of
         them, so that brokers learn of a new topic with all of its partitions at once.
@@ -236,7 +239,10 @@ class ControllerState:
     # --- states of replicas --------------------------------------------------------------------
 
     def mark_replica_offline(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """Mark a replica as offline, because its broker or its log failed or its broker stops."""
+        """Mark a replica as offline, because its broker or its log failed or its broker stops.
+
+        A replica of a topic to be deleted becomes DELETION_INELIGIBLE instead, or stays deleted.
+        """
         context = self.context
         state = context.replica_state(partition, broker_id)
         if state is ReplicaState.DELETION_STARTED:
@@ -247,7 +253,8 @@ class ControllerState:
                 context.change_replica_state(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
 
     def mark_replica_online(self, partition: TopicPartition, broker_id: BrokerId) -> None:
-        """Mark a replica as online, because its broker registered or can use its log again."""
+        """Mark a replica as online, because its broker registered or can use its log again. Does
+        nothing if the replica's topic is to be deleted."""
         if not self.context.is_to_be_deleted(partition.topic):
             self.context.change_replica_state(partition, broker_id, ReplicaState.ONLINE)
 

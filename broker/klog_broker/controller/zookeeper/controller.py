@@ -120,7 +120,8 @@ class Controller:
 
     @property
     def offline_partitions(self) -> int:
-        """The number of partitions in state OFFLINE; 0 if this broker is not the controller."""
+        """The number of partitions in state OFFLINE; 0 if this broker is not the controller, or has
+        yet to read the cluster's state from ZooKeeper."""
         return (
             0
             if self._work is None
@@ -158,7 +159,8 @@ class Controller:
 
     def elect_again(self) -> None:
         """Try again to elect leaders of offline partitions, because the setting
-        unclean.leader.election.enable may have changed for some topics."""
+        unclean.leader.election.enable may have changed for some topics. Does nothing if this broker
+        is not the controller."""
 
         def run(work: EventContext) -> Steps[None]:
             context = work.controller_state.context
@@ -233,7 +235,8 @@ class Controller:
     ) -> None:
         """Elect the preferred leaders of these partitions, or of all partitions if None.
 
-        With `unclean`, elect instead any live replica for each partition without a live leader.
+        With `unclean`, elect instead any online replica for each partition without an online
+        leader.
         `done` gets an error for each partition, or one error for the whole request.
         """
         run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)

@@ -15,8 +15,9 @@ The states (a break is a lost connection):
 - OTHER: another broker is the controller, or /controller is malformed. The znode is watched. When
   it changes or disappears, and after a break: ASKING.
 - CONTROLLER: this broker is the controller, and its znode is watched. After a break the broker
-  stays the controller and reads again. When the znode is gone, of another session or not readable:
-  resign, then ASKING. When the session expires: resign, then AWAY.
+  stays the controller and reads again. When the znode is gone or not readable, or a write finds
+  that another broker was elected: resign, then ASKING. When the znode is of another session:
+  resign, then OTHER. When the session expires: resign, then AWAY.
 """
 
 import logging

@@ -1,11 +1,12 @@
-"""Requests that the controller carries out for brokers, except for AlterPartition.
+"""Requests that the controller carries out for brokers and clients, except for AlterPartition.
 
-Brokers request ControlledShutdown, ElectLeaders and AllocateProducerIds, and the creation,
-extension and deletion of topics. Each may be carried out again after a response of ZooKeeper was
-lost, and then returns the same result: a change that is already in ZooKeeper counts as the
-request's own. (But ElectLeaders then answers ELECTION_NOT_NEEDED for leaders that the first attempt
-elected, and a block of producer ids may remain unused.) A write that an access list forbids raises
-WriteDenied, and writes nothing; only ElectLeaders and ControlledShutdown skip its partition.
+Brokers send ControlledShutdown and AllocateProducerIds; mostly clients request leader elections
+(ElectLeaders) and the creation, extension and deletion of topics. Each may be carried out again
+after a response of ZooKeeper was lost, and then returns the same result: a change that is already
+in ZooKeeper counts as the request's own. (But ElectLeaders then answers ELECTION_NOT_NEEDED for
+leaders that the first attempt elected, and a block of producer ids may remain unused.) A write that
+an access list forbids raises WriteDenied, and writes nothing; only ElectLeaders and
+ControlledShutdown skip its partition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,8 +79,8 @@ def shut_down(
 ) -> Steps[ControlledShutdownResponse]:
     """Carry out ControlledShutdown: move leadership away from a broker, and remove it from ISRs.
 
-    The response names the partitions that the broker still leads, because no other replica is in
-    sync. Partitions with one replica are not named.
+    The response names the partitions that the broker still leads, usually because no other replica
+    is in sync. Partitions with one replica are not named.
     """
     controller_state, context = work.controller_state, work.controller_state.context
     broker_id = BrokerId(request.broker_id)
@@ -121,7 +122,7 @@ def elect_leaders(
 
     If `partitions` is None, leaders are elected for all partitions, except for partitions of topics
     that are to be deleted. Without `unclean`, elects the preferred replicas. With `unclean`, elects
-    any live replica, for partitions without a live leader.
+    any online replica, for partitions without an online leader.
     """
     context = work.controller_state.context
     asked: Iterable[TopicPartition] = partitions or ()

@@ -34,7 +34,10 @@ _AT_ONCE = 200
 
 
 def process_topic_deletions(work: EventContext, new_id: NewId) -> Steps[None]:
-    """Read which topics are to be deleted, begin their deletion, and retry failed deletions."""
+    """Read which topics are to be deleted, begin their deletion, and retry failed deletions.
+
+    With delete.topic.enable=false, remove the deletion requests from ZooKeeper instead.
+    """
     context = work.controller_state.context
     names = yield from work.reader.deletions()
     if not work.controller_state.deletes_topics:

@@ -34,5 +34,5 @@ class WriteDenied(ControllerStateOutdated):
 class WriteRefused(ControllerStateOutdated):
     """ZooKeeper would never accept this write, most likely for its size; nothing was written.
 
-    Callers that carry out a client's request catch this error and answer the client.
+    The callers that create a topic or add partitions catch this error and answer INVALID_REQUEST.
     """

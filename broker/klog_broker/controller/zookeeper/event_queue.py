@@ -1,7 +1,8 @@
 """The queue of a controller's events: requests from brokers, and work that the controller adds.
 
 The controller adds, for example, what follows from a broker's response to a controller request. An
-interrupted event is carried out again before all later events. A request that finds unexpected
+interrupted event goes back to the front of the queue; if everything is read from ZooKeeper again,
+only requests stay in the queue. A request that finds unexpected
 data in ZooKeeper each time is given up after some attempts, because it would block the queue.
 """
 

@@ -42,8 +42,8 @@ WriteDone = Callable[[tuple[Result, ...] | ZooKeeperError | ControllerMoved], No
 
 
 class FencedWrites:
-    """Writes to ZooKeeper in one controller epoch, from this broker's election until the call of
-    `stop_writes`."""
+    """Writes to ZooKeeper in one controller epoch, from this broker's election until `stop_writes`
+    is called, or a write finds that another controller was elected."""
 
     def __init__(
         self, session: Session, epoch: ControllerEpoch, on_moved: Callable[[], None]

@@ -52,7 +52,7 @@ class BrokerConnections:
         """Send a request to a broker; `done` gets the response, or None if the request failed.
 
         After a failure the connection is closed, unless the request was never sent, because the
-        broker has no inter-broker listener.
+        broker has no inter-broker listener, or does not support the request.
         """
         link = self._link(registration, request.broker_epoch)
         if link is None:
@@ -108,7 +108,7 @@ class _BrokerConnection(NamedTuple):
 
 
 class _UnreachableBrokers:
-    """Logs brokers that have answered no controller request for 2 seconds.
+    """Logs brokers to which controller requests still fail 2 seconds after the first failure.
 
     A shorter silence is normal: a broker that has just registered may not know its own epoch yet,
     and a broker that has just stopped may still be registered.

@@ -135,7 +135,8 @@ class RequestQueues:
             queue.is_sent = False
 
     def _sent(self, broker_request: BrokerRequest) -> _Queue | None:
-        """The queue that a request was sent from; None if the broker's epoch has changed."""
+        """The queue that a request was sent from; None if the broker has registered again or is no
+        longer registered."""
         queue = self._queues.get(broker_request.broker_id)
         if queue is None or queue.broker_epoch != broker_request.broker_epoch:
             return None
