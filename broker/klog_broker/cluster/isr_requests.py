@@ -115,9 +115,9 @@ class IsrRequests:
         self._schedule_check()
 
     def _image_changed(self) -> None:
-        """When a broker has failed, check immediately the followers of all partitions that this
-        broker leads, so that the high watermarks, and DeleteRecords requests, do not wait longer
-        than necessary for the failed broker's replicas."""
+        """When a broker is no longer registered, check immediately the followers of all partitions
+        that this broker leads, so that the high watermarks, and DeleteRecords requests, do not wait
+        longer than necessary for that broker's replicas."""
         live, before = frozenset(self._services.metadata.image.brokers), self._live
         self._live = live
         if before - live:

@@ -85,8 +85,8 @@ class ControllerRequestQueue:
 
     @property
     def has_full_metadata(self) -> bool:
-        """Whether the newest controller has sent a full UpdateMetadata request in this broker
-        epoch.
+        """Whether this broker has carried out a full UpdateMetadata request of the newest
+        controller that it knows, in its present broker epoch.
 
         If so, the metadata image (this broker's snapshot of topics and brokers) has all topics that
         the controller can read in ZooKeeper.

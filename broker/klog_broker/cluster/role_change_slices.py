@@ -30,8 +30,8 @@ class RoleChangeRequest(Protocol):
 
 
 class SlicedRoleChanges:
-    """Carries out one request, ROLE_CHANGES_PER_TURN role changes in each event-loop turn; calls
-    `done` once the request is answered, or its connection is closed instead."""
+    """Carries out one request, at most ROLE_CHANGES_PER_TURN role changes in an event-loop turn;
+    calls `done` once the request is answered, or its connection is closed instead."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SlicedRoleChanges:
 
     def apply_next(self) -> None:
         """Carry out the next ROLE_CHANGES_PER_TURN role changes. After the last one, answer the
-        request."""
+        request, or close its connection if no file descriptor was left for a log."""
         role_changes = list(islice(self._left, ROLE_CHANGES_PER_TURN))
         if role_changes:
             self._services.replicas.apply(role_changes, self._applied)
