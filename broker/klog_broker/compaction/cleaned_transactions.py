@@ -1,7 +1,7 @@
 """Follows transactions during a pass over a log (KIP-98; Kafka's CleanedTransactionMetadata).
 
-Batches of aborted transactions are removed at once. A marker is removed only if a whole round found
-no batch of its transaction, and then only after the marker's delete horizon.
+The records of aborted transactions are removed at once. A marker is removed only if a whole round
+found no batch of its transaction, and then only after the marker's delete horizon.
 """
 
 from collections import deque

@@ -121,8 +121,8 @@ class Cleaner:
 
     # --- choosing a log to clean -----------------------------------------------------------------
     def _check_all_logs(self) -> None:
-        """Look at all logs, some in each event-loop turn, and start to clean the dirtiest logs, as
-        many as log.cleaner.threads allows."""
+        """Look at all logs, some in each event-loop turn, and start to clean the dirtiest of the
+        logs that are due (`Extent.is_due`), as many as log.cleaner.threads allows."""
         if not (self._is_checking or self._is_stopped):
             self._is_checking = True
             self._check_next_logs(iter(tuple(self._logs.logs())), [])
