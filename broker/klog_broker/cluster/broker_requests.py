@@ -1,7 +1,7 @@
 """Requests between the brokers of a cluster, which arrive only on the inter-broker listener.
 
-The controller's requests are carried out one after the other (role_change_queue.py), each in parts
-over several event-loop turns.
+The controller's requests are carried out one after the other (role_change_queue.py), large ones in
+parts over several event-loop turns.
 """
 
 from collections.abc import Callable

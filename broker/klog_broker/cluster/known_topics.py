@@ -15,8 +15,9 @@ from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.message import Request
 
 PATIENCE_MS = 2_000
-"""How long a client's request waits until the controller has sent all topics. After this time, the
-request is handled with the topics that the broker knows."""
+"""The longest time that a client's request waits until the controller has sent all topics. After
+this time, the request is handled with the topics that the broker knows; a request that only the
+controller may carry out gets NOT_CONTROLLER."""
 
 
 class KnownTopics(Protocol):
