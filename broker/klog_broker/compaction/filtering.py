@@ -86,11 +86,12 @@ class ChunkFilter:
     """Filters chunks by a map of keys and a verdict on each batch, as Kafka's Cleaner does.
 
     A verdict has bits. KEEP_RECORDS and DROP_RECORDS apply to all records of the batch. Without
-    these two bits, the filter looks up the key of each record in the map. RETAIN_EMPTY keeps the
-    batch's header if no record stays. SET_HORIZON gives the batch a delete horizon if it has none
-    and records stay. A batch whose keys are looked up gets a horizon, too, if a tombstone stays.
-    Batches of v0 and v1 have no horizon: tombstones whose keys are looked up can stay only if
-    ``keep_old_tombstones``. ``max_decompressed_bytes`` limits the size of a decompressed batch.
+    these two bits, the filter decides on each record by its key in the map, and keeps the records
+    after the last offset that the map covers. RETAIN_EMPTY keeps the batch's header if no record
+    stays. SET_HORIZON gives the batch a delete horizon if it has none and records stay. A batch
+    whose keys are looked up gets a horizon, too, if a tombstone stays. Batches of v0 and v1 have no
+    horizon: tombstones whose keys are looked up can stay only if ``keep_old_tombstones``.
+    ``max_decompressed_bytes`` limits the size of a decompressed batch.
     """
 
     def __init__(
