@@ -140,7 +140,7 @@ class ControllerContext:
 
     @property
     def has_failed_replicas(self) -> bool:
-        """Whether any registered broker has reported that it cannot use one of its logs."""
+        """Whether any registered broker cannot use one of its logs, as it reported last."""
         return bool(self._failed)
 
     def failed_brokers(self, partition: TopicPartition) -> frozenset[BrokerId]:

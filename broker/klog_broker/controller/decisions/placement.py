@@ -29,9 +29,9 @@ def place_replicas(
     """Assign replicas to as many partitions as `partitions`, from number `first_partition` on.
 
     `racks` maps each broker to its rack; racks are ignored unless every broker has one. `start` is
-    the index of partition 0's leader in the list of brokers. `shift` is how far the first followers
-    of the first partitions stand from their leaders: 0 means that they are the next brokers in the
-    list. The number of brokers must be at least the replication factor.
+    the index of partition 0's leader in the list of brokers. `shift` is how far, without racks, the
+    first followers of the first partitions stand from their leaders: 0 means that they are the next
+    brokers in the list. The number of brokers must be at least the replication factor.
     """
     named = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(named) < len(racks):
