@@ -150,7 +150,8 @@ def ends_request(
 
 
 def response_offsets(response: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int]]:
-    """Yield the offset of each partition of a ListOffsets response that has no error."""
+    """Yield the offset of each partition of a ListOffsets response that has an offset and no
+    error."""
     for topic in response.topics:
         for offsets in topic.partitions:
             if offsets.error_code == ErrorCode.NONE and offsets.offset >= 0:

@@ -9,7 +9,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import Offset, TopicId
 
 NO_SESSION = 0
-"""The session id of a Fetch request that belongs to no fetch session yet."""
+"""The session id of a Fetch request or response that belongs to no fetch session."""
 FIRST_EPOCH = 0
 """The session epoch that asks for a new session with the partitions of the request. The leader ends
 the session whose id the request has."""
@@ -78,8 +78,8 @@ class FollowerSession:
 
     def handle_response(self, error: ErrorCode, session_id: int, partitions: Iterable[Key]) -> bool:
         """Handle the leader's response, which has the partitions ``partitions``. Returns whether
-        the response fits the request. If not, the caller must ignore the response, and the next
-        request begins a new session."""
+        the response has no error and fits the request. If not, the caller must ignore the response,
+        and the next request begins a new session."""
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
@@ -88,7 +88,8 @@ class FollowerSession:
         began = self.begins
         if session_id == NO_SESSION or (not began and session_id != self._id):
             # The leader grants no session, or has ended this one. A response without a session id
-            # is handled nevertheless; a response with another session id is ignored.
+            # is handled nevertheless, if all its partitions were requested; a response with another
+            # session id is ignored.
             self.is_refused = began
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return session_id == NO_SESSION and all(key in self.requested for key in partitions)

@@ -43,8 +43,8 @@ from pyspark_klog.protocol.apis.list_offsets import ListOffsetsResponse
 _log = logging.getLogger("klog.replication")
 
 MOST_NAMED = 1_000
-"""The most partitions that one request names if the leader keeps a fetch session; the next request
-names further partitions."""
+"""The most partitions that one ListOffsets request names, and one Fetch if the leader keeps a fetch
+session; the next request names further partitions."""
 MOST_WHOLE = 5_000
 """The most partitions that one Fetch names if the leader keeps no fetch session, so that each Fetch
 has to name its partitions. If more partitions are followed, each Fetch names those that the Fetches
@@ -98,8 +98,8 @@ class Fetcher:
         self._is_busy = False
         """Whether a request is in flight, or its response is being handled."""
         self._pause: Timer | None = None
-        """The timer that ends the pause after a failed request to the leader; None while requests
-        may be sent."""
+        """The timer that ends the pause after a failed request to the leader; None if there is no
+        such pause."""
         self._failures = 0
         self._is_called_soon = False
 
@@ -243,8 +243,8 @@ class Fetcher:
                 del due[key]
             delta = session.next(part)
         if not session.requested:
-            # There is no partition to fetch, so no request is sent. The next request, after a
-            # partition was added, replaces the fetch session with the leader by a new one.
+            # There is no partition to fetch, so no request is sent. The next request that names a
+            # partition replaces the fetch session with the leader by a new one.
             session.begin_new_session()
             if self._due or self._news:
                 self._schedule_request()
@@ -263,10 +263,11 @@ class Fetcher:
 
     def _wait_ms(self) -> int:
         """How many milliseconds the leader may delay the next Fetch: replica.fetch.wait.max.ms, or
-        0 if other partitions wait for the request after it. If the leader keeps no fetch session,
-        and more than MOST_WHOLE partitions are followed, some always wait, because a Fetch names
-        only MOST_WHOLE. Then each Fetch may be delayed for the part MOST_WHOLE / (followed
-        partitions) of that time, so that there is a pause between requests."""
+        0 if the leader keeps a fetch session and other partitions wait for the request after this
+        Fetch. If the leader keeps no fetch session, and more than MOST_WHOLE partitions are
+        followed, some always wait, because a Fetch names only MOST_WHOLE. Then each Fetch may be
+        delayed for the part MOST_WHOLE / (followed partitions) of replica.fetch.wait.max.ms, so
+        that there is a pause between requests."""
         if not self._due and not self._news:
             return self._settings.wait_max_ms
         if self._session.is_refused:
@@ -293,7 +294,7 @@ class Fetcher:
             elif self._failures:
                 self._failed(f"{code.name}: {code.message}")
             else:
-                # The leader has evicted the fetch session from its cache, or was restarted.
+                # Usually the leader has evicted the fetch session from its cache, or was restarted.
                 self._failures = 1
                 self._begin_new_session()
             return
@@ -345,8 +346,8 @@ class Fetcher:
         self._schedule_request()
 
     def _failed(self, why: str) -> None:
-        """Log the failure of a request or its response, and send the next request only after a
-        pause (replica.fetch.backoff.ms)."""
+        """Handle the failure of a request or its response: log a warning (limited by `_warnings`),
+        and begin a new fetch session after a pause (replica.fetch.backoff.ms)."""
         self._is_busy = False
         self._failures += 1
         self._session.begin_new_session()
@@ -370,8 +371,8 @@ class Fetcher:
 
     # --- asking the leader for log end and start offsets -----------------------------------------
     def _request_ends(self, connection: EventedConnection) -> None:
-        """Ask the leader for the log end offsets and, after that, for the log start offsets of the
-        partitions in `_ends`, whose fetch position was out of the leader's range."""
+        """Ask the leader for the log end offsets and, after that, for the log start offsets of up
+        to MOST_NAMED partitions in `_ends`, whose fetch position was out of the leader's range."""
         keys = list(islice(self._ends, MOST_NAMED))
         requested: dict[TopicPartition, FollowedPartition] = {}
         for key in keys:

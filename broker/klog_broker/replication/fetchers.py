@@ -54,7 +54,7 @@ class Fetchers:
             fetcher.set_address(self._address_of(leader))
 
     def followed(self) -> list[tuple[BrokerId, FollowedPartition]]:
-        """Return all followed partitions, each with its leader."""
+        """Return all followed partitions that have a leader, each with the leader's id."""
         return [(followed.role.leader, followed) for followed, _ in self._followed.values()]
 
     def close(self) -> None:

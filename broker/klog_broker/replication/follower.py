@@ -84,8 +84,8 @@ class FollowedPartition:
 
     @property
     def lag(self) -> int:
-        """By how many offsets the end of this log is below the leader's last known high
-        watermark."""
+        """By how many offsets the end of this log is below the leader's last known high watermark;
+        0 if it is not below."""
         return max(self._leader_watermark - self._log.log_end_offset, 0)
 
     def cancel_delay(self) -> None:
@@ -115,7 +115,7 @@ class FollowedPartition:
 
         The memory of ``part.records`` must stay unchanged until this method returns. If a helper
         thread has to empty the log before the records are appended, the memory must stay unchanged
-        until that is done.
+        until the append.
         """
         if self.is_current and not self._log.is_offline:
             if part.error is ErrorCode.NONE:
@@ -192,8 +192,9 @@ class FollowedPartition:
             )
 
     def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:
-        """Fetch again, or append the records in ``part``, after the log was truncated or emptied.
-        After an error the log is offline, and this method does nothing."""
+        """Append the records in ``part``, or fetch again (after a delay if the fetch position is
+        the same as before), after the log was truncated or emptied. After an error the log is
+        offline, and this method does nothing."""
         if error is None and self.is_current and not self._log.is_offline:
             self._perform(self._state.changed(self._loop.now_ms()), part)
             self._on_news(self.key)

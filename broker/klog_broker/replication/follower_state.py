@@ -67,7 +67,7 @@ class Fetching:
 @dataclass(frozen=True, slots=True)
 class Delayed:
     """After an error, no Fetch of the partition is sent before `until_ms`, a monotonic time. The
-    delay is replica.fetch.backoff.ms, or shorter if the leader is not ready yet."""
+    delay is replica.fetch.backoff.ms, or at first shorter if the leader is not ready yet."""
 
     until_ms: int
 
@@ -142,8 +142,8 @@ _LEADER_NOT_READY = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""The errors of a leader that has not received its LeaderAndIsr request yet, while this broker has
-received its own."""
+"""The errors of a leader that perhaps has not received its LeaderAndIsr request yet, while this
+broker has received its own."""
 
 
 class FollowerState:
@@ -201,9 +201,9 @@ class FollowerState:
         return AppendRecords(part.records)
 
     def appended(self, part: FetchedPart) -> FollowBounds:
-        """Return the new high watermark and log start offset after an append. Up to its end this
-        log is equal to the leader's log, so up to there the leader's high watermark and log start
-        offset hold."""
+        """Return the new high watermark and log start offset after the records of a response, if
+        it had any, were appended. Up to its end this log is equal to the leader's log, so up to
+        there the leader's high watermark and log start offset hold."""
         log = self._log
         self._order_wait_ms = _FIRST_LEADER_WAIT_MS
         watermark = max(log.high_watermark, min(part.high_watermark, log.log_end_offset))
@@ -223,7 +223,7 @@ class FollowerState:
             self.phase = Superseded()
         elif error in _LEADER_NOT_READY:
             # The leader usually receives its LeaderAndIsr request within moments, and producers may
-            # wait: the first delays are short, and double each time.
+            # wait: the first delays are short, and double up to replica.fetch.backoff.ms.
             self.phase = Delayed(now_ms + min(self._order_wait_ms, self._backoff_ms))
             self._order_wait_ms = min(2 * self._order_wait_ms, self._backoff_ms)
         else:

@@ -11,8 +11,8 @@ raises the partition epoch for that request, and from then on refuses all earlie
 
 If the controller has another partition state than the leader, Kafka's leader waits for a
 LeaderAndIsr request (AWAITS_LEADER_AND_ISR). The controller sends one only for a new leader epoch,
-so if another program has changed the partition's znode, the high watermark stands still until then.
-klog's leader also reads the partition state of UpdateMetadata requests, and sends its request
+so if another program has changed the partition's znode, the high watermark may stand still until
+then. klog's leader also reads the partition state of UpdateMetadata requests, and sends its request
 again.
 """
 
@@ -24,8 +24,8 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch
 
 
 class InSyncMember(NamedTuple):
-    """A broker and the broker epoch in which it is in sync (KIP-903). The controller refuses any
-    other broker epoch, because the broker's log may be shorter after a restart."""
+    """A broker and the broker epoch in which it is in sync (KIP-903). The controller makes no
+    change with any other broker epoch, because the broker's log may be shorter after a restart."""
 
     broker_id: BrokerId
     broker_epoch: int
