@@ -47,7 +47,8 @@ class LeaderContext:
     """Called when delayed requests about the partition (Fetch, Produce, DeleteRecords) may have
     become ready to be answered."""
     in_sync_changed: Callable[["Leader"], None] = _ignore
-    """Called when the ISR has changed, or when the controller has to be asked for a change."""
+    """Called when the controller has to be asked for an ISR change, has committed or refused one,
+    or has sent a newer ISR in UpdateMetadata; not for the ISR of a role assignment."""
 
 
 class Leader:
@@ -124,7 +125,8 @@ class Leader:
 
     @property
     def is_enough_in_sync(self) -> bool:
-        """Whether the ISR has at least min.insync.replicas members, as acks=all requires."""
+        """Whether the ISR has at least min.insync.replicas members (or all replicas, if they are
+        fewer), as acks=all requires."""
         return self.replicas.is_enough_in_sync
 
     @property
@@ -145,8 +147,8 @@ class Leader:
     ) -> AppendInfo:
         """Call ``PartitionLog.append_as_leader`` in this leadership's epoch.
 
-        Raises the errors of that method; also LeadershipEnded and TooLittleFreeSpace, and with
-        `acks_all` NotEnoughReplicas, all with nothing changed.
+        Raises the errors of that method; also, before the log is changed, LeadershipEnded and
+        TooLittleFreeSpace, and with `acks_all` NotEnoughReplicas.
         """
         self.check(acks_all=acks_all, of_clients=origin is AppendOrigin.CLIENT)
         return self.log.append_as_leader(
@@ -164,8 +166,8 @@ class Leader:
         """Append a coordinator's batch without validation, in this leadership's epoch
         (``PartitionLog.append_plain``), if min.insync.replicas are in sync, as for acks=all.
 
-        Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
-        NotEnoughReplicas, all with nothing changed."""
+        Raises the errors of that method; also, before the log is changed, LeadershipEnded,
+        TooLittleFreeSpace and NotEnoughReplicas."""
         self.check(acks_all=True)
         self.log.append_plain(
             batch, record_count, timestamp_ms, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -199,8 +201,8 @@ class Leader:
     ) -> Offset:
         """Call ``PartitionLog.append_marker`` in this leadership's epoch, with acks=all.
 
-        Raises the errors of that method; also LeadershipEnded, TooLittleFreeSpace and
-        NotEnoughReplicas, all with nothing changed.
+        Raises the errors of that method; also, before the log is changed, LeadershipEnded,
+        TooLittleFreeSpace and NotEnoughReplicas.
         """
         self.check(acks_all=True)
         return self.log.append_marker(
@@ -225,7 +227,9 @@ class Leader:
         return not self.log.log_directory.space.refuses_clients
 
     def check(self, *, acks_all: bool, of_clients: bool = False) -> None:
-        """Raise LeadershipEnded or TooLittleFreeSpace; with `acks_all` also NotEnoughReplicas."""
+        """Raise LeadershipEnded, TooLittleFreeSpace or (with `acks_all`) NotEnoughReplicas, if the
+        append is not allowed now. A coordinator's append is refused only if the disk has much less
+        free space than log.dir.min.free.bytes."""
         if self.ended is not None:
             raise LeadershipEnded(self.topic_partition, self.ended)
         space = self.log.log_directory.space
@@ -286,8 +290,8 @@ class Leader:
 
     def apply_partition_state(self, state: PartitionRegistration) -> None:
         """Take the partition state in the metadata image (the snapshot of the cluster from the
-        controller's UpdateMetadata requests), if it is newer than the leader's own. The leadership
-        must not have ended."""
+        controller's UpdateMetadata requests), if it is a newer state of this leader epoch.
+        The leadership must not have ended."""
         committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
         if self.replicas.apply_partition_state(committed):
             self._context.in_sync_changed(self)
@@ -301,20 +305,21 @@ class Leader:
 
     @property
     def lags_behind_epoch(self) -> bool:
-        """Whether the high watermark is below the log end offset at which this leadership began. An
-        earlier leader may have shown clients a higher watermark (KIP-207)."""
+        """Whether the high watermark is below the log end offset at which this leadership began;
+        False if the partition has no other replica. An earlier leader may have shown clients a
+        higher watermark (KIP-207)."""
         start = self.replicas.epoch_start_offset
         return self._has_followers and self.log.high_watermark < start
 
     def low_watermark(self) -> Offset:
-        """Return the lowest log start offset of the live replicas; -1 while a log start offset is
-        unknown."""
+        """Return the lowest log start offset of the live replicas; -1 while the log start offset of
+        a live follower is unknown."""
         return self.replicas.low_watermark(self.log.log_start_offset)
 
     def advance_watermark(self) -> None:
         """Raise the high watermark to the end of the records that all replicas for which it waits
-        have (``LeaderReplicas.watermark``). If responses wait for flushes (flush.messages=1), the
-        records must also be flushed on this broker."""
+        have, unless too few replicas are in sync (``LeaderReplicas.watermark``). If responses wait
+        for flushes (flush.messages=1), the records must also be flushed on this broker."""
         log = self.log
         if log.config.responses_wait_for_flush:
             reached = log.flushed_offset

@@ -27,7 +27,8 @@ class Epochs(NamedTuple):
 
 class Unassigned:
     """No role assignment (an instruction to lead or to follow) has made this broker the leader or a
-    follower since it loaded or created the log, or since a StopReplica request ended its role."""
+    follower since it loaded or created the log, or since a StopReplica request or the broker's
+    shutdown ended its role."""
 
     __slots__ = ()
 
@@ -147,8 +148,8 @@ class Partition:
         return True
 
     def stop(self, *, deletes: bool) -> None:
-        """End the replica's role, after a StopReplica request or because the broker stops. With
-        `deletes` the caller deletes the log."""
+        """End the replica's role (not Offline), after a StopReplica request or because the broker
+        stops. With `deletes` the caller deletes the log."""
         self._end(EndReason.DELETED if deletes else EndReason.RESIGNED)
 
     def go_offline(self) -> None:
@@ -169,7 +170,8 @@ class Partition:
             self._on_unfollowed(self.topic_partition)
 
     def apply_settings(self, min_in_sync: int, *, has_other_config: bool) -> None:
-        """Set min.insync.replicas. `has_other_config` says that the log's settings have changed."""
+        """Set min.insync.replicas of the leader, if this broker leads. `has_other_config` says that
+        the log's settings have changed."""
         leader = self.role
         if isinstance(leader, Leader) and (leader.set_min_in_sync(min_in_sync) or has_other_config):
             leader.advance_watermark()

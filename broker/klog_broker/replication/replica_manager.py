@@ -111,8 +111,9 @@ class ReplicaManager:
         """Called after a leadership has ended for any reason, and before ``on_lead`` is called with
         the partition's next leadership."""
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
-        """Called with the `Leader` object of a leadership whose ISR has changed, or which has to
-        request a change of the ISR from the controller."""
+        """Called with the `Leader` object of a leadership that has to request an ISR change from
+        the controller, or whose request the controller has carried out or refused, or for which
+        UpdateMetadata brought a newer ISR; not for the ISR of a role assignment."""
         self._context = replace(context, wake=wake, in_sync_changed=self._in_sync_changed)
         self.on_follow: list[Callable[[Partition], None]] = []
         """Called when a partition begins to follow a leader, or the same leader in a new epoch, or
@@ -195,7 +196,8 @@ class ReplicaManager:
     def _apply_role_change(self, role_change: RoleChange, done: OnRoleChangeApplied) -> None:
         partition = self.partition(*role_change.topic_partition)
         if partition is not None and partition.log is not None and partition.log.is_being_cut:
-            # A helper thread is truncating the log: apply the role change once that is done.
+            # A helper thread is truncating or emptying the log: apply the role change once that is
+            # done.
             partition.log.after_cut(partial(self._apply_role_change, role_change, done))
             return
         try:
@@ -361,8 +363,8 @@ class ReplicaManager:
             self._pending_callbacks.popleft()()
 
     def free_space_changed(self) -> None:
-        """Increase `version`, because a disk fell below its minimum of free space or rose above
-        it."""
+        """Increase `version`, because a disk has started or stopped refusing records for lack of
+        free space (log.dir.min.free.bytes)."""
         self.version += 1
 
     def topics_changed(self, names: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ class FollowerProgress(NamedTuple):
     broker_epoch: int = UNKNOWN
     caught_up_ms: int = NEVER_MS
     """When the follower last had all records of the leader (`fetched` and `caught_up` set this
-    time)."""
+    time); for an in-sync follower that has not fetched yet, when the leadership began."""
     fetch_ms: int = NEVER_MS
     """When the follower's latest Fetch arrived at the leader."""
     leader_end_at_fetch: int = UNKNOWN
@@ -40,9 +40,9 @@ class FollowerProgress(NamedTuple):
         `leader_end`.
 
         If the follower fetches from the leader's end, it has caught up now. If the follower fetches
-        from where the leader's log ended at the previous fetch, it counts as caught up at the time
-        of that previous fetch. Without this rule a follower that keeps pace with a busy leader
-        would never count as caught up (Kafka's Replica.updateFetchStateOrThrow).
+        from (or after) where the leader's log ended at the previous fetch, it counts as caught up
+        at the time of that previous fetch. Without this rule a follower that keeps pace with a busy
+        leader would never count as caught up (Kafka's Replica.updateFetchStateOrThrow).
         """
         caught_up_ms = self.caught_up_ms
         if fetch.offset >= leader_end:

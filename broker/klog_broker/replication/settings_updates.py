@@ -1,5 +1,5 @@
 """Applies changed topic settings to the hosted partitions (those of which this broker has a
-replica), some in each event-loop turn."""
+replica); if they are many, some in each event-loop turn."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.replication.partition import Partition
 
 PARTITIONS_A_TURN = 2_000
-"""How many partitions get changed settings in one event-loop turn at most, which takes about 10
-ms."""
+"""How many partitions at most get changed settings at once (within one event-loop turn), which
+takes about 10 ms."""
 
 
 class TopicSettings(NamedTuple):
@@ -33,9 +33,9 @@ class TopicSettings(NamedTuple):
 
 
 class SettingsUpdates:
-    """Applies changed topic settings to partitions, at most PARTITIONS_A_TURN in each event-loop
-    turn. The first partitions get their settings within the call of :meth:`update`, unless earlier
-    updates are still under way. Loop thread only."""
+    """Applies changed topic settings to partitions, at most PARTITIONS_A_TURN at once and further
+    ones in later event-loop turns. The first partitions get their settings within the call of
+    :meth:`update`, unless earlier updates are still under way. Loop thread only."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class SettingsUpdates:
     ) -> None:
         """`settings_of` returns the present settings of a topic. Partitions for which `is_hosted`
         returns False are skipped: this broker has no replica of them any more. `on_updated` is
-        called in each event-loop turn after the turn's partitions have got their settings.
+        called each time that up to PARTITIONS_A_TURN partitions have got their settings.
         """
         self._settings_of = settings_of
         self._is_hosted = is_hosted
