@@ -32,18 +32,19 @@ class RequestedTopic(NamedTuple):
     """A topic that a request names."""
 
     name: str
-    """Empty if no topic has the id in the request."""
+    """Empty if no topic has the id in the request, or if the request has a null name."""
     topic: Topic | None
     """The topic, unless ``error`` says why there is none for this client."""
     error: ErrorCode
-    """The error code that says why ``topic`` is None."""
+    """The error code that says why ``topic`` is None; NONE if there is a topic."""
     no_partition: ErrorCode
     """The error for a partition that the topic does not have."""
     topic_id: UUID | None = None
     """The id in the request; None if the request names the topic by its name."""
 
     def partition_error(self, partition: int) -> ErrorCode:
-        """Why the client cannot use this partition; NONE if the partition exists."""
+        """Return why the client cannot use this partition; NONE if ``topic`` is not None and has
+        the partition."""
         if self.topic is None:
             return self.error
         return _NONE if 0 <= partition < len(self.topic.partitions) else self.no_partition

@@ -85,7 +85,8 @@ class _NameResolvingConnector:
     """A `Connector` (it makes the streams of `EventedConnection` objects) that accepts host names.
 
     A helper thread looks up the name. Until the address is known, `connect` raises OSError, and the
-    connection tries again later, as after any failed attempt. Each look-up serves one attempt.
+    connection fails its requests, as after any failed attempt; a later request tries again. Each
+    look-up serves one attempt.
     """
 
     def __init__(self, helpers: Helpers, network: Network) -> None:

@@ -86,10 +86,10 @@ class File(Protocol):
         """Fill ``buffer`` like :meth:`pread`; return how many bytes were read."""
 
     def pread_now(self, size: int, position: int) -> bytes | None:
-        """Read from the page cache like :meth:`pread`; None if the read would wait for the disk.
+        """Read from the page cache like :meth:`pread`; None if any part of the read would wait
+        for the disk.
 
-        May return fewer bytes than :meth:`pread` would, if only the first ones are cached. Blocks
-        on systems that cannot read without waiting.
+        Blocks on systems that cannot read without waiting.
         """
 
     def is_warm(self, position: int, size: int) -> bool:
@@ -125,8 +125,8 @@ class File(Protocol):
 
         After an error the bytes since the last successful sync may be lost. A second call can
         succeed without having written these bytes, so never call again after an error other than
-        EMFILE or ENFILE. The call succeeds without effect for a file that was removed and has no
-        descriptor.
+        EMFILE or ENFILE. The call succeeds without effect for a file that was removed and has
+        neither a descriptor nor a mapping.
         """
 
     def close(self) -> None: ...

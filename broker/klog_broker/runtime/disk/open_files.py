@@ -44,8 +44,8 @@ class Descriptor:
 
 
 class OpenFiles:
-    """The open files of the process. If too many files are open, closes those that were unused for
-    longest.
+    """The open files of the process. If too many files are open, closes some, preferably files that
+    were not used for long.
 
     Chooses by the clock algorithm: each use only sets a flag (`RealFile.is_used`); a file with the
     flag is skipped once, and its flag is reset.
@@ -190,8 +190,8 @@ class RealFile:
         self._is_closed = False
         self._is_unsynced = False
         self._is_mapped = False
-        # A mapping of the file, or None. While it exists, `sync` can sync written bytes without the
-        # descriptor. Set by `map`, and when the descriptor is dropped before the bytes are synced.
+        # A mapping of the file, or None. While it exists, `sync` needs no descriptor on Linux. Set
+        # by `map`, and when the descriptor is dropped before the written bytes are synced.
         self._pin: Window | None = None
         self._identity: tuple[int, int] | None = None
         self._open()

@@ -164,7 +164,7 @@ class Purgatory:
 
     def expire_some(self, most: int, *, long_polls_alone: bool = False) -> int:
         """Expire at least ``most`` operations (fewer only if fewer wait); return how many have
-        expired.
+        ended.
 
         All operations under one key expire together, so that more than ``most`` may expire. With
         ``long_polls_alone``, only operations with ``is_long_poll`` expire.

@@ -40,7 +40,7 @@ class Slices:
     def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
         """Run ``steps`` (a generator that yields the cost of each step) now, until all work that
         was started in this event-loop turn has cost as much as a slice (``elements`` of 5 us); run
-        the remaining steps in later turns.
+        the remaining steps later, usually in the next turns.
 
         Once ``is_wanted`` returns False, the remaining steps are dropped.
         """

@@ -1,4 +1,5 @@
-"""A hierarchical timing wheel: timers start and are cancelled in constant time.
+"""A hierarchical timing wheel: timers start in nearly constant time, and are cancelled in constant
+time.
 
 Pure: the time is an argument, in milliseconds of a monotonic clock. A level has ``size`` buckets of
 ``tick_ms`` each. A timer beyond a level's span goes to the next level, whose tick is the lower

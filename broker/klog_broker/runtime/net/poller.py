@@ -25,7 +25,7 @@ class Poller(Protocol):
     """Registered descriptors with their interest, a bit set of READABLE and WRITABLE."""
 
     def register(self, fd: int, interest: int) -> None:
-        """Start to watch ``fd``. With an interest of 0 only BROKEN is reported."""
+        """Start to watch ``fd``. With an interest of 0 at most BROKEN is reported."""
 
     def modify(self, fd: int, interest: int) -> None:
         """Replace the interest (events to watch for) of a registered ``fd``."""
@@ -37,8 +37,9 @@ class Poller(Protocol):
         """Wait until a descriptor is ready, ``wake`` is called or the timeout (None: none) passes.
 
         Returns a list of (fd, bit set of events). BROKEN comes together with the whole interest of
-        the socket: the next call on the socket then raises the error. SelectorPoller never reports
-        BROKEN, but reports a broken socket as ready for its interest, if that is not 0.
+        the socket: the next call on the socket then raises the error, or finds the end of the
+        stream. SelectorPoller never reports BROKEN, but reports a broken socket as ready for its
+        interest, if that is not 0.
         """
 
     def wake(self) -> None:

@@ -121,7 +121,7 @@ class RealStreamSocket:
         self._remote = remote
         self._sends_files = sends_files
         self.is_plain = True
-        # Every request calls recv_into and send, so both are the socket's own methods, without a
+        # recv_into and send are called very often, so both are the socket's own methods, without a
         # wrapper.
         self.recv_into = connected.recv_into
         self.send = connected.sendmsg
