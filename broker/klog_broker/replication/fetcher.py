@@ -1,11 +1,11 @@
 """Fetches the followed partitions from one leader, over one connection, with one Fetch request at a
 time and one fetch session.
 
-The first requests of a fetch session name all followed partitions. From then on the work for a
-Fetch and its response depends only on the partitions of the leader's response, and on those whose
-log or role has changed on this broker, or whose delay (the pause before the next Fetch after an
-error) has ended. If the leader keeps no fetch session, each Fetch has to name its partitions: up to
-MOST_WHOLE of the followed ones, in turn.
+The first requests of a fetch session name all followed partitions that may be fetched. From then
+on the work for a Fetch and its response depends only on the partitions of the leader's response,
+and on those whose log or role has changed on this broker, or whose delay (the pause before the next
+Fetch after an error) has ended. If the leader keeps no fetch session, each Fetch has to name its
+partitions: up to MOST_WHOLE of the followed ones, in turn.
 """
 
 import logging

@@ -163,8 +163,8 @@ class Leader:
     def append_plain(
         self, batch: bytearray, record_count: int, timestamp_ms: int, *, now_ms: int
     ) -> None:
-        """Append a coordinator's batch without validation, in this leadership's epoch
-        (``PartitionLog.append_plain``), if min.insync.replicas are in sync, as for acks=all.
+        """Append a coordinator's batch, in most cases without validation, in this leadership's
+        epoch (``PartitionLog.append_plain``), if min.insync.replicas are in sync, as for acks=all.
 
         Raises the errors of that method; also, before the log is changed, LeadershipEnded,
         TooLittleFreeSpace and NotEnoughReplicas."""
@@ -298,8 +298,8 @@ class Leader:
             self.advance_watermark()
 
     def has_too_few_of(self, required_offset: int) -> bool:
-        """Whether the high watermark has reached `required_offset`, but the records before it are
-        on fewer replicas than min.insync.replicas."""
+        """Whether the high watermark has reached `required_offset`, but the in-sync replicas, which
+        have the records before it, are fewer than min.insync.replicas."""
         safe = self.replicas.acks_all(required_offset, self.log.high_watermark)
         return safe is AcksAll.TOO_FEW
 

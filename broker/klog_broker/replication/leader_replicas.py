@@ -217,7 +217,7 @@ class LeaderReplicas:
     def handle_result(self, change: IsrChange, answer: IsrResult) -> IsrOutcome:
         """Handle the controller's response to the latest request for `change`, which must be the
         object that `pending_change` returned. The caller must drop responses to earlier
-        requests. After COMMITTED the high watermark may rise."""
+        requests. After COMMITTED or REFUSED the high watermark may rise."""
         if change is not self._pending_change:
             return IsrOutcome.STALE
         after = (

@@ -92,9 +92,10 @@ class LeaderStateLog:
             raise _refused(error) from None
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
-        """Append one batch without validating it: the coordinator has completed the batch's header
-        (with `finish_plain_batch`, at the time `now_ms`). Returns the log end offset after the
-        batch. Raises the errors of :meth:`append`."""
+        """Append one batch, in most cases without validating it (``PartitionLog.append_plain``):
+        the coordinator has completed the batch's header (with `finish_plain_batch`, at the time
+        `now_ms`). Returns the log end offset after the batch. Raises the errors of
+        :meth:`append`."""
         try:
             self._leader.append_plain(batch, record_count, now_ms, now_ms=now_ms)
         except (NotEnoughReplicas, TooLittleFreeSpace, LeadershipEnded) as error:

@@ -104,7 +104,8 @@ class ReplicaManager:
         """All present leaderships, by topic and partition number (a TopicPartition is an equal
         key)."""
         self.led_by_id: dict[tuple[UUID, int], Leader] = {}
-        """All present leaderships, by topic id and partition number."""
+        """The present leaderships, by topic id and partition number; if topics have the same id,
+        the latest of their leaderships."""
         self.on_lead: list[Callable[[Leader], None]] = []
         """Called with the `Leader` object of each new leadership of this broker."""
         self.on_resign: list[Callable[[TopicPartition], None]] = []

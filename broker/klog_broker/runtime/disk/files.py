@@ -55,7 +55,8 @@ class File(Protocol):
     """The path of the file. Code that renames the file must set the new path."""
 
     def release_descriptor(self) -> None:
-        """Close the file's descriptor until the next use: the file will be unused for a while."""
+        """Close the file's descriptor until the next use, because the file will be unused for a
+        while. A file that is :meth:`held` keeps its descriptor."""
 
     def held(self) -> AbstractContextManager[None]:
         """Return a context in which the file keeps its descriptor and no method raises EMFILE.
