@@ -103,6 +103,7 @@ class FollowerSession:
         return True
 
     def begin_new_session(self) -> None:
-        """Make the next request begin a new session, because the leader may not have the latest
-        request. The next request also ends the present session, if the leader still has it."""
+        """Make the next request begin a new session, for example because the leader may not have
+        the latest request. The next request also ends the present session, if the leader still has
+        it."""
         self._epoch = FIRST_EPOCH
