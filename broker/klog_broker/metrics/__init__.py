@@ -1,5 +1,5 @@
 """Counters that the broker's packages increment: requests, records, ISR changes, cleaning.
 
-Each package receives the counter objects as arguments. monitoring/ reads the counters and renders
-the metrics. This package imports no other package of the broker. Start reading at requests.py.
+monitoring/ reads the counters and renders the metrics. This package imports no other package of the
+broker. Start reading at requests.py.
 """

@@ -1,9 +1,10 @@
 """Counts and durations of answered requests, by API and version, and durations of loop turns.
 
-A request's duration starts with the event-loop turn in which its last byte was received. The
-duration ends with the turn in which the response is handed to the socket, or is queued behind
-earlier responses of the connection: the time that a slow client takes to read does not count. A
-request that is received and answered in one turn has the duration of that turn, so that each turn
+A request's duration starts with the event-loop turn in which the request was passed to its handler
+or to the produce kernel, usually the turn in which its last byte was received. The duration ends
+with the turn in which the response is handed to the socket, or is queued behind earlier responses
+of the connection: the time that a slow client takes to read does not count. A request that is
+passed to its handler and answered in one turn has the duration of that turn, so that each turn
 reads the clock once for all its requests.
 
 The *head* of a request is its API key and version in one number: the API key in the upper 16 bits,
@@ -45,13 +46,14 @@ class RequestTimes:
 
     def __init__(self, is_served: Callable[[int, int], bool]) -> None:
         self.answered: list[int] = []
-        """The API key and version, in one number (`head_of`), of each request that was both
-        received and answered in this event-loop turn. Connections keep a reference to this list and
-        append to it, so the list is never replaced."""
+        """The API key and version, in one number (`head_of`), of each request that was both passed
+        to its handler and answered in this event-loop turn. Connections keep a reference to this
+        list and append to it, so the list is never replaced."""
         self.answered_later: list[tuple[int, int, int]] = []
         """Requests that were answered in this event-loop turn and are not in ``answered``, in
         groups: (API key and version in one number, number of requests, time (ns) of the turn that
-        received the requests). The time is IN_THIS_TURN if this turn received them."""
+        passed the requests to their handler or to the produce kernel). The time is IN_THIS_TURN if
+        that was this turn."""
         self.turns: list[int] = new_row()
         self._rows: dict[int, list[int]] = {}
         self._is_served = is_served

@@ -10,8 +10,8 @@ class TopicCounts:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """The number of offsets that were assigned to records and to the control records of
-        transactions."""
+        """The number of offsets that this broker, as the leader, has assigned to records and to the
+        control records of transactions."""
         self.bytes_in = 0
         self.bytes_out = 0
         """Bytes of records in Fetch responses to consumers, not to followers."""

@@ -93,7 +93,8 @@ class ClusterStore:
         self.allocate: Callable[[Done[ProducerIdBlock]], None]
         """Requests a block of producer ids from the controller; set before the first request."""
         self.on_settings: Callable[[Settings], None] | None = None
-        """Called with settings that were read from ZooKeeper, once the image shows them."""
+        """Called with settings that this broker has read from ZooKeeper or written there, once the
+        image shows them. Settings of topics that the image lacks are passed, too."""
         self._on_image: OnImage | None = None
         self._seen = self.view.image
         self._learnt: dict[str, TopicId] = {}
@@ -165,9 +166,9 @@ class ClusterStore:
             elif new is None and name not in self._learnt:
                 self.settings.forget_topic(name)
         if unknown:
-            # This broker has no replica of these topics yet, because it reads a topic's settings
-            # before it begins to lead or follow a partition of the topic. So the settings may be
-            # read after the image shows the topics.
+            # This broker leads and follows no partition of these topics yet, because it reads a
+            # topic's settings before it begins to do so. So the settings may be read after the
+            # image shows the topics.
             self._unlearnt.update(unknown.values())
             self.settings.learn_topics(
                 list(unknown), lambda: self._unlearnt.difference_update(unknown.values())
