@@ -15,9 +15,9 @@ of the compiled produce kernel over the connection's received bytes served more 
 least RECEIVE_BYTES. Receiving more in each turn costs less CPU time per byte."""
 
 LEAST_RECEIVE_BYTES = 16 * 1024
-"""The fewest free bytes of the arena (the receive buffer that all connections share in an
-event-loop turn) with which a connection receives. If fewer are free, the connection receives in the
-next turn."""
+"""The fewest bytes of the arena (the receive buffer that all connections share in an event-loop
+turn) that must be free, apart from the space for the connection's unparsed bytes, so that a
+connection receives into the arena. If fewer are free, the connection receives in the next turn."""
 
 LARGE_RECEIVE_BYTES = 1024 * 1024
 """The most bytes received in one event-loop turn from a connection for a large frame (RECEIVE_BYTES
@@ -37,8 +37,8 @@ REQUESTS_PER_TURN = 256
 (fairness)."""
 
 PENDING_RESPONSES = 1024
-"""The length of one connection's queue of responses (outstanding, or not handed to the socket yet)
-at which the connection's next request is not passed to a handler."""
+"""The length of one connection's queue of responses (outstanding, or waiting for an outstanding one
+before them) at which the connection's next request is not passed to a handler."""
 
 PENDING_RESPONSE_BYTES = 4 * 1024 * 1024
 """The bytes of unsent responses of one connection at which its next request is not passed to a
@@ -46,10 +46,10 @@ handler. A single response may be larger. Records that are sent from a log file 
 not counted, because they take no memory."""
 
 SEND_BYTES = (1024 + 64) * 1024
-"""Sending to one connection pauses after this many bytes, until the socket is reported as writable
-in a later event-loop turn (fairness). Byte strings in memory may exceed the bound, file regions may
-not. A consumer fetches 1 MiB from each partition by default: a response with 1 MiB of records and
-its other fields fits into one turn."""
+"""Sending to one connection pauses after this many bytes (fairness), until the socket is reported
+as writable in a later event-loop turn, or a further response of the connection is complete. Byte
+strings in memory may exceed the bound, file regions may not. A consumer fetches 1 MiB from each
+partition by default: a response with 1 MiB of records and its other fields fits into one turn."""
 
 PROBED_BYTES = 256 * 1024
 """A file region (records that a response sends from a log file) is probed before sendfile in pieces

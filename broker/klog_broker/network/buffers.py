@@ -75,7 +75,7 @@ class FrameBufferPool:
         return bytearray(size)
 
     def return_buffer(self, buffer: bytearray) -> None:
-        """Take back a lent buffer to which no memoryview refers any more."""
+        """Take back a lent buffer whose bytes are no longer used."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.pooled_bytes + size <= self._keep_bytes:

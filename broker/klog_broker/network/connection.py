@@ -112,10 +112,11 @@ class Connection:
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
         # True after a produce plan (which serves the Produce requests of many connections together)
-        # has served this connection, until a request of another API comes. While True, the
-        # connection does not receive by itself when it is readable in the state QUIET (no open
-        # request, no unsent response), if the event-loop turn's plan takes it: the plan receives
-        # for many connections in one call. Only plain (non-TLS) connections join.
+        # has served this connection, until a request of another API comes or
+        # ``forget_cached_requests`` is called. While True, the connection does not receive by
+        # itself when it is readable in the state QUIET (no open request, no unsent response), if
+        # the event-loop turn's plan takes it: the plan receives for many connections in one call.
+        # Only plain (non-TLS) connections join.
         self._joins = False
         # Whether the client sends in bulk: when a produce plan last called `on_planned`, it had
         # served more than RECEIVE_BYTES / 2 of this connection's received bytes. The connection may
@@ -233,7 +234,8 @@ class Connection:
             slot.place()
 
     def receive(self) -> None:
-        """Receive once, and parse the received requests."""
+        """Receive from the socket, then parse the received requests, unless the event-loop turn's
+        produce plan takes them."""
         if self.state is QUIET:
             self.state = READING
         state = self.state
@@ -394,7 +396,7 @@ class Connection:
             slot = outbox.reserve_slot(api_key, _unpack_head(frame)[0])
             if large is not None:
                 # The request's records are views of the large frame's buffer, so the buffer is
-                # returned to its pool only when the event-loop turn, with its appends, ends.
+                # returned to its pool when the event-loop turn, with its appends, ends, or later.
                 slot.frame = large
                 self._loop.call_at_turn_end(slot.end_turn)
             self._host.handle_frame(frame, slot, self)
@@ -452,8 +454,8 @@ class Connection:
         self._update_interest()
 
     def on_all_sent(self) -> bool:
-        """Enter the state QUIET if no received byte is left; return whether the connection is in
-        this state. The caller has sent the responses to all requests."""
+        """Enter the state QUIET if the state is READING and no received byte is left; return
+        whether it was entered. The caller has sent the responses to all requests."""
         if (
             self.state is READING
             and self._interest == READABLE

@@ -21,10 +21,10 @@ class ConnectionState:
     """Whether bytes are received from the socket, as long as the inbox (the connection's received
     bytes) is not full."""
     sets_aside: bool
-    """Whether bytes that are received while earlier ones are unparsed go to the connection's own
-    buffer, not to the shared receive arena, because no further request may be passed to a handler
-    for now: earlier responses are outstanding or unsent, or the connection has reached its limit of
-    requests for this turn."""
+    """Whether bytes go to the connection's own buffer, not to the shared receive arena, if they are
+    received while earlier bytes of the same event-loop turn are unparsed, because no further
+    request may be passed to a handler for now: earlier responses are outstanding or unsent, or the
+    connection has reached its limit of requests for this turn."""
     parses: bool
     """Whether received bytes are parsed, and their requests passed to handlers."""
     resumes: bool

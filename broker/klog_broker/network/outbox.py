@@ -185,8 +185,9 @@ class Outbox:
     # -- sending responses in the order of their requests -------------------------------------
 
     def on_slot_filled(self, slot: QueuedResponse) -> None:
-        """Count the place as filled and, unless this is done elsewhere, its request as answered.
-        Schedule the sending of responses if the place is the first in the queue of responses."""
+        """Count the place as filled. Count its request as answered, unless the request closes the
+        connection, or produce/planner.py counts it. Schedule the sending of responses if the place
+        is the first in the queue of responses."""
         self.outstanding -= 1
         if slot.keeps_frame:
             self._loop.call_at_turn_end(slot.give_back_frame)
@@ -295,7 +296,8 @@ class Outbox:
 
     def _send(self, *, is_fresh: bool = False) -> None:
         """Send outgoing parts (the responses' byte strings and file regions) until SEND_BYTES are
-        sent, or the socket accepts no more bytes."""
+        sent, the socket accepts no more bytes, or a helper thread must first read a piece of a file
+        into the page cache."""
         try:
             how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:

@@ -98,7 +98,8 @@ class QueuedResponse:
         no file region."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
-        """The request's own buffer, if it was a large frame (RECEIVE_BYTES or more)."""
+        """The large frame (RECEIVE_BYTES or more) in whose own buffer the request arrived; None if
+        there is none, or its buffer was returned to the pool."""
         self.is_held = False
         self.keeps_frame = False
         self._when_closed: Callable[[], None] | None = None
@@ -140,14 +141,15 @@ class QueuedResponse:
         self._fill(SlotState.CLOSES)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` if the connection closes before the request is answered. The caller no
-        longer reads the request's bytes."""
+        """Call ``callback`` if the connection closes before the request is answered. After the
+        call, the caller must not read the request's bytes."""
         self._when_closed = callback
 
     def hold(self) -> bool:
         """Stop parsing the connection until the request is answered.
 
-        Returns whether the request's bytes stay valid until then, even if the connection closes.
+        Returns whether the request's bytes stay valid until then. If the connection closes earlier,
+        they stay valid until a callback of ``when_closed`` was called.
         """
         if self.state is not SlotState.WAITING:
             return False

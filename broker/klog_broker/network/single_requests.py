@@ -23,8 +23,8 @@ class SingleRequestConnection(Protocol):
     """The methods of a connection that the fast path for single requests uses."""
 
     def settle(self, slot: SingleResponse) -> None:
-        """Send the response, or give the request a place in the outbox (the connection's queue of
-        responses) if it has none yet.
+        """Send the response to a single request; if there is no response yet, give the request a
+        place in the outbox (the connection's queue of responses).
 
         Called after the event-loop turn's appends.
         """
