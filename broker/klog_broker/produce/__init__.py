@@ -1,6 +1,6 @@
 """Appends the batches of Produce requests: with a produce plan or with the pipeline.
 
-One call of a compiled kernel checks the plain Produce requests that an event-loop turn has received
+A compiled kernel checks together the plain Produce requests that an event-loop turn has received
 from all connections, and assigns their offsets: this is the turn's produce plan. kernel.py makes
 the plan; tables.py writes and reads the kernel's table; planner.py writes the planned batches to
 the logs' files and then makes them part of the logs; targets.py finds the partitions that may be in

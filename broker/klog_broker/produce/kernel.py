@@ -95,7 +95,7 @@ _STOP = 6
 # --- the head of the kernel's table: positions of its 64-bit words -------------------------------
 # The number of this produce plan (the kernel's list of appends for many Produce requests). A row of
 # a partition (slot) or producer is out of date if its SLOT_ROUND or PRODUCER_ROUND has another
-# number: then the row has the facts of an earlier plan.
+# number: then the row has the facts of an earlier plan, or none yet.
 HEAD_ROUND = 0
 HEAD_CONNECTIONS = 1
 HEAD_CONNECTION = 2  # the number of the connection whose frames are being read
@@ -113,8 +113,8 @@ HEAD_MAX_REQUEST_BYTES = 11
 # The number of the current request, which is higher for each request, and never reset. A partition
 # with this number as SLOT_REQUEST already has a batch of the request.
 HEAD_REQUEST_STAMP = 12
-# The transactional id of the current request (its position in the received bytes, and its length),
-# and the request's version.
+# The transactional id of the last request that has one (its position in the received bytes, and its
+# length), and that request's version.
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
@@ -164,7 +164,8 @@ SLOT_MAX_TIMESTAMP_OFFSET = 17
 SLOT_ACKS_ALL = 18
 # For each produce plan (list of appends), the kernel's caller (PlanTables.fill_slot) writes the
 # words of a partition's slot from SLOT_ROUND to SLOT_ACKS_ALL, and sets the next four words to 0.
-# The kernel writes the words from SLOT_BATCHES to SLOT_HASH.
+# The kernel then updates some of these words for each batch, and writes the words from SLOT_BATCHES
+# to SLOT_HASH.
 SLOT_BATCHES = 19  # how many batches this produce plan (list of appends) has for the partition
 SLOT_BYTES = 20
 SLOT_INDEX_ROWS = 21
@@ -217,7 +218,8 @@ WINDOW_BATCHES = 5
 # plan, the kernel's list of appends): first and last sequence, first and last offset, maximum
 # timestamp.
 WINDOW_WORDS = 5
-# Whether the producer has an open transaction in the partition.
+# Whether the producer has an open transaction in the partition, or begins one in this produce plan
+# (list of appends).
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS
 # Whether the producer's first batch in this produce plan (list of appends) begins a transaction in
 # the partition.
@@ -618,8 +620,8 @@ def _take_frame(
 ) -> int:
     """Plan the appends of the whole request that ends at ``end``, or of no part of it. Return
     _TAKEN (they are planned), _STOP (the ordinary Produce handler has to serve the request), FULL
-    (a section of the table is full) or a NEED_ result (the caller has to fill a row of the table,
-    and call again)."""
+    (a section of the table, or ``responses``, is full) or a NEED_ result (the caller has to fill a
+    row of the table, and call again)."""
     if end - at < FRAME_HEAD_BYTES or read_i16(arena, at + 4) != PRODUCE:
         return _STOP
     version = read_i16(arena, at + 6)

@@ -2,10 +2,11 @@
 replicated or flushed as acks requires.
 
 With acks=-1 the response waits in the purgatory until the high watermark has passed the records.
-With acks=1 it waits only if flush.messages=1, until the records are flushed. If this broker's
-leadership ends first, the response is an error. A newer leader epoch of the same leader does not
-end the leadership, as in Kafka: the records still exist, and librdkafka takes
-NOT_LEADER_OR_FOLLOWER for "not written" and may reuse the sequences for other records.
+With acks=1 it waits only if flush.messages=1, until the records are flushed or the high watermark
+has passed them. If this broker's leadership ends first, the response is an error. A newer leader
+epoch of the same leader does not end the leadership, as in Kafka: the records still exist, and
+librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written" and may reuse the sequences for other
+records.
 """
 
 from __future__ import annotations

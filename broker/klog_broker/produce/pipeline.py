@@ -75,7 +75,8 @@ class ProducePipeline:
         self._held = AppendValidation(services.helpers, services.clock, self._append)
 
     def add(self, leader: Leader, append: PartitionAppend) -> None:
-        """Add an append behind earlier ones to the same partition."""
+        """Add an append to this event-loop turn's appends, behind earlier ones to the same
+        partition."""
         appends = self._appends
         if not appends:
             self._services.loop.call_at_append(self._run)

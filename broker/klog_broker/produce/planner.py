@@ -204,7 +204,7 @@ class ProducePlanner:
         appends, append the batches, and send the responses.
 
         ``offered`` are connections that have received by themselves: for each, ``on_planned`` is
-        called once, in order. Connections in ``received`` get their responses from ``calls.send``,
+        called once. Connections in ``received`` get their responses from ``calls.send``,
         which serves many sockets at once; ``continue_after_plan`` is called only for those with
         bytes left to parse, or with responses that are delayed or could not be sent completely.
         Return whether ``continue_after_plan`` was never called.
@@ -319,9 +319,9 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _free_slots(self) -> bool:
-        """Free all slots (partitions' rows) of the kernel's table after a produce plan (list of
-        appends) that took no request. Return whether any slot was in use before that plan, so that
-        another plan has more free slots."""
+        """Called after a produce plan (list of appends) that took no request. If any slot (a
+        partition's row of the kernel's table) was in use before that plan, free all slots and
+        return True: another plan then has more free slots."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -379,7 +379,8 @@ class ProducePlanner:
     def _append(self, now_ms: int) -> bool:
         """Write the batches of the produce plan (the kernel's list of appends) to the logs' files,
         then make them part of the logs. Return False if the batches of a partition could not be
-        written; then no log has changed."""
+        written; then no log has new batches. Raise _CommitFailed if a log cannot make its batches
+        part of the log."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:

@@ -26,9 +26,9 @@ _QUIET_MS = 250
 
 
 class QuietKernelLoader:
-    """Loads the kernels for Produce (compiled code) once no connection of the broker has sent or
-    received bytes for 250 ms (_QUIET_MS). Loop thread only. ``compile_kernel`` runs in a helper
-    thread."""
+    """Loads the kernels for Produce (compiled code) after the first Produce request, once no
+    connection of the broker has sent or received bytes for 250 ms (_QUIET_MS). Loop thread only.
+    ``compile_kernel`` runs in a helper thread."""
 
     def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
         self._server = server

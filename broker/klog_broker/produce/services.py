@@ -21,8 +21,8 @@ class ProduceAppends(Protocol):
     """Collects the appends of an event-loop turn's Produce requests; implemented in pipeline.py."""
 
     def add(self, leader: Leader, append: Any) -> None:
-        """Add a PartitionAppend (pending_produce.py) to this turn's appends. Appends to the same
-        partition are made in the order of the calls."""
+        """Add a PartitionAppend (pending_produce.py) to this turn's appends. Appends of the same
+        connection to the same partition are made in the order of the calls."""
 
 
 class VerifyTransactions(Protocol):
@@ -40,8 +40,8 @@ class VerifyTransactions(Protocol):
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
         """Call ``done`` once, perhaps before the return, with an error for each partition that is
-        not part of the transaction. If ``adds`` (transaction version 2), the coordinator first adds
-        missing partitions to the transaction."""
+        not part of the transaction, or could not be verified. If ``adds`` (transaction version 2),
+        the coordinator first adds missing partitions to the transaction."""
 
 
 class PipelineServices(PartitionServices, Protocol):

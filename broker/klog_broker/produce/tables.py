@@ -147,7 +147,7 @@ class PlanTables:
     @property
     def requests(self) -> int:
         """How many Produce requests the compiled kernel has accepted in the latest produce plan
-        (list of appends); the ordinary Produce handler serves the others."""
+        (list of appends); another plan or the ordinary Produce handler serves the others."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 

@@ -82,8 +82,8 @@ def transactional_batch(records: Buffer | None) -> TransactionalBatch | None:
 
 
 def transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
-    """Return producer id and epoch of the request's transactional batches; a valid request has one
-    pair."""
+    """Return producer id and epoch of the request's transactional batches; a valid request has at
+    most one pair."""
     found = (
         transactional_batch(partition.records)
         for topic in request.topic_data
@@ -164,8 +164,9 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     """Return whether the batch, if appended now, begins its producer's transaction in the
     partition.
 
-    Return False if the transaction coordinator or the log refuses, or if the coordinator cannot
-    answer at once: then the ordinary Produce handler asks the coordinator again.
+    Return False if the transaction coordinator or the log refuses, if the coordinator is another
+    broker or cannot answer at once, or if the transaction is open already. The ordinary Produce
+    handler then serves the request, and asks the coordinator if necessary.
     """
     if services.verifies_elsewhere(first.transactional_id):
         # Another broker is the transaction coordinator, and the ordinary Produce handler asks that

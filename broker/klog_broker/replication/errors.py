@@ -20,7 +20,9 @@ class NotEnoughReplicas(ReplicationError):
 
 
 class TooLittleFreeSpace(ReplicationError):
-    """The disk has less free space than log.dir.min.free.bytes asks for (NOT_ENOUGH_REPLICAS)."""
+    """An append was refused, because the disk has too little free space: it fell below the limit of
+    log.dir.min.free.bytes, and has not risen a quarter above the limit since. Coordinators' records
+    have a quarter of the limit. The response is NOT_ENOUGH_REPLICAS."""
 
 
 class NotAReplica(ReplicationError):
