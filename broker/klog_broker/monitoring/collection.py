@@ -120,8 +120,8 @@ class Sources:
     """Returns whether the broker has begun to stop. A broker in a cluster then still serves clients
     until its controlled shutdown is over."""
     began_ms: int
-    """The time in ms when the broker started, by the monotonic clock; the next field has the same
-    time by the wall clock."""
+    """The time in ms at the end of the broker's start, by the monotonic clock; the next field has
+    the same time by the wall clock."""
     began_wall_ms: int
 
     def loading(self) -> dict[str, int]:

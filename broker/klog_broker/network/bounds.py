@@ -1,4 +1,4 @@
-"""All bounds of the network: what one connection, and one event-loop turn, may use.
+"""The bounds of the network: what one connection, and one event-loop turn, may use.
 
 docs/bounds.md has a table of these bounds.
 """

@@ -205,8 +205,8 @@ class Inbox:
     # -- produce plans, which serve Produce requests of many connections together --------------
 
     def move_rest_into_arena(self) -> None:
-        """Move ``rest``, the unparsed bytes of earlier event-loop turns, back into the receive
-        arena if they fit. The produce plan, which serves the Produce requests of many connections
+        """Move ``rest``, the unparsed bytes in the connection's own buffer, into the receive arena
+        if they fit. The produce plan, which serves the Produce requests of many connections
         together, can serve only requests in the arena."""
         rest, arena = self._rest, self._memory.arena
         if (
@@ -242,15 +242,15 @@ class Inbox:
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """Skip the first ``size_bytes`` of the unparsed bytes: the Produce requests in them have
-        already been served, together with those of other connections, by the compiled kernel."""
+        """Skip the first ``size_bytes`` of the unparsed bytes: the compiled kernel has already
+        served the Produce requests in them."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- cutting the received bytes into requests ---------------------------------------------
 
     def parse_rest_next(self) -> None:
-        """If no bytes of this event-loop turn are unparsed, let ``rest``, the bytes of earlier
-        turns, be parsed next."""
+        """If no bytes in the receive arena are unparsed, let ``rest``, the unparsed bytes in the
+        connection's own buffer, be parsed next."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING

@@ -172,7 +172,8 @@ class Server:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._pause_accepting(error)
                     return
-                # The client disconnected before it was accepted. Try to accept the next client.
+                # Usually the client disconnected before it was accepted. Try to accept the next
+                # client.
                 self._warn(self._accept_failures, f"a connection could not be accepted: {error}")
                 continue
             self._add_connection(name, stream)
