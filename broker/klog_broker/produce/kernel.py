@@ -1,5 +1,6 @@
-"""The compiled kernel that makes the produce plan of an event-loop turn: it checks the Produce
-requests that the turn has received, and gives offsets to their batches, in one call.
+"""The compiled kernel that makes the produce plan of an event-loop turn: it checks the
+Produce requests that the turn has received from all connections together, and gives offsets to
+their batches.
 
 The kernel reads the received bytes connection by connection and frame by frame, as long as each
 request is of the usual kind: Produce 3 to 13, uncompressed batches in which only offset and epoch
@@ -135,7 +136,9 @@ CONNECTION_END = 1
 CONNECTION_RESPONSES_AT = 2
 CONNECTION_RESPONSES_END = 3
 CONNECTION_REQUESTS = 4
-CONNECTION_PRINCIPAL = 5  # number of the connection's principal (security/principal_numbers.py)
+# The number of the connection's principal (security/principal_numbers.py); 0 if the broker has no
+# access control.
+CONNECTION_PRINCIPAL = 5
 CONNECTION_WORDS = 6
 MAX_CONNECTIONS = 1024
 
@@ -231,8 +234,8 @@ MAX_PRODUCERS = 1024
 
 # The log has no state of the producer: its first batch may have any epoch and sequence.
 PRODUCER_NEW = 1
-# The producer's epoch and last sequence are known, from the log or from an earlier batch of this
-# produce plan (list of appends).
+# The producer's epoch and last sequence are known: from the log, from an earlier batch of this
+# produce plan (list of appends), or from the plan's first batch, which may begin a transaction.
 PRODUCER_KNOWN = 2
 
 # --- the row of a batch to append, in the kernel's table: positions of its 64-bit words ----------

@@ -2,7 +2,7 @@
 planned batches, and commits them.
 
 A produce plan is the kernel's description of the appends for the turn's plain Produce requests. The
-kernel changes nothing outside its table. All planned batches are written behind the logs' ends,
+kernel changes only its table and its arrays. All planned batches are written behind the logs' ends,
 partition by partition; they become part of the logs only when the partitions commit. If one write
 fails, all writes are taken back, and the ordinary Produce handler serves the requests as if there
 had been no plan. If all succeed, the partitions commit, the responses are sent or delayed, and the

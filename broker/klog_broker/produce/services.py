@@ -79,4 +79,6 @@ class ProduceServices(PipelineServices, Protocol):
 
     @property
     def verifies_elsewhere(self) -> Callable[[str], bool]:
-        """Returns whether another broker is the transaction coordinator of a transactional id."""
+        """Returns whether ``verify_transactions`` may ask another broker about a transactional id:
+        this broker does not serve as the id's transaction coordinator now. False on a standalone
+        broker."""

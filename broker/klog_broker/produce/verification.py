@@ -164,13 +164,13 @@ def begins_now(services: ProduceServices, log: PlannedLog, first: FirstBatch) ->
     """Return whether the batch, if appended now, begins its producer's transaction in the
     partition.
 
-    Return False if the transaction coordinator or the log refuses, if the coordinator is another
-    broker or cannot answer at once, or if the transaction is open already. The ordinary Produce
-    handler then serves the request, and asks the coordinator if necessary.
+    Return False if the transaction coordinator or the log refuses, if the coordinator may be on
+    another broker or cannot answer at once, or if the transaction is open already. The ordinary
+    Produce handler then serves the request, and asks the coordinator if necessary.
     """
     if services.verifies_elsewhere(first.transactional_id):
-        # Another broker is the transaction coordinator, and the ordinary Produce handler asks that
-        # broker. If this function asked, too, the request would be sent twice.
+        # Another broker may be the transaction coordinator, and the ordinary Produce handler asks
+        # that broker. If this function asked, too, the request would be sent twice.
         return False
     head, now_ms = first.head, services.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
