@@ -1,4 +1,5 @@
-"""Refuse or adopt, at start-up, the partition folders that the metadata does not list.
+"""Refuse or adopt, at a standalone broker's start, partition folders that the metadata does not
+list.
 
 To adopt a folder means to add its topic and partition to the metadata, so that the broker serves
 the folder's records. An adoption can be interrupted at any point and repeated. All topics of the
@@ -64,12 +65,13 @@ _READ_BYTES = 1 << 20
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """A metadata store that can also adopt topics: add the topics of folders that it did not list.
-    The start-up of a standalone broker needs such a store."""
+    """A metadata store with the methods that a broker's start-up needs. The store of a standalone
+    broker can also adopt topics: add the topics of folders that it did not list."""
 
     @property
     def is_new(self) -> bool:
-        """Whether the metadata store is new: it has not stored anything yet."""
+        """Whether the metadata store is new: it has not stored anything yet. False in a
+        cluster."""
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and assign only producer ids above
@@ -78,6 +80,7 @@ class AdoptingStore(MetadataStore, Protocol):
         The call blocks until the change is durable.
 
         :raises StoreFailed: if the change cannot be written
+        :raises NotInClusters: if the broker belongs to a cluster
         """
 
     @property
@@ -88,7 +91,7 @@ class AdoptingStore(MetadataStore, Protocol):
     def record_directories(
         self, directories: Mapping[DirectoryId, Path], missing: Collection[TopicPartition]
     ) -> None:
-        """Record `directories` as the broker's data directories.
+        """Record `directories` as the broker's data directories; in a cluster do nothing.
 
         Each partition in `missing`, whose data is missing, begins a new leader epoch, and its log
         is no longer recorded in a directory. If :meth:`elect`, which the start-up calls later, gets
@@ -102,10 +105,11 @@ class AdoptingStore(MetadataStore, Protocol):
         directory_of: DirectoryOf | None = None,
     ) -> None:
         """Pass the metadata image (the snapshot of topics and partitions) to the broker. A
-        standalone broker also becomes the leader of all its replicas.
+        standalone broker also becomes the leader of all its replicas; the call blocks until it has
+        applied all these role assignments.
 
         `found` has the logs that were loaded; `directory_of` returns the data directory of a log
-        that is created later. The call blocks until this broker has applied all role assignments.
+        that is created later.
 
         :raises StoreFailed: if the new leader epochs cannot be written to klog-metadata
         """
@@ -113,9 +117,9 @@ class AdoptingStore(MetadataStore, Protocol):
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# The settings of adopted topics, whose partition folders --adopt adds to the metadata. The topic's
-# settings at its former broker are unknown, and retention must not delete records that were to be
-# kept for ever.
+# The settings of adopted topics (whose partition folders --adopt adds to the metadata), except
+# internal topics. The topic's settings at its former broker are unknown, and retention must not
+# delete records that were to be kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -123,8 +127,9 @@ class Adoption:
     """The adoption of unknown folders during one start-up: of partition folders that the metadata
     does not list.
 
-    The LogManager calls `check` and `loading`; `finish` is called once the logs are loaded. With
-    ``is_wanted`` false (no --adopt) no folder is adopted, and unknown folders are refused.
+    In a standalone broker `check` is called before any log is opened. The LogManager loads the logs
+    with the settings function that `loading` returns; then `finish` is called. With ``is_wanted``
+    false (no --adopt) no folder is adopted, and `check` refuses unknown folders.
     """
 
     def __init__(
@@ -204,9 +209,9 @@ class Adoption:
     def loading(self, config_of: ConfigOf) -> ConfigOf:
         """Return the function that returns the settings with which a log is loaded.
 
-        Logs of adopted topics (whose folders the metadata did not list before this start) get
-        ``may_have_gaps``: they may have been compacted, so that missing offsets between their
-        segments are not damage.
+        All logs of a topic with adopted partitions (whose folders the metadata did not list before
+        this start) get ``may_have_gaps``: they may have been compacted, so that missing offsets
+        between their segments are not damage.
         """
 
         def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:

@@ -13,7 +13,8 @@ _log = logging.getLogger("klog.topics")
 
 def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
     """Handle a new metadata image (the snapshot of topics and partitions), in which the topics in
-    ``names`` were created or deleted, or have other settings than before.
+    ``names`` were created or deleted, or have other settings than before; at start-up ``names`` has
+    all topics.
 
     Announces the existing topics to the ReplicaManager, and the deleted ones to the callbacks in
     ``on_topic_deleted``. The metadata store calls this function with each new image.

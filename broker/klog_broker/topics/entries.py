@@ -58,7 +58,8 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """One setting of one resource (a topic or a broker). `synonyms` begins with the setting's own
     name (for a topic's setting without a value of the topic, with the broker's name for it). The
-    list is empty if that name is neither set nor has a default, as in Kafka."""
+    list is empty, as in Kafka, if that name is not set and the broker's settings have no default
+    for it."""
 
     setting: Setting
     value: str | None
@@ -114,7 +115,7 @@ def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[Co
 
 def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
     """Return the dynamic settings that all brokers share, sorted by name. `given` has the text of
-    each setting's value."""
+    each setting's value; settings unknown to klog are left out."""
     entries = []
     for name, text in sorted(given.items()):
         row = row_of(name)

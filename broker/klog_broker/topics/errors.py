@@ -34,10 +34,11 @@ _CODES: dict[type, ErrorCode] = {
 
 
 def as_broker_error(error: BaseException | None) -> BrokerError:
-    """Return the error that a client gets, with Kafka's code and the text of ``error``.
+    """Return the error that a client gets: ``error`` itself if it is a BrokerError, else an error
+    with Kafka's code and the text of ``error``.
 
-    If _CODES has neither the class of ``error`` nor one of its base classes, the error is a bug: it
-    is logged, and the client gets UNKNOWN_SERVER_ERROR.
+    If _CODES has neither the class of such an ``error`` nor one of its base classes, the error is a
+    bug: it is logged, and the client gets UNKNOWN_SERVER_ERROR.
     """
     if isinstance(error, BrokerError):
         return error

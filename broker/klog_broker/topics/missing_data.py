@@ -1,4 +1,5 @@
-"""Check at start-up that no data directory or log which klog-metadata knows is missing.
+"""Check at a standalone broker's start that no data directory or log which klog-metadata knows is
+missing.
 
 A disk that is not mounted looks like an empty directory. If the broker took the directory for a new
 one, its partitions would begin again at offset 0. Records that the broker acknowledged in this
@@ -36,9 +37,9 @@ class _MissingLog(NamedTuple):
 class MissingData:
     """The check for missing data during one start-up.
 
-    The LogManager calls `check`; `finish` is called once the logs are loaded. If data is missing,
-    the broker does not start, unless ``is_accepted`` is true (--accept-missing): then a partition
-    begins empty if no data directory has its log.
+    A standalone broker calls `check` before it opens any log. If data is missing, the broker does
+    not start, unless ``is_accepted`` is true (--accept-missing): then a partition begins empty if
+    no data directory has its log. `finish` is called once the logs are loaded.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class MissingData:
             _log.warning("%s: klog-metadata drops this data directory (--accept-missing)", text)
 
     def finish(self, directories: Sequence[LogDirectory]) -> None:
-        """Record these data directories in the metadata, and begin a new leader epoch for each
-        partition whose data is missing."""
+        """Record these data directories in the metadata of a standalone broker, and begin a new
+        leader epoch for each partition whose log `check` found missing."""
         ids = {each.directory_id: each.path for each in directories if each.directory_id}
         self._metadata.record_directories(ids, [each.topic_partition for each in self._missing])
         for (topic, partition), directory, folder in self._missing:
@@ -84,7 +85,8 @@ class MissingData:
             )
 
     def _check_first(self, directories: Sequence[LogDirectory]) -> None:
-        """Raise LogDirectoryError if a broker that counts as new has used another directory before.
+        """Raise LogDirectoryError if another directory shows that a broker is not new, although it
+        counts as new.
 
         A broker without klog-metadata in the first directory counts as new. Another directory with
         klog-metadata shows that the order of log.dirs has changed. Each start-up writes

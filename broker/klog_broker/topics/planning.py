@@ -56,8 +56,8 @@ def plan_new_topic(
 
     An internal topic always gets the partitions, replicas and settings that `internal_topic` takes
     from the broker's settings, even if a client creates the topic; the client's other settings
-    apply. Kafka lets clients choose all of these, and its coordinators never work if the choice is
-    wrong.
+    apply. Kafka lets clients choose all of these, and its coordinators may not work if the choice
+    is wrong.
 
     BrokerError if the topic is refused.
     """
