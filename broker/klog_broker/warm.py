@@ -35,7 +35,8 @@ the other modules."""
 
 def warm(modules: Sequence[str]) -> None:
     """Load the kernels (numba functions) of these modules, compile those that are not cached, and
-    print a line for each. Then mark the modules' caches as warm (complete)."""
+    print a line for each. Then mark the modules' caches as warm (complete), except the cache of the
+    package ``pyspark_klog.records.kernels``. If numba cannot compile, only print the reason."""
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
@@ -86,7 +87,7 @@ def _compiling_in_parallel(module: str) -> Iterator[None]:
 
 def main(modules: Sequence[str]) -> int:
     """Compile and load the kernels (numba functions) of these modules; if ``modules`` is empty, of
-    all modules with kernels."""
+    all modules in KERNEL_MODULES."""
     if modules:
         warm(modules)
         return 0

@@ -198,7 +198,7 @@ class Session(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The session's id, as in `Stat.ephemeral_owner`; 0 before the first CONNECTED."""
+        """The session's id, as in `Stat.ephemeral_owner`; 0 before the first connection."""
 
     def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
         """Read a znode. The watch is called when its data changes or the znode is deleted.
@@ -272,8 +272,8 @@ class SessionLoop(Protocol):
     calls."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Run ``action`` at the beginning of the next turn (pass) of the event loop. Call from the
-        loop's thread."""
+        """Run ``action`` soon in the loop's thread, after the caller has returned to the event
+        loop. Call from the loop's thread."""
 
     def post(self, action: Callable[[], None]) -> None:
         """Run ``action`` in the loop's thread, in order of posting. Call from any thread."""
@@ -283,8 +283,8 @@ class OpenSession(Protocol):
     """Opens sessions: on kazoo in a broker, simulated ones in tests."""
 
     def __call__(self, loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
-        """Begin a session. `on_event` receives CONNECTED once a ZooKeeper server has accepted the
-        session.
+        """Begin a session. `on_event` receives the session's events: CONNECTED comes after a
+        ZooKeeper server has accepted the session.
 
         The caller may make requests at once: they wait for CONNECTED.
         """
