@@ -28,7 +28,8 @@ def register(spark: "SparkSession") -> None:
     registration, and in each Python thread that writes, except the main thread: a thread cannot
     write until it has an active session.
 
-    :raises KlogError: if the session's workers run a Python in which klog cannot run
+    :raises KlogError: if the Python of the session's workers does not exist, or is not of the
+        driver's version
     """
     from pyspark.errors import AnalysisException
 

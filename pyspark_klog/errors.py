@@ -1,4 +1,4 @@
-"""KlogError, the base class of all exceptions that klog raises, and Kafka's error codes."""
+"""KlogError, the base class of klog's exceptions for callers and users, and Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class KlogError(Exception):
-    """Base class of klog's exceptions. Each text names the fault, the expected value and a cure."""
+    """Base class of klog's exceptions. Most texts name the fault, the expected value and a cure."""
 
 
 class ClientError(KlogError):

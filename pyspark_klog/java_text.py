@@ -28,7 +28,7 @@ def parse_integer(text: str) -> int:
     The caller checks the range of the result.
 
     :raises ValueError: for any other text
-    :raises OverflowError: for more than 40 digits, which fit into no integer type of Java
+    :raises OverflowError: for more than 40 digits, even if the first ones are zeros
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or max(digits) > _LAST_OF_TWO_BYTES:

@@ -25,7 +25,8 @@ class PropertiesError(KlogError):
 class Entry(NamedTuple):
     """An entry of a .properties file: its name, its value ``text``, and where it stands.
 
-    ``file`` is the file's name, and ``line`` the number of the entry's first line, from 1.
+    ``file`` is the file's path, or "" for a text that is from no file; ``line`` is the number of
+    the entry's first line, from 1.
     """
 
     name: str
@@ -35,9 +36,10 @@ class Entry(NamedTuple):
 
 
 def read_properties(path: Path) -> list[Entry]:
-    """Return the entries of a file, decoded as UTF-8, or as Latin-1 where UTF-8 is not valid.
+    """Return the entries of a file, decoded as UTF-8, or as Latin-1 if it is not valid UTF-8.
 
-    Java reads every .properties file as Latin-1. Raises PropertiesError for an unreadable file.
+    Java reads every .properties file as Latin-1. Raises PropertiesError for an unreadable file, or
+    for an incomplete ``\\u`` escape.
     """
     try:
         data = path.read_bytes()

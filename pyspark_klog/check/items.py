@@ -35,5 +35,5 @@ def note(text: str) -> Item:
 
 
 def fail(text: str) -> Item:
-    """A line for a check that failed: a Spark job would fail for the same reason."""
+    """A line for a check that failed: a Spark job would probably fail for the same reason."""
     return Item(ItemVerdict.FAIL, text)

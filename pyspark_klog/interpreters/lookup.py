@@ -36,7 +36,7 @@ class Interpreter:
         return f"{self.setting}={self.command}"
 
     def path(self, environ: Mapping[str, str]) -> str | None:
-        """The absolute path of the command's file; None if there is no such file."""
+        """The absolute path of the command's file; None if there is no such executable file."""
         found = shutil.which(self.command, path=environ.get("PATH"))
         # Do not resolve links: a virtual environment's python is a link to the system's python.
         return None if found is None else os.path.abspath(found)  # noqa: PTH100
@@ -59,7 +59,7 @@ def lookup_interpreter(environ: Mapping[str, str]) -> Interpreter:
 @dataclass(frozen=True)
 class Contents:
     """The versions of a Python and its packages, as probe.py printed them. The version of a package
-    is None if the package is missing, or if probe.py was not asked to look for it."""
+    is None if the package is missing or cannot be imported, or if probe.py was not asked for it."""
 
     version: tuple[int, int, int]
     klog: str | None = None
@@ -113,9 +113,10 @@ class Probe:
             self._error = error
 
     def result(self, timeout_s: float = PROBE_TIMEOUT_S) -> Contents:
-        """Wait until probe.py ends, and return the versions that it has printed.
+        """Wait until probe.py ends, at most ``timeout_s`` seconds, and return the versions that it
+        has printed.
 
-        :raises NoPython: if the command did not start, or did not print the result of probe.py
+        :raises NoPython: if the command did not start, or did not print the result in this time
         """
         if self._error is not None:
             raise NoPython(self._error.strerror or str(self._error))

@@ -4,8 +4,9 @@
       username="alice" password="...";
 
 Read as Kafka's own class JaasConfig reads it: quotes are ' or ", with Java's escapes; names and
-values without quotes begin with a letter, _ or $; comments are C's; a semicolon ends the login
-module. No value is ever part of an error message, because it could be the password.
+values without quotes begin with a letter, _ or $; a comment is the text from /* to */, or from any
+other slash to the end of the line; a semicolon ends the login module. No value is ever part of an
+error message, because it could be the password.
 """
 
 from collections.abc import Iterator, Mapping

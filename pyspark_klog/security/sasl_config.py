@@ -140,7 +140,7 @@ Login = PasswordLogin | PasswordFunction | TokenLogin
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The rules for when a token is renewed.
+    """The rules for when a token with a known expiry is renewed; other tokens are used once.
 
     A token is due after the part ``factor`` of its lifetime, or ``buffer_ms`` before it expires if
     that is sooner, but not within ``min_period_ms`` after it was received. If the lifetime is

@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677) as a state machine. No I/O.
 
-The caller gives the nonce. User and password are sent as plain UTF-8, without SASLprep, and channel
-binding is not used; Kafka's Java client does the same.
+The caller gives the nonce. User and password are encoded as UTF-8, without SASLprep, and channel
+binding is not used; Kafka's Java client does the same. The password is never sent.
 """
 
 import base64

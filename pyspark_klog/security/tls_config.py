@@ -14,8 +14,8 @@ from pyspark_klog.security.user_functions import UserFunction, java_class, parse
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 _BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")
-"""Insecure versions that old settings may still name. klog accepts their names but, like Java 17,
-never uses the versions (RFC 8996)."""
+"""Insecure versions that old settings may still name. klog accepts their names next to one of
+VERSIONS in ssl.enabled.protocols but, like Java 17, never uses the versions (RFC 8996)."""
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 _ENGINE = "ssl.engine.factory.class"
