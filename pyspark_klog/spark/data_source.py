@@ -49,7 +49,8 @@ class DefaultSource(DataSource):
 
     @one_line
     def schema(self) -> StructType:
-        """The fixed columns of the source. Spark calls this method for reads only."""
+        """The columns of the source, which depend on the options. Spark calls this method for reads
+        only."""
         self._options.check_source()
         self._options.client.warn_of_ignored(once_in_process=False)
         return self._schema()

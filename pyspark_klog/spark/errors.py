@@ -10,8 +10,8 @@ NEW_CHECKPOINT = (
 
 
 class OptionError(KlogError):
-    """An option is wrong, or conflicts with another option; the text names the value that was given
-    and what is expected."""
+    """An option is wrong, missing, or conflicts with another option; the text says what is
+    expected."""
 
 
 class SchemaError(KlogError):
@@ -26,8 +26,8 @@ class OffsetError(KlogError):
 
 class DataLost(KlogError):
     """Records that should be read do not exist any more, or an open transaction holds them back.
-    Raised if failOnDataLoss is true; under the trigger AvailableNow in any case if topics do not
-    reach a planned micro-batch's end any more."""
+    Raised if failOnDataLoss is true; under the trigger AvailableNow in any case if topics were
+    deleted, created again, or do not reach a planned micro-batch's end any more."""
 
 
 class PlanOutdated(KlogError):
@@ -41,4 +41,4 @@ class PythonUnfit(KlogError):
 
 
 class PackageMissing(KlogError):
-    """A package that klog needs is not installed in the Python that a worker runs."""
+    """A package that klog needs is not installed in the Python in which the data source runs."""

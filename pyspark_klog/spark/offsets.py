@@ -29,7 +29,7 @@ _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 _PARTITION_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""The topic names that Kafka allows."""
+"""A pattern that matches every topic name that Kafka allows."""
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

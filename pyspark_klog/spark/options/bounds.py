@@ -121,9 +121,10 @@ def _offsets(text: str, name: str) -> Bound:
 
 
 def can_move(starting: Bound, *, latest_without_match: bool) -> bool:
-    """Whether the bound ``starting`` could mean other offsets if it were resolved again later:
-    ``latest``, or a group's committed offsets. With ``latest_without_match`` a time could, too: a
-    partition without a record at or after that time is then read from its end."""
+    """Whether the bound ``starting`` could mean other offsets if it were resolved again later, even
+    if no record is deleted: ``latest``, or a group's committed offsets. With
+    ``latest_without_match`` a time could, too: a partition without a record at or after that time
+    is then read from its end."""
     if isinstance(starting, dict):
         return LATEST in starting.values()
     if isinstance(starting, ByTopic):

@@ -62,7 +62,8 @@ _CATEGORIES = {
 
 
 def property_set(name: str) -> frozenset[str] | None:
-    """The ASCII characters of a property with Java's name; None for an unknown property."""
+    """The ASCII characters of a property with Java's name; None for a property that klog does not
+    know, such as most scripts and blocks."""
     if name in POSIX:
         return POSIX[name]
     if name in _JAVA:

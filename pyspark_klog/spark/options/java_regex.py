@@ -2,8 +2,8 @@
 
 Patterns are matched against topic names, which are ASCII: every character class becomes a set of
 ASCII characters, so that intersections, properties and case can be computed here. Constructs that
-Python's `re` cannot express are refused: \\X, \\b{g}, lookbehind of varying width, and a reference
-to a group that has not begun.
+Python's `re` cannot express are refused, such as \\X, \\b{g}, lookbehind of varying width, and a
+reference to a group that has not begun.
 """
 
 import re
@@ -344,7 +344,8 @@ class _Translation:
         return found
 
     def _member(self) -> frozenset[str]:
-        """The characters of one member of ``[...]``: a nested class, a character, or a range."""
+        """The characters of one member of ``[...]``: a nested class, a quoted text, a class such as
+        ``\\d``, a character, or a range."""
         if self._take("["):
             return self._class()
         if self._take("\\Q"):

@@ -43,7 +43,7 @@ class OffsetLookup(Protocol):
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The offsets that consumer group ``group_id`` has committed; partitions without such an
-        offset are left out."""
+        offset are left out. `SegmentDiscovery` raises OptionError instead."""
 
 
 def resolve_start(
@@ -57,6 +57,7 @@ def resolve_start(
     :raises OffsetError: for an option that names other partitions than ``partitions``, and, unless
         startingOffsetsByTimestampStrategy is latest, if a partition has no record at or after its
         starting timestamp
+    :raises OffsetError, DataLost: under startingOffsets=committed, as `committed_start` does
     """
     read = partitions if read is None else read
     starting = options.starting

@@ -77,8 +77,8 @@ class ByteRates:
         """The end offsets of a micro-batch of about ``limit_bytes``, which are divided among the
         partitions by their backlogs in bytes.
 
-        A partition with anything to read gets at least one offset, and exactly one if there is no
-        sample. Partitions without backlog (or with ``end`` before ``start``) go to their end.
+        A partition with anything to read gets at least one offset, and exactly one if no partition
+        was sampled. Partitions without backlog (or with ``end`` before ``start``) go to their end.
         """
         backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
         total = self._size(backlog)

@@ -37,7 +37,8 @@ def prorate_by_topic(
     end: Mapping[TopicPartition, int],
 ) -> Offsets:
     """The end offsets of a micro-batch that reads about the topic's limit in ``limits`` from each
-    topic; `prorate` divides the limit among the topic's partitions."""
+    topic; `prorate` divides the limit among the topic's partitions. Topics without a limit are read
+    to their end."""
     ends = dict(end)
     for topic, limit in limits.items():
         of_topic = {p: offset for p, offset in end.items() if p.topic == topic}

@@ -129,7 +129,7 @@ def describe_changes(
     planned: PlannedOffsets, start: Offsets, end: Offsets, *, fail_on_data_loss: bool
 ) -> str:
     """Describe how the current ranges from ``start`` to ``end`` differ from the planned ones; empty
-    if a new plan would read the same rows.
+    if a new plan would read the same offsets.
 
     A later start, for example after retention, is no difference without ``fail_on_data_loss``.
     """

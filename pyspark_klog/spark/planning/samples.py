@@ -45,15 +45,16 @@ class Sample(NamedTuple):
     offsets: int
     """The number of offsets that the batches cover, gaps included."""
     timestamp_ms: int | None
-    """The time of the first record in the first batch that is not empty; under log append time the
-    batch's time. The value is None if every batch is empty, and for formats v0 and v1."""
+    """The time of the first record in the first batch that is not empty; the batch's largest time
+    under log append time, or if the record cannot be decoded. The value is None if every batch is
+    empty, and for formats v0 and v1."""
 
 
 def fetch_samples(
     client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
 ) -> dict[TopicPartition, Sample]:
     """Fetch a few batches at each offset of ``positions`` and return their size, offsets and time.
-    Partitions that cannot be read now are left out."""
+    Partitions that cannot be read now, or from which no whole batch comes, are left out."""
     deadline_ms = client.deadline(SAMPLE_WITHIN_MS)
     calls: dict[TopicPartition, Call[FetchResponse]] = {}
     for partition, offset in positions.items():

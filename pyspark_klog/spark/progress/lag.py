@@ -50,7 +50,7 @@ class SourceLag:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The text that Spark's connector puts into `sources[].metrics`."""
+        """The metrics, as texts by name, that Spark's connector puts into `sources[].metrics`."""
         return {
             "minOffsetsBehindLatest": str(self.min_offsets_behind_latest),
             "maxOffsetsBehindLatest": str(self.max_offsets_behind_latest),

@@ -21,7 +21,7 @@ class BatchWriter:
         """``options`` are those of the sink. Values may also be numbers, True or False; an option
         that is None counts as not given.
 
-        :raises OptionError, SettingError: for an option that is wrong
+        :raises OptionError, OffsetError, SettingError: for an option that is wrong
         """
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
         read = read_options(self._options)
@@ -61,7 +61,7 @@ class BatchWriter:
 
 def _with_distinct_names(frame: "DataFrame") -> "DataFrame":
     """The frame with distinct column names: of columns with the same name the later ones get names
-    that the sink ignores, because Spark passes no rows with equal names to a Python sink."""
+    that the sink ignores, because only Spark 4.0 passes rows with equal names to a Python sink."""
     names = frame.columns
     if len(set(names)) == len(names):
         return frame

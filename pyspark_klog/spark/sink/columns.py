@@ -72,7 +72,7 @@ def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
 
 def oldest_ms(timestamps: "Array | None") -> int | None:
     """The smallest of the timestamps, in ms since 1970; None if there is none. Negative ones are
-    left out, since rows with one are not written."""
+    left out, since rows with one are not written to their topic."""
     if timestamps is None:
         return None
     import pyarrow as pa
