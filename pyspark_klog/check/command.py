@@ -33,8 +33,7 @@ def _items(environ: Mapping[str, str], servers: str | None, config: Path | None)
         yield check_java(environ)
     if servers is None:
         return
-    # Import check_brokers late: the import takes a while, and fails if a package is missing, which
-    # check_pythons has already reported.
+    # Import check_brokers late: the import takes a while, and fails if a package is missing.
     try:
         settings = {entry.name: entry.text for entry in read_properties(config)} if config else {}
         from pyspark_klog.check.brokers import check_brokers

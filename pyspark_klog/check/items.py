@@ -14,7 +14,8 @@ class ItemVerdict(Enum):
 
 
 class Item(NamedTuple):
-    """The result of a check. The text of a failure says what was expected and what to do."""
+    """The result of a check. The text of a failure usually says what was expected and what to
+    do."""
 
     verdict: ItemVerdict
     text: str

@@ -1,8 +1,8 @@
 """Read the settings ``sasl.*`` into a checked value, `SaslConfig`. No I/O.
 
 In client/security, driver.py creates SASL mechanisms from the value, and tokens.py gets tokens. If
-a setting names one of Kafka's Java classes, such as a login module or a callback handler, klog's
-implementation of that class is used; ``module:callable`` names a user's Python function.
+a setting names a Java class of Kafka that klog knows, such as a login module or a callback handler,
+klog's implementation of that class is used; ``module:callable`` names a user's Python function.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The errors of the data source. A user should need nothing but their texts."""
+"""The errors of the data source. The text of an error alone should tell a user what to do."""
 
 from pyspark_klog.errors import KlogError
 

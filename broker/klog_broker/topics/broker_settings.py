@@ -28,7 +28,7 @@ Given = Mapping[str, Mapping[str, str]]
 
 def given_to(start: BrokerConfig, given: Given, broker_id: BrokerId) -> EffectiveSettings:
     """Return the settings of a broker: those from its file and command line (``start``), overridden
-    by the dynamic settings of all brokers, and these by the broker's own dynamic settings."""
+    by the valid dynamic settings of all brokers, and these by the broker's own valid ones."""
     return effective_settings(start, given.get(ALL_BROKERS, {}), given.get(str(broker_id), {}))
 
 

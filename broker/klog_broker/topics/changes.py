@@ -1,7 +1,7 @@
 """Make planned changes of topics through the metadata store.
 
-The store makes a change durable and has the logs created, changed or deleted accordingly. Then the
-caller's callback ``done`` is called.
+The store makes a change durable and has the logs created, changed or deleted accordingly. Then, or
+after an error, the caller's callback ``done`` is called.
 """
 
 import logging
@@ -38,8 +38,8 @@ class _ForeignFolders:
         self._folders = broker.logs.folders_of(names)
 
     def check(self, name: str, first_new: int = 0) -> None:
-        """Raise InconsistentTopicId if a folder has the name of a partition of topic `name` whose
-        number is `first_new` or higher."""
+        """In a standalone broker raise InconsistentTopicId if a folder has the name of a partition
+        of topic `name` whose number is `first_new` or higher."""
         if not self._broker.metadata.is_standalone:
             return  # in a cluster, the brokers that get the replicas check their own folders
         image = self._broker.metadata.image

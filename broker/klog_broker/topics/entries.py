@@ -140,8 +140,8 @@ def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[ConfigSynonym]:
     not set, such as log.retention.hours for log.retention.ms.
 
     The names that are set come first, sorted by source and then by unit (ms before hours); the
-    names with defaults follow. Entries before the first one with the setting's own name are left
-    out. So if the own name is not set and has no default, the list is empty, as in Kafka.
+    names with defaults follow. Synonyms before the first one with the setting's own name are
+    left out. So if the own name is not set and has no default, the list is empty, as in Kafka.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:

@@ -48,6 +48,7 @@ class SegmentDiscovery:
 
     :raises OptionError: if ``options.path`` is no data directory, or lacks the checkpoint of high
         watermarks and a broker may be running
+    :raises StorageFormatError: if a checkpoint file is damaged
     """
 
     def __init__(self, options: Options, counter: ReadCounter | None = None) -> None:

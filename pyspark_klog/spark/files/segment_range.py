@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark_klog.records.arrow import ArrowDecoder
 
 CHUNK_BYTES = 2 << 20
-"""The size in bytes of one read of a segment file, and of the buffer for the bytes read; the buffer
-grows only for a larger batch."""
+"""How many bytes of a segment file one read gets at most, and the size of the buffer for them; the
+buffer grows only for a larger batch."""
 
 
 class _Open(NamedTuple):

@@ -78,7 +78,7 @@ class Options:
     dead_letter_topic: str | None
     dead_letter_max: int | None
     exactly_once: ExactlyOnce | None
-    """The exactly-once options; with None the sink writes at least once."""
+    """The exactly-once options; with None the sink writes without transactions."""
     path: str | None
     """A broker's data directory to read instead of asking brokers, as the user wrote it, until
     `SegmentReader` makes it an absolute path."""
@@ -111,7 +111,7 @@ class Options:
         """Check the options of a source.
 
         :raises OptionError: if no option names topics or a table, for a setting that sources
-            refuse, for a path that is no local directory's, or for option stopped without path
+            refuse, for a path that cannot be local, or for option stopped without path
         """
         self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None

@@ -24,8 +24,8 @@ from pyspark_klog.spark.options.options import Options
 _log = logging.getLogger(__name__)
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that the option subscribePattern never matches: brokers before 0.10.1 don't say which are
-internal."""
+"""Topics that the option subscribePattern never matches, even if a broker does not say that they
+are internal."""
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from pyspark_klog.spark.options.bounds import Bound
 
 OLDEST_IN_A_STREAM_MS = 300_000
 """If a micro-batch's task is the first on its host to use a plan (the partitions that the source
-once returned to Spark), and the plan is older than this, the plan counts as an earlier
-micro-batch's, so that the plan's offsets are compared with the current ones. Only the age can
-decide, because a task does not know when its micro-batch began."""
+once returned to Spark), and Spark does not say when it created the micro-batch's query, then a plan
+older than this counts as an earlier micro-batch's, so that the plan's offsets are compared with the
+current ones. Only the age can decide, because a task does not know when its micro-batch began."""
 LONGEST_BEFORE_QUERY_MS = 60_000
 """If Spark says when it created a micro-batch's query, this limit decides in place of the plan's
 age: a plan made more than this long before the query counts as an earlier micro-batch's, and is

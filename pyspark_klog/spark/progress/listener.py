@@ -54,7 +54,7 @@ class LagListener(StreamingQueryListener):
             self._on_lag(query, source)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Does nothing: an idle query's lag has not changed."""
+        """Does nothing: the event of an idle query has no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Does nothing: a query that has ended has no lag."""
