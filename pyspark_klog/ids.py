@@ -1,7 +1,7 @@
 """Types for ids, epochs and offsets: one NewType for each meaning, so that mypy finds mix-ups."""
 
 from typing import NamedTuple, NewType
-from uuid import UUID as UUID  # klog's other modules may not import uuid, so none calls uuid4
+from uuid import UUID as UUID  # other modules may not import uuid: uuid4() is random in simulations
 
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)

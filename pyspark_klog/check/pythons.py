@@ -40,7 +40,8 @@ class _Role(NamedTuple):
 
 
 def check_pythons(environ: Mapping[str, str]) -> Iterator[Item]:
-    """Check the driver's Python, which runs this check, then the Pythons of Spark's processes."""
+    """Check the driver's Python, which runs this check, then the Pythons of Spark's processes; if
+    the driver's lacks pyspark, check only the driver's."""
     home = spark_home(environ)
     roles = list(_roles(environ, home))
     driver = Probe(sys.executable, environ, *_ALL)

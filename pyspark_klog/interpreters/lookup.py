@@ -89,7 +89,7 @@ class NoPython(Exception):
 
 
 class Probe:
-    """A process in which another Python interpreter runs probe.py, which prints the versions of
+    """A process in which a Python interpreter runs probe.py, which prints the versions of
     that interpreter and its packages. Probes run at the same time if all are created before the
     first call of `result`.
     """

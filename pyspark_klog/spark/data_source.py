@@ -37,8 +37,8 @@ class DefaultSource(DataSource):
         self._options = read_options(options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a source that Spark unpickles in the process that plans a read, and let this
-        process accept a maxRecordsPerBatch of 0 or less, which means no limit."""
+        """Restore a source that Spark unpickles, for example in the process that plans a read, and
+        let this process accept a maxRecordsPerBatch of 0 or less, which means no limit."""
         accept_unlimited_batches()
         self.__dict__.update(state)
 
