@@ -45,5 +45,5 @@ class TopicServices(Protocol):
     @property
     def folder_warnings(self) -> RateLimit:
         """The rate limit for the warning that partitions of a topic cannot be created, because a
-        folder with the name of one of them holds data that does not belong to the topic. Clients
-        may try to create such partitions again and again."""
+        folder with the name of one of them does not belong to the topic. Clients may try to create
+        such partitions again and again."""
