@@ -82,8 +82,8 @@ class ZnodeChange(NamedTuple):
 
 
 class ReadBrokers(NamedTuple):
-    """All broker registrations, and the version of /brokers/ids, which each klog broker raises when
-    it registers."""
+    """The readable broker registrations, and the version of /brokers/ids, which each klog broker
+    raises when it registers."""
 
     version: int
     brokers: Mapping[BrokerId, RegisteredBroker]
@@ -128,10 +128,10 @@ class Reader:
         self._bad = BadZnodes(_log)
 
     def brokers(self) -> Steps[ReadBrokers]:
-        """Read all broker registrations.
+        """Read the broker registrations; malformed and forbidden ones are left out.
 
-        The version is read before the list, so that the list contains all registrations up to this
-        version.
+        The version is read before the list, so that the list contains all other registrations up to
+        this version.
         """
         ids = yield from self._get(BROKER_IDS, ZnodeChange(Subject.BROKERS))
         if not isinstance(ids, Node):

@@ -138,11 +138,11 @@ class Writer:
         raise ControllerStateOutdated(f"a write to ZooKeeper failed: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
-        """Carry out all of these operations, or none, on znodes that only the controller writes.
+        """Carry out all of these operations, or none.
 
         :raises WriteDenied: if an access list forbids an operation; nothing was written
-        :raises ControllerStateOutdated: if an operation fails otherwise; nothing was written, and
-            the controller does not know the present data of the znode
+        :raises ControllerStateOutdated: if an operation fails otherwise, or the connection is lost
+            (then it is unknown whether the operations were carried out)
         """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)
@@ -219,11 +219,11 @@ class Writer:
     def write_states(
         self, controller_state: ControllerState, changes: Changes, *, notifies_replicas: bool = True
     ) -> Steps[None]:
-        """Write these partition states, in several multis.
+        """Write these partition states, at most _STATES_AT_ONCE in one multi.
 
-        All brokers get UpdateMetadata; the replicas also get LeaderAndIsr if `notifies_replicas`. A
-        state that an access list forbids to write is named in the log and stays unchanged;
-        `has_state` finds out whether a state was written.
+        Adds UpdateMetadata for all brokers to the batch of requests, and LeaderAndIsr for the
+        replicas if `notifies_replicas`. A state that an access list forbids to write is named in
+        the log and stays unchanged; `has_state` finds out whether a state was written.
         """
         partitions = list(changes)
         for first in range(0, len(partitions), _STATES_AT_ONCE):
@@ -302,7 +302,7 @@ class Writer:
 
 
 def has_state(context: ControllerContext, partition: TopicPartition, state: LeaderAndIsr) -> bool:
-    """Whether the last written state of a partition is `state`."""
+    """Whether the partition's state that this controller last read or wrote is `state`."""
     known = context.leadership(partition)
     return known is not None and known.state == state
 
