@@ -2,8 +2,8 @@
 
 A part is what one transaction has to send to one broker. Each broker has one connection, a queue of
 parts, and at most one request in flight, which combines queued parts of different transactions (up
-to MOST_PARTITIONS partitions). Failed parts are not retried here: the caller looks the partition's
-leader up again and sends the part to the new leader.
+to MOST_PARTITIONS partitions). Failed parts are not retried here, because the partitions may have
+other leaders by then: the caller, or its client, tries again.
 """
 
 import logging
@@ -119,8 +119,8 @@ class BrokerRequestSender(Generic[Q, R]):
         return self._address(broker_id) is not None
 
     def enqueue_part(self, broker_id: BrokerId, part: RequestPart[Q]) -> None:
-        """Queue a transaction's part for the next request to the broker, which is sent once no
-        other request to this broker is in flight.
+        """Queue a transaction's part for a request to the broker. A request is sent once no other
+        request to this broker is in flight.
 
         After `close`, and for a broker that is not in the metadata image, ``on_result`` is called
         soon with NETWORK_EXCEPTION.
@@ -168,8 +168,9 @@ class BrokerRequestSender(Generic[Q, R]):
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:
-        """Send the queued parts as one request in the append phase of this event-loop turn. Before
-        this phase, the turn's received requests have been handled and have queued their parts."""
+        """Send queued parts, combined into one request, in the append phase of this event-loop
+        turn. Before this phase, the turn's received requests have been handled and have queued
+        their parts."""
         if not link.is_called and not link.sent:
             link.is_called = True
             self._loop.call_at_append(lambda: self._send(link))

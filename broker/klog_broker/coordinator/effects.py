@@ -10,14 +10,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Waiter = Callable[[Any], object]
-"""A callback that sends the response to a parked request (one that is answered later, because it
-waits for other members, for example). A response has an ``error_code``."""
+"""A callback that sends the response to a request, at once or later (because the request waits for
+other members, for example). A response has an ``error_code``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedResponse:
-    """A response to one parked request (one that is answered later), with the callback that sends
-    the response."""
+    """The response to one request, perhaps one that has waited (for other members, for example),
+    with the callback that sends the response."""
 
     waiter: Waiter
     response: Any

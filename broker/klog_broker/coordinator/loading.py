@@ -148,12 +148,13 @@ class Loader:
     """Replays a log from its start to the log end offset at the time when the loader was made.
 
     ``new_walk`` makes the BatchWalk that checks batches in a helper thread. While ``new_walk``
-    returns None, the loop checks the batches, until all loaders of the state topic have read enough
-    to load the kernels (``plain_reads``). Batches that ``bulk`` has decoded together are applied as
-    a whole if ``begin_run`` (Shard.begin_run) says that the high watermark has passed them, or else
-    record by record. ``on_loaded`` is called once: with None when everything is applied, or with
-    the error that prevents loading (a damaged log, a failed disk). ``on_loaded`` is never called if
-    the leadership ends (StateLog.ended) or ``cancel`` is called first.
+    returns None, the loop checks the batches, until the loaders of the state topic together have
+    read enough to load the kernels (``plain_reads``). Batches that ``bulk`` has decoded together
+    are applied as a whole if ``begin_run`` (Shard.begin_run) says that the high watermark has
+    passed them, or else record by record. ``on_loaded`` is called once: with None when everything
+    is applied, or with the error that prevents loading (a damaged log, a failed disk).
+    ``on_loaded`` is never called if the leadership ends (StateLog.ended) or ``cancel`` is called
+    first.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ _FOUND_VALUE_AT = 3  # position of the record's value, after its version; -1 for
 _FOUND_VERSION = 4
 _FOUND_TEXT_AT = 5
 _FOUND_TEXT_END = 6
-_FOUND_ID_AT = 7  # position of the topic id in the value; -1 if the record has none
+_FOUND_ID_AT = 7  # position of the value's topic id; -1 if the value has none
 FOUND_COLUMNS = 8
 
 # --- columns of ``texts``: positions of the commits' metadata, sorted by pair of group and topic --

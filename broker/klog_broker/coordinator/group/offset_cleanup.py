@@ -59,7 +59,8 @@ class OffsetCleanup:
                 yield from self._expire_group(shard, entry)
 
     def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
-        """Delete the group's expired offsets, one part in each step.
+        """Delete the group's expired offsets, one part in each step, and then the group if it is
+        empty and has no offsets.
 
         Each step decides by the group's state at that time. An offset stays while an open
         transaction has committed an offset of the same partition, because the tombstone would

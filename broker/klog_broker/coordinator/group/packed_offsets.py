@@ -30,8 +30,8 @@ class OffsetAndMetadata(NamedTuple):
 
     ``commit_ms`` and ``expire_ms`` are wall clock times; ``expire_ms`` is -1 unless the commit set
     a retention time (OffsetCommit 2 to 4). ``record_offset`` is the offset of the commit's record
-    in __consumer_offsets. ``topic_id`` is 0 if the record has none: records of older releases, and
-    records with an expiry.
+    in __consumer_offsets. ``topic_id`` is 0 if the record has none, like the records of older
+    releases and records with an expiry.
     """
 
     offset: Offset

@@ -106,7 +106,7 @@ class GroupShardState:
         return self.groups
 
     def groups_with(self, topic: str) -> list[GroupEntry]:
-        """The groups that have committed an offset in the topic."""
+        """The groups that have a committed offset in the topic."""
         return [self.groups[each] for each in self._groups_by_topic.get(topic, ())]
 
     def pending_in(self, topic: str, end_offset: Offset) -> dict[str, list[TopicPartition]]:
@@ -276,10 +276,10 @@ class VisibleOffsets:
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:
-        """Whether no transaction can change what readers see of the partition (KIP-447).
+        """Whether the partition's offset that readers see is final until a new request (KIP-447).
 
-        True if no open transaction has an offset of the partition, and no commit of the partition
-        is above the high watermark.
+        True if no open transaction has an offset of the partition, and no commit or deletion of its
+        offset is above the high watermark.
         """
         is_changing = self._timeline.is_changing(self._group_id, partition)
         return partition not in self._pending and not is_changing

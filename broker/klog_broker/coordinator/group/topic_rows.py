@@ -1,7 +1,8 @@
 """A group's committed offsets in one topic: most loaded ones packed in a block, others in a dict.
 
-A shard may load a million offsets. An offset takes 52 bytes in the block, almost three times as
-many as a packed bytes object in a dict, and five times as many as an OffsetAndMetadata in a dict.
+A shard may load a million offsets. An offset takes 52 bytes in the block. A dict takes
+almost three times as many bytes for a packed offset, and five times as many for an
+OffsetAndMetadata.
 Offsets of adjacent partitions are put into the block together.
 """
 
@@ -32,9 +33,9 @@ _MARK_AT = 24
 _ABSENT = 0xFF
 _ABSENT_MARK = bytes((_ABSENT,))
 _ABSENT_ROW = _ABSENT_MARK * _ROW_BYTES
-# The block, a bytearray with one row for each partition, may have at most _ROWS_AN_OFFSET rows for
-# each of the topic's offsets, plus _MORE_ROWS. So a client cannot make the block large by
-# committing an offset of a high partition number.
+# The block, a bytearray with one row for each partition, may grow to _ROWS_AN_OFFSET rows for each
+# of the topic's offsets, plus _MORE_ROWS. So a client cannot make the block large by committing an
+# offset of a high partition number.
 _ROWS_AN_OFFSET = 2
 _MORE_ROWS = 4
 

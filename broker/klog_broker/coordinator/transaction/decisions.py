@@ -146,8 +146,8 @@ def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch)
 def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> bool:
     """Whether the request names the current epoch, or the epoch before the last increase.
 
-    True without ``expected``. False means that another producer has used the transactional id since
-    the sender got its epoch.
+    True without ``expected``. False usually means that another producer has used the transactional
+    id since the sender got its epoch.
     """
     if expected is None or expected.producer_epoch == known.producer_epoch:
         return True

@@ -100,7 +100,8 @@ def _end_raising(
 
 
 def _is_repeated_end(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the request repeats the last EndTxn and names the id and epoch from before it.
+    """Whether the request names the producer id and epoch from before their last change, as a
+    repetition of the last EndTxn does.
 
     False if the last EndTxn did not raise the epoch: a lower epoch then belongs to a fenced
     producer.

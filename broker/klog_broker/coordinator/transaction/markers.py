@@ -36,6 +36,7 @@ _FINAL_ERRORS = frozenset(
         # The partition has a newer epoch of this producer, so the transaction has already ended
         # there.
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        # The partition has a marker of this producer from a newer coordinator epoch.
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     )
 )

@@ -53,7 +53,7 @@ class ClassicGroup:
         self.pending: dict[str, int] = {}
         """The pending member ids: assigned, but not used to join yet (KIP-394).
 
-        Oldest first, each with the time when it is dropped.
+        Oldest first, each with the time in ms at which it expires.
         """
         self.joining_count = 0
         """The number of members with a parked JoinGroup, which waits for the next generation."""
@@ -201,8 +201,8 @@ class ClassicGroup:
     ) -> bool:
         """Whether a member with these protocols fits all members of the group but ``besides``.
 
-        The protocol type must be the group's, and one of the protocols must be offered by all those
-        members.
+        The protocol type must be the group's, if the group has members, and all members but
+        ``besides`` must offer one of the protocols.
         """
         names = {name for name, _ in protocols}
         if not protocol_type or not names:

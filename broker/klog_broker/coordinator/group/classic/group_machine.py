@@ -2,7 +2,7 @@
 
 The machine behaves like Kafka 3.9's GroupCoordinator (KIP-345 static members, KIP-394 required
 member ids, KIP-389 maximum size). ``join`` and ``sync`` may park a request: then a later call of
-any method returns the response, in its Effects (records to append, responses to send).
+some method returns the response, in its Effects (records to append, responses to send).
 rebalance.py has the course of a rebalance.
 """
 

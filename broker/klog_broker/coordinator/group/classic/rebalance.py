@@ -52,8 +52,8 @@ class Rebalance:
         self._joined_in_window = True
 
     def start_rebalance(self, effects: GroupEffects, now_ms: int) -> None:
-        """Start a rebalance, unless one is running. Complete the rebalance if all members have
-        joined and no initial delay is running."""
+        """Start a rebalance, unless one is running. Complete it at once if its deadline has passed,
+        or as ``complete_if_ready`` does."""
         group = self._group
         if group.state is GroupState.EMPTY:
             delay_ms = self._delay_ms
@@ -73,8 +73,9 @@ class Rebalance:
             self.complete_if_ready(effects, now_ms)
 
     def complete_if_ready(self, effects: GroupEffects, now_ms: int) -> None:
-        """Start the next generation if a rebalance is running, all members have joined and no
-        initial delay is running."""
+        """Start the next generation if a rebalance is running, all members have joined, no member
+        id is pending (assigned, but not used to join yet), and no initial delay is running. A group
+        without members does not wait for the delay."""
         group = self._group
         waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
         is_preparing = group.state is GroupState.PREPARING_REBALANCE

@@ -60,8 +60,8 @@ def check_transition(before: GroupState, after: GroupState) -> None:
 class GroupRequest(Enum):
     """The requests to a group that REQUEST_ERRORS distinguishes.
 
-    COMMIT is an OffsetCommit of a member, COMMIT_FROM_OUTSIDE one that names no member. DELETE is
-    DeleteGroups, which an administrator's tool sends.
+    COMMIT is an OffsetCommit of a member, COMMIT_FROM_OUTSIDE one of a client that is not a member
+    and names no generation. DELETE is DeleteGroups, which an administrator's tool sends.
     """
 
     JOIN = "JoinGroup"

@@ -13,7 +13,8 @@ _VERSION_BYTES = 2
 
 
 def offset_expiry(group: ClassicGroup) -> Expiry | None:
-    """The rule by which the group's offsets expire now (KIP-211); None if none expires.
+    """The rule by which the group's offsets expire now (KIP-211); None in the states in which no
+    group loses offsets.
 
     In an empty group that had members, the retention time starts when the last member left; in a
     group that never had members, it starts at each commit. In a stable group of consumers, only
@@ -31,7 +32,8 @@ def offset_expiry(group: ClassicGroup) -> Expiry | None:
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """The topics that the members of a consumer group with a generation subscribe to.
 
-    Returns None if they are unknown: another kind of group, or metadata that is not a consumer's.
+    Returns None if they are unknown: another kind of group, no generation yet, or metadata that is
+    not a consumer's.
     """
     if group.protocol_type != CONSUMER_PROTOCOL or group.protocol_name is None:
         return None
@@ -47,7 +49,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
 def _topics_in(metadata: bytes) -> list[str]:
     """Return the topics in a consumer's metadata; all versions start with version and topics.
 
-    Raises struct.error or ValueError for other bytes.
+    Raises struct.error or ValueError if the list of topics cannot be decoded.
     """
     (count,) = _COUNT.unpack_from(metadata, _VERSION_BYTES)
     position = _VERSION_BYTES + _COUNT.size
