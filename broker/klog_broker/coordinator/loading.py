@@ -32,9 +32,10 @@ LOAD_READ_BYTES = 256 * 1024
 """The most bytes of a shard's log that one read covers, unless its first batch is larger."""
 
 MOST_INFLATED_BYTES = 16 * 1024 * 1024
-"""Once the batches of a read have decompressed to this size, the rest is left to the next read.
-Without the limit, a read of many small batches could decompress to a huge size, because a few
-hundred bytes may decompress to the largest allowed batch."""
+"""Once the batches of a read have decompressed to this size, the next compressed batch and all
+batches after it are left to the next read. Without the limit, a read of many small batches could
+decompress to a huge size, because a few hundred bytes may decompress to the largest allowed
+batch."""
 
 # Pause before repeating a read of a shard's log that failed because no file descriptor was free.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
@@ -47,9 +48,9 @@ _ELEMENTS_A_RECORD = 2
 class CheckedBytes(NamedTuple):
     """The bytes that were read from a log, with the check's results.
 
-    ``data`` is only the first part of the bytes if their batches decompress to more than
-    MOST_INFLATED_BYTES. The batches before ``checked_bytes`` are whole and have the right CRC; the
-    event loop checks the CRC of the batches after them. ``inflated`` has the
+    ``data`` ends before the first compressed batch that follows MOST_INFLATED_BYTES of decompressed
+    records, if there is such a batch. The batches before ``checked_bytes`` are whole and have the
+    right CRC; the event loop checks the CRC of the batches after them. ``inflated`` has the
     decompressed record sections of compressed batches, by the batch's position. ``table`` has one
     row per batch (kernels/scan.py) and is valid until the next check; None without kernels.
     """

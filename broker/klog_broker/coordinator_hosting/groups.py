@@ -18,7 +18,7 @@ from pyspark_klog.records.compression import Codec
 
 
 def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
-    """The broker's group.* and offsets.* settings."""
+    """The group.* and offsets.* settings of the broker that the group coordinator uses."""
     return CoordinatorSettings(
         group=GroupSettings(
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],

@@ -101,11 +101,11 @@ class MarkerWriter:
         """Write the marker to one partition; ``on_result`` gets NONE once the high watermark has
         passed the marker, or an error.
 
-        UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist. REQUEST_TIMED_OUT means
-        that the marker was written, but the high watermark has not passed it in time. After
-        another error, the marker of an existing partition was not written, or before the high
-        watermark had passed the marker, the leadership of the partition ended or the group
-        coordinator's shard failed.
+        UNKNOWN_TOPIC_OR_PARTITION means that this broker knows no such partition (any more).
+        REQUEST_TIMED_OUT means that the marker was written, but the high watermark has not passed
+        it in time. After another error, the marker was not written, or before the high watermark
+        had passed the marker, the leadership of the partition ended or the group coordinator's
+        shard failed.
         """
         end = _end(marker.is_commit, marker.coordinator_epoch)
         try:

@@ -73,8 +73,8 @@ class FinderServices(TopicServices, Protocol):
 
 
 class CoordinatorFinder:
-    """Answers FindCoordinator for one type of keys (group ids or transactional ids). The first
-    request creates ``topic``, in which the coordinators store their state.
+    """Answers FindCoordinator for one type of keys (group ids or transactional ids). A request
+    creates ``topic``, in which the coordinators store their state, if the topic does not exist.
 
     ``serving_error`` returns NONE if this broker's coordinator serves a key now. The empty key has
     a coordinator, too, as in Kafka.

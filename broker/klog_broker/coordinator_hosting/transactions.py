@@ -31,7 +31,8 @@ R = TypeVar("R", bound=Response)
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    """The broker's transaction.* settings."""
+    """The broker settings (transaction.* and transactional.id.expiration.ms) that the transaction
+    coordinator uses."""
     return TransactionSettings(
         max_timeout_ms=config["transaction.max.timeout.ms"],
         id_expiration_ms=config["transactional.id.expiration.ms"],

@@ -141,8 +141,8 @@ class Writer:
         """Carry out all of these operations, or none.
 
         :raises WriteDenied: if an access list forbids an operation; nothing was written
-        :raises ControllerStateOutdated: if an operation fails otherwise, or the connection is lost
-            (then it is unknown whether the operations were carried out)
+        :raises ControllerStateOutdated: if an operation fails otherwise; nothing was written, and
+            the controller does not know the present data of the znode
         """
         answer = yield from self.try_write(operations)
         self.check_allowed(operations, answer)

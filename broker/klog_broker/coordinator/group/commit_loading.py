@@ -24,7 +24,7 @@ COMMIT_KERNEL = "klog_broker.coordinator.group.commit_kernel"
 
 MOST_ROWS = 32_768
 """Largest number of committed offsets that the kernel decodes from one region, the bytes of one
-read of the log. The region's later batches are applied record by record, so that the kernel's
+read of the log. Batches that exceed this number are applied record by record, so that the kernel's
 arrays stay small."""
 
 WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
@@ -76,7 +76,7 @@ class CommitLoading:
     """Implements BulkLoading (loading.py), the interface to objects that apply many batches at once
     while a shard is loaded, for one shard of the group coordinator.
 
-    The first time that a read of the log returns at least ``least_bytes``, a helper thread calls
+    Once kernels have checked a read of at least ``least_bytes`` of the log, a helper thread calls
     ``load_kernel``, which imports the compiled kernel or returns None. Without the kernel, the
     Loader applies all records one by one.
     """

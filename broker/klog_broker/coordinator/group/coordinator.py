@@ -60,7 +60,7 @@ members."""
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """The broker's group.* and offsets.* settings."""
+    """The group.* and offsets.* settings of the broker that the group coordinator uses."""
 
     group: GroupSettings
     min_session_timeout_ms: int

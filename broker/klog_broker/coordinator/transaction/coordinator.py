@@ -50,8 +50,8 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
-# Cost of completing one transaction after a shard was loaded, in elements (the unit of cost in
-# runtime/event_loop/slices.py, about 5 us).
+# Cost of starting the completion of one transaction after a shard was loaded, in elements (the unit
+# of cost in runtime/event_loop/slices.py, about 5 us).
 _END = 10
 
 APPEND_TIMEOUT_MS = 30_000
@@ -65,7 +65,8 @@ PartitionErrors = dict[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """The broker's transaction.* settings."""
+    """The broker settings (transaction.* and transactional.id.expiration.ms) that the transaction
+    coordinator uses."""
 
     max_timeout_ms: int
     id_expiration_ms: int

@@ -33,8 +33,8 @@ _FINAL_ERRORS = frozenset(
     (
         # The partition was deleted with its topic.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        # The partition has a newer epoch of this producer, so the transaction has already ended
-        # there.
+        # The transaction has already ended in the partition, which has a newer epoch of this
+        # producer, or (transaction.version 2) an open transaction of the same epoch.
         ErrorCode.INVALID_PRODUCER_EPOCH,
         # The partition has a marker of this producer from a newer coordinator epoch.
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,

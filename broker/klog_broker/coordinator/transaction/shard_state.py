@@ -103,7 +103,7 @@ def _encode(transactional_id: str, value: TransactionMetadata | None) -> tuple[b
 
 
 def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
-    """Decode a record; None for a record of a newer version, which is skipped as in Kafka.
+    """Decode a record; None for a record of an unknown version, which is skipped as in Kafka.
 
     Any other unreadable record fails the load, because a transaction could end wrongly if a part
     of its history were missing.
