@@ -311,7 +311,8 @@ class Reader:
         return asking
 
     def log_unusable_znode(self, path: str, data: bytes, why: str) -> None:
-        """Name an unusable znode in the log; repeat this only when the znode's data has changed."""
+        """Name an unusable znode in the log; repeat this only when the znode's data has changed, or
+        when many other unusable znodes were named meanwhile (BadZnodes)."""
         self._bad.name(path, data, why)
 
 
