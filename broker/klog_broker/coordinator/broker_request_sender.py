@@ -40,8 +40,8 @@ _log = logging.getLogger("klog.coordinator")
 PartitionCodes = Mapping[TopicPartition, ErrorCode]
 Codes = PartitionCodes | ErrorCode
 """A broker's result for one transaction's part of a request: one error code for each partition, or
-one for all of them. NETWORK_EXCEPTION means that it is unknown whether the broker has carried out
-the request."""
+one for all of them. NETWORK_EXCEPTION means that no response came: perhaps the broker has carried
+out the request, or it never got the request."""
 
 
 class RequestPart(NamedTuple, Generic[Q]):

@@ -13,7 +13,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
 # The client's error for an error of an append to a partition of __consumer_offsets or
 # __transaction_state, as in Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper.
-# Errors that are not in this table become NOT_COORDINATOR.
+# Error codes that are not in this table become NOT_COORDINATOR.
 _CLIENT_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -134,7 +134,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         loader.start_loading()
 
     def unload_shard(self, partition: int) -> None:
-        """Stop serving a partition; pending requests get NOT_COORDINATOR."""
+        """Stop serving a partition; pending requests of clients get NOT_COORDINATOR."""
         loader = self._loaders.pop(partition, None)
         if loader is not None:
             loader.cancel()

@@ -143,7 +143,7 @@ class Shard(Generic[K, V, S]):
         """The deadline and timer of each state machine that has a deadline, by its key: a group id
         or transactional id."""
         self.when_serving: list[Callable[[], None]] = []
-        """Callbacks to run once when the shard has finished loading."""
+        """Callbacks to run once, when the loaded shard starts to serve."""
         self._changes = changes
         self._records = records
         self._purgatory = purgatory

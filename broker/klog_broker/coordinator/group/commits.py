@@ -36,7 +36,8 @@ class MemberName(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 if not given.
+    """One partition of an OffsetCommit or TxnOffsetCommit; ``commit_ms`` and ``expire_ms`` are -1
+    if not given.
 
     ``topic_id`` is the id of the topic that currently has the name.
     """

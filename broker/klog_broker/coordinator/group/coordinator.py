@@ -125,7 +125,7 @@ class GroupCoordinator:
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition that this broker no longer leads.
 
-        Pending requests get NOT_COORDINATOR, so their clients look the coordinator up again.
+        Pending requests of clients get NOT_COORDINATOR, so that they look the coordinator up again.
         """
         self._runtime.unload_shard(topic_partition.partition)
 

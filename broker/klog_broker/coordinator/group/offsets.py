@@ -114,8 +114,8 @@ class GroupOffsets:
         return topic in self._by_topic
 
     def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
-        """Yield the partitions with an offset in lists of ``size``. Offsets may be put and removed
-        between two lists.
+        """Yield the partitions with an offset in lists of ``size``, of which the last may be
+        shorter. Offsets may be put and removed between two lists.
 
         An offset that is present the whole time is in one of the lists.
         """

@@ -21,8 +21,8 @@ from pyspark_klog.state_records.versions import UnknownStateRecord
 
 _log = logging.getLogger("klog.transaction")
 
-# The members of the set states.ENDING, for comparisons with ``is``: a look-up in the set would call
-# the slow Enum.__hash__.
+# The members of the set states.ENDING, for comparisons with ``is``, which are faster than a look-up
+# in the set.
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 
 

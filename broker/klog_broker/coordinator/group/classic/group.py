@@ -168,7 +168,8 @@ class ClassicGroup:
         return waiter
 
     def renew_session(self, member: ClassicGroupMember, now_ms: int) -> None:
-        """Renew the member's session, because the member has just sent a request."""
+        """Start a new session of the member: it ends after the member's session timeout, unless it
+        is renewed before."""
         deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < self.earliest_deadline_ms:
             self.earliest_deadline_ms = deadline_ms
