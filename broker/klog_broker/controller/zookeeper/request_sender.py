@@ -27,9 +27,9 @@ Send = Callable[
     [BrokerRegistration, ControllerRequest, Callable[[BrokerResponse | None], None]], None
 ]
 """Sends a request to a broker. The callback is called once, asynchronously in the event loop: with
-the response, or with None if it is unknown whether the request has arrived. After None the request
-can no longer arrive, because its connection is closed before the next one is opened. A broker that
-does not know its own epoch rejects all requests without a response; the callback gets None, too."""
+the response, or with None if no response came. After None the request can no longer arrive: it was
+not sent, or its connection is closed before the next one is opened. A broker that does not know the
+request's broker epoch yet closes the connection; the callback gets None, too."""
 
 
 class _BrokerEpoch:
