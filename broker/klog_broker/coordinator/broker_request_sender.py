@@ -40,8 +40,8 @@ _log = logging.getLogger("klog.coordinator")
 PartitionCodes = Mapping[TopicPartition, ErrorCode]
 Codes = PartitionCodes | ErrorCode
 """A broker's result for one transaction's part of a request: one error code for each partition, or
-one for all of them. NETWORK_EXCEPTION means that no response came: perhaps the broker has carried
-out the request, or it never got the request."""
+one for all of them. NETWORK_EXCEPTION means that no usable response came: perhaps the broker has
+carried out the request, or it never got the request."""
 
 
 class RequestPart(NamedTuple, Generic[Q]):
@@ -196,8 +196,8 @@ class BrokerRequestSender(Generic[Q, R]):
         if response is not None:
             found = self._api.read(response)
         else:
-            # The transactions' parts in the queue would need the same broken connection: fail them,
-            # too.
+            # Fail the transactions' parts in the queue, too, because usually the connection to the
+            # broker is broken.
             sent = [*sent, *link.waiting]
             link.waiting.clear()
             self._log_failed_request(link, error)
