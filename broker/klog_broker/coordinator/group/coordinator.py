@@ -239,8 +239,8 @@ class GroupCoordinator:
         A group that does not exist has no offsets. At a new leader, the high watermark is at first
         behind the log end offset. Until it has reached the log end offset of loading time, this
         method returns COORDINATOR_LOAD_IN_PROGRESS, because readers would see offsets that are
-        older than offsets acknowledged before. (Kafka shows offsets that are not replicated yet and
-        may be lost.)
+        older than offsets acknowledged before. (Kafka 3.9's GroupCoordinator shows offsets that are
+        not replicated yet and may be lost.)
         """
         error, shard = self._runtime.find(group_id)
         if shard is None:
