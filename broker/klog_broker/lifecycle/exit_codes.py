@@ -10,11 +10,12 @@ class ExitCode(IntEnum):
 
     OK = 0
     REFUSED = 1
-    """The process's limit of file descriptors is too low."""
+    """The process's limit of file descriptors is too low, or zookeeper.connect is set and kazoo is
+    not installed."""
     REFUSED_DIRECTORY = 3
-    """A data directory cannot be used: another broker has locked it, its meta.properties has an
-    unknown version or names another cluster or broker, it has data of topics that the metadata
-    lacks, or lacks data of topics that the metadata has."""
+    """A data directory or the metadata in it cannot be used. For example, another broker has locked
+    the directory, its meta.properties names another cluster or broker, a file is damaged, or the
+    directory has data of topics that the metadata lacks."""
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5
@@ -22,8 +23,8 @@ class ExitCode(IntEnum):
     NO_ZOOKEEPER = 6
     """No server of zookeeper.connect was usable within zookeeper.connection.timeout.ms."""
     REFUSED_BY_CLUSTER = 7
-    """The cluster does not accept the broker: another broker has its broker.id or address, or
-    the cluster is migrating to KRaft."""
+    """The cluster does not accept the broker, for example because another broker has its broker.id
+    or address, or because the cluster is migrating to KRaft."""
     BUG = 70
     """The event loop failed because of a bug; the log has the traceback."""
 

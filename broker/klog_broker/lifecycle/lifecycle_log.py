@@ -13,7 +13,8 @@ _log = logging.getLogger("klog.life")
 
 
 class LifecycleLog:
-    """Logs the start-up and shutdown of a broker; only the first reason to stop is logged."""
+    """Logs the start-up and shutdown of a broker, with the reason to stop: the failure of the event
+    loop if there was one, else the first reason that :meth:`will_stop` got."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -57,14 +58,15 @@ class LifecycleLog:
         )
 
     def will_stop(self, reason: str) -> None:
-        """Remember the reason to stop; :meth:`stopping` logs it.
+        """Remember the reason to stop for :meth:`stopping`, unless an earlier reason is known.
 
         May be called from any thread or signal handler.
         """
         self._reason = self._reason or reason
 
     def stopping(self, connections: int, failure: str | None) -> None:
-        """Log that the broker stops, because of ``failure`` if not None."""
+        """Log that the broker stops, because of ``failure``, or if that is None, for the reason of
+        :meth:`will_stop`."""
         self._since_ms = self._clock.monotonic_ms()
         reason = failure or self._reason or "unknown"
         _log.info("stopping reason=%r connections=%d", reason, connections)

@@ -31,7 +31,8 @@ def open_local_store(
 
 
 OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
-"""Opens the metadata store. Blocks; raises StoreRefused with a sentence for the user.
+"""Opens the metadata store. Blocks. Raises StoreRefused with a sentence for the user, CannotStart
+if ZooKeeper does not answer in time, or OSError if no file descriptor is free.
 
 The data directories are not locked yet, so opening must not change them.
 """
@@ -55,12 +56,15 @@ def open_logs(
 ) -> tuple[AdoptingStore, LogManager]:
     """Open the metadata store, and lock, load and recover all logs. Blocks.
 
-    With ``adopts`` (--adopt), partitions that have a folder but are not in the metadata are added
-    to the metadata. With ``accepts_missing`` (--accept-missing), partitions whose data is missing
-    get empty logs. A broker in a cluster loads every log: the controller decides later which of
-    them are its replicas.
+    A standalone broker refuses to start if it finds folders of partitions that are not in the
+    metadata, or if data is missing. With ``adopts`` (--adopt) it adds these partitions to the
+    metadata; with ``accepts_missing`` (--accept-missing) partitions without a log begin empty. A
+    broker in a cluster loads every log: the controller decides later which of them are its
+    replicas.
 
-    :raises StoreRefused, LogDirectoryError, OSError: if the metadata or a log cannot be used
+    :raises StoreRefused, LogDirectoryError, LogStorageError, OSError: if the metadata or a log
+        cannot be used
+    :raises CannotStart: if ZooKeeper does not answer in time
     :raises LoadingCancelled: once ``is_wanted`` returns False, because the broker is to stop
     """
     directories = settings.config.log_dirs

@@ -43,7 +43,8 @@ _DEFAULTS_OF_TOPICS = {
 
 
 class SettingsFollowers(Protocol):
-    """The parts of a broker that get the new settings when the settings in force change."""
+    """The parts of a broker that SettingsInForce uses to pass on changed settings: ``config`` and
+    ``logs`` get them at once, the logs of the topics in ``metadata`` later."""
 
     config: BrokerConfig
 

@@ -16,7 +16,7 @@ from klog_broker.runtime.event_loop.purgatory import Purgatory
 _log = logging.getLogger("klog.app")
 
 # How long a shutdown lets delayed requests wait for a sync to disk or for another client's request.
-# After this time, the delayed requests are answered with an error.
+# After this time, the delayed requests are answered as if their timeout had passed.
 _PATIENCE_MS = 1_000
 # The limit that holds instead of _PATIENCE_MS while requests wait for a sync to disk, because a
 # disk may be slow.

@@ -25,10 +25,12 @@ class Workers(NamedTuple):
     """The helper threads of the log cleaner, with lower CPU priority than the event loop's thread
     and the other helper threads."""
     parallel_work: ParallelWork
-    """Runs the loading of logs (start-up) and their closing (shutdown) in parallel threads."""
+    """Runs the loading of logs (start-up) and their closing (shutdown), usually in parallel
+    threads; :func:`run_in_order` has no threads."""
 
     def close(self) -> None:
-        """Close the helpers after their present work is finished. Blocks."""
+        """Wait until all work that the helper threads were given is finished, and end them.
+        Blocks."""
         self.cleaner_helpers.close()
         self.helpers.close()
 
@@ -39,7 +41,8 @@ def make_workers(
     """Create the worker threads, or use replacements for the thread pools.
 
     ``make_helpers`` replaces the helper threads, and ``parallel_work`` the threads that load and
-    close logs. With ``make_helpers`` there are no threads at all; simulations use this.
+    close logs. With ``make_helpers`` this function makes no threads, and without ``parallel_work``
+    logs are then loaded in the caller's thread; simulations use this.
     """
     if make_helpers is not None:
         helpers = make_helpers(loop)
