@@ -1,9 +1,10 @@
 """Exceptions of the log package.
 
-The docstring of each exception names the Kafka error that a request gets; produce/ and api/ hold
-the error codes. Appending also raises exceptions of pyspark_klog.records: DamagedCompression
-(UNKNOWN_SERVER_ERROR), other CorruptRecords (CORRUPT_MESSAGE), InvalidRecords (INVALID_RECORD),
-UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE), DecompressedTooLarge (MESSAGE_TOO_LARGE).
+The docstring of an exception that a request can get as an error names the Kafka error; produce/ and
+api/ hold the error codes. Appending also raises exceptions of pyspark_klog.records:
+DamagedCompression (UNKNOWN_SERVER_ERROR), other CorruptRecords (CORRUPT_MESSAGE), InvalidRecords
+(INVALID_RECORD), UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE), DecompressedTooLarge
+(MESSAGE_TOO_LARGE).
 """
 
 from collections.abc import Callable
@@ -96,13 +97,13 @@ class DiskFull(LogStorageError):
 
 
 class LogDirectoryError(LogError):
-    """A data directory cannot be used: the directory is locked, unreadable or damaged, or belongs
-    to another broker, cluster or version."""
+    """A data directory cannot be used, for example because it is locked, unreadable or damaged,
+    belongs to another broker or cluster, or has folders of partitions that the metadata lacks."""
 
 
 class InconsistentTopicId(LogError):
-    """The partition's directory holds a topic with the same name and another id
-    (INCONSISTENT_TOPIC_ID)."""
+    """The partition's folder already exists and belongs to a topic with the same name and another
+    id, or, for a log that is to be made, is not empty (INCONSISTENT_TOPIC_ID)."""
 
 
 def remove_tracebacks(error: BaseException) -> BaseException:
@@ -138,7 +139,7 @@ class LongLookUp(Exception):
     be decompressed, or many records or batch headers must be read.
 
     The caller runs ``search`` in a helper thread: ``search`` returns the TimestampOffset, or None
-    if it found no matching record. After None, look for the timestamp again with
+    if it failed or found no matching record. After None, look for the timestamp again with
     ``may_block=True``. Raised only if ``may_block`` is False.
     """
 

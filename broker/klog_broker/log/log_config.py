@@ -15,7 +15,8 @@ _ACTIVE_SEGMENT_BYTES_OF_STATE = 4 << 20
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Settings of one log; each field means what Kafka's topic setting of the same name means.
+    """Settings of one log. A field means what Kafka's topic setting of the same name means, unless
+    its comment says that it is klog's own.
 
     -1 in ``retention_ms`` or ``retention_bytes`` means no limit.
     """
@@ -39,8 +40,9 @@ class LogConfig:
     compression_level: int | None = None
     delete: bool = True
     compact: bool = False
-    # klog's own setting, true while start-up with --adopt loads the log of a topic that was not in
-    # the metadata: compaction may have left gaps between the offsets of the log's segments.
+    # klog's own setting, true while start-up with --adopt loads the log of a topic with partition
+    # folders that were not in the metadata: compaction may have left gaps between the offsets of
+    # the log's segments.
     may_have_gaps: bool = False
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
@@ -116,8 +118,9 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age in ms at which the active segment is rolled. A compacted log rolls after
-        max.compaction.lag.ms at the latest, because the active segment is never compacted."""
+        """The age in ms, before a random part of segment.jitter.ms is subtracted, from which on an
+        append rolls the active segment. In a compacted log it is at most max.compaction.lag.ms,
+        because the active segment is never compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property

@@ -147,9 +147,10 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The newest epoch that the log ever had, even if no record of it is left; -1 if none.
+        """The newest epoch that the log has had since it was loaded, even if no record of it is
+        left; -1 if none.
 
-        Appends in an older epoch are refused.
+        Appends as the leader of an older epoch are refused.
         """
         return self._state.newest_epoch
 
@@ -264,7 +265,8 @@ class PartitionLog:
 
     # --- segments --------------------------------------------------------------------------------
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log's end. After an OSError nothing has changed."""
+        """Begin a new segment at the log's end, unless the last segment is empty. Raises
+        OSError."""
         state = self._state
         old, base_offset = state.active, state.log_end_offset
         if old.base_offset == base_offset:
@@ -293,7 +295,8 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """The offset from which on a start after a crash checks every byte."""
+        """The records before this offset, and their index entries, survive a power cut. Once this
+        offset is in the checkpoint file, a start after a crash need not check these records."""
         return self._flushing.recovery_point
 
     @property
@@ -355,10 +358,10 @@ class PartitionLog:
         The log is unchanged after CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        InvalidTransactionState, StaleLeaderEpoch and LogStorageError. ``share`` limits the
-        validation work in the event loop. If it does not suffice, LoopShareExceeded is raised: then
-        run :meth:`validation_job` in a helper thread, and pass the result to
-        :meth:`append_validated`.
+        InvalidTransactionState and StaleLeaderEpoch. After LogStorageError the log has no new
+        batch, or is offline. ``share`` limits the validation work in the event loop. If it does not
+        suffice, LoopShareExceeded is raised: then run :meth:`validation_job` in a helper thread,
+        and pass the result to :meth:`append_validated`.
         """
         return self._appender.append_as_leader(
             records,
@@ -430,7 +433,8 @@ class PartitionLog:
         Kafka.
 
         The log is unchanged after InvalidProducerEpoch, CoordinatorFenced, StaleLeaderEpoch,
-        RecordTooLarge, RecordBatchTooLarge and LogStorageError.
+        RecordTooLarge and RecordBatchTooLarge. After LogStorageError the log has no new marker, or
+        is offline.
         """
         return self._plain.append_marker(
             producer_id,
@@ -520,9 +524,10 @@ class PartitionLog:
         The batches may begin after the log's end, because a compacted leader has gaps. An
         incomplete batch at the end of ``records`` is ignored.
 
-        The log rolls where the leader's log rolled if both have the same settings. The log is
-        unchanged after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch. If ``records`` do not
-        fit into one segment, the first batches may have been appended despite a LogStorageError.
+        With the same settings, the log usually rolls where the leader's log rolled. The log has no
+        new records after CorruptRecords, OffsetOutOfRange and StaleLeaderEpoch. If ``records`` do
+        not fit into one segment, the first batches may have been appended despite a
+        LogStorageError.
         """
         self._follower.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
 
@@ -581,8 +586,11 @@ class PartitionLog:
         return find_offset_for_timestamp(self._state, timestamp_ms, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """Return the newest epoch that is not newer than ``leader_epoch``, and its end (KIP-320);
-        (-1, -1) if ``leader_epoch`` is newer than all epochs of the log."""
+        """Return the newest epoch that is not newer than ``leader_epoch``, and its end (KIP-320).
+
+        If ``leader_epoch`` is older than all epochs of the log, return ``leader_epoch`` and the
+        offset where the oldest epoch begins; if it is newer than all of them, return (-1, -1).
+        """
         state = self._state
         state.check_online()
         return EpochEndOffset(*state.epochs.end_offset_for(leader_epoch, state.log_end_offset))
@@ -613,8 +621,9 @@ class PartitionLog:
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset (-1: to the high watermark) for DeleteRecords; returns it.
 
-        Raises OffsetOutOfRange for another negative offset or one past the high watermark. Segments
-        that end before the new start are deleted by the next :meth:`apply_retention`.
+        Raises OffsetOutOfRange for another negative offset or one past the high watermark. A later
+        :meth:`apply_retention` deletes the segments that end at or before the new start, except the
+        last one.
         """
         return self._record_removal.delete_records_before(offset)
 
@@ -644,7 +653,7 @@ class PartitionLog:
         A follower does so if truncation cannot make its log equal to the leader's, for example
         because the leader's log now starts after the follower's log end. The log then starts and
         ends at ``offset``, which may lie before its old start or after its old end. The log still
-        refuses appends in an epoch older than its newest one (:attr:`leader_epoch`).
+        refuses appends as the leader of an epoch older than :attr:`leader_epoch`.
 
         The log refuses all use (LogStorageError) until ``done(error)`` is called in the loop's
         thread. After a crash the log is the old one, the first part of the old one, empty, or the
@@ -658,7 +667,8 @@ class PartitionLog:
         return self._state.is_being_cut
 
     def after_cut(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop's thread once the log no longer :attr:`is_being_cut`.
+        """Call back in the loop's thread once the running truncation or emptying of the log
+        (:attr:`is_being_cut`) has ended.
 
         The log may be offline then.
         """

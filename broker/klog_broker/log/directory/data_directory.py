@@ -54,8 +54,8 @@ class LogDirectory:
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.flushes = Durations()
-        """The durations of the flushes of logs in this directory. A flush lasts from the choice of
-        the files to sync until all of them are synced."""
+        """The durations of the successful flushes of logs in this directory. A flush lasts from the
+        choice of the files to sync until the event loop learns that all of them are synced."""
         self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()
@@ -197,7 +197,8 @@ class LogDirectory:
 
     def read_meta(self) -> None:
         """Read meta.properties into ``meta`` if the file exists. Raises LogDirectoryError if the
-        file cannot be read or has an unknown format version."""
+        file cannot be read, has an unknown format version, or lacks a property; OSError if no file
+        descriptor is free."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
             return
@@ -266,8 +267,9 @@ class LogDirectory:
 
         If the new file cannot be written, a correct old file stays and OSError is raised: without
         the log start offsets, deleted records would reappear. A wrong old file is removed durably,
-        which needs no descriptor. The removal is safe: without recovery points, recovery only reads
-        more. The removal also frees disk space, so the new file is then tried a second time.
+        which needs no descriptor, because it would do more harm than no file: without recovery
+        points, recovery only reads more. The removal also frees disk space, so the new file is then
+        tried a second time.
         """
         try:
             self.write_checkpoint(name, offsets)
@@ -282,7 +284,7 @@ class LogDirectory:
 
     def _is_within(self, name: str, bounds: Mapping[TopicPartition, int]) -> bool:
         """Whether each log of the checkpoint is in ``bounds`` and has an offset within its bound.
-        False if the checkpoint cannot be read."""
+        False if the file cannot be read; a damaged file counts as empty."""
         try:
             rows = self.read_checkpoint(name)
         except OSError:

@@ -1,9 +1,9 @@
 """The floor of free disk space (log.dir.min.free.bytes): writes below it are refused, so that the
-disk never becomes full.
+disk does not become full.
 
-Below the floor, records of clients are refused. Writes of coordinators to their state topics are
-refused only below a quarter of the floor: until then, groups can commit offsets and transactions
-can end. docs/decisions/0038 has the reasons.
+Below the floor, records of clients are refused. Writes of coordinators to their state topics, and
+of followers, are refused only below a quarter of the floor: until then, groups can commit offsets
+and transactions can end. docs/decisions/0038 has the reasons.
 """
 
 import logging
@@ -29,7 +29,7 @@ _PART_TO_COME_BACK = 4
 
 class FreeSpace:
     """The free space of one data directory's disk at the last measurement, and the kinds of writes
-    that are refused (records of clients, or also coordinators' writes to state topics). Does no
+    that are refused (records of clients, or also the writes of coordinators and followers). Does no
     I/O."""
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,8 @@ class FreeSpace:
         """The setting log.dir.min.free.bytes; with 0, no write is refused."""
         self.refuses_clients = False
         self.refuses_state = False
-        """Whether the writes of coordinators are refused, too, not only the records of clients."""
+        """Whether the writes of coordinators to state topics, and of followers, are refused, too,
+        not only the records of clients."""
         self._path = path
 
     def update(self, usable_bytes: int, floor_bytes: int) -> bool:
@@ -70,7 +71,7 @@ class FreeSpace:
 
     def log_state(self) -> None:
         """Log the disk's free bytes, log.dir.min.free.bytes, and the kinds of writes that are
-        refused: only records of clients, or also coordinators' writes to state topics."""
+        refused: none, only records of clients, or also the writes of coordinators and followers."""
         refused = "state,records" if self.refuses_state else "records"
         level = logging.WARNING if self.refuses_clients else logging.INFO
         _log.log(
@@ -95,7 +96,7 @@ class FreeSpaceMonitor:
     def __init__(self, files: Files, helpers: Helpers, spaces: Sequence[tuple[Path, FreeSpace]]):
         self.on_change: Callable[[], None] = lambda: None
         """Called in the event loop when a directory begins or stops to refuse records of clients,
-        or coordinators' writes to state topics, because of too little free space."""
+        or writes of coordinators and followers, because of too little free space."""
         self._files = files
         self._helpers = helpers
         self._spaces = spaces

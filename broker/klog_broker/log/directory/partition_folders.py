@@ -1,4 +1,5 @@
-"""Lists the folders of a data directory, before any log is opened or changed."""
+"""Lists the partition folders of data directories: at start-up before any log is opened, and later
+for given topics."""
 
 import logging
 from collections.abc import Iterable

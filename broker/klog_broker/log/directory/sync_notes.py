@@ -2,10 +2,10 @@
 
 When fsync fails, Linux marks the dirty pages clean. The next process then reads bytes from the page
 cache that are not on the disk and that no later fsync writes. Hence a log's name is in this file
-from before each sync until the sync has succeeded, and the recovery of a log that is named here
-writes the log's last bytes again and syncs them. The file itself is never synced: like the page
-cache, its mapped pages outlive the process and are lost in a power cut. So to add a name costs only
-a few stores into memory (docs/decisions/0029).
+from before a flush of the log until the flush has succeeded, and the recovery of a log that is
+named here writes the log's last bytes again and syncs them. The file itself is never synced: like
+the page cache, its mapped pages outlive the process and are lost in a power cut. So to add a name
+costs only a few stores into memory (docs/decisions/0029).
 """
 
 import errno

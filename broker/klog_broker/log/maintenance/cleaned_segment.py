@@ -1,7 +1,8 @@
 """The segment that the log cleaner writes, as files whose names end with .cleaned.
 
 The log does not use the segment until it is swapped in (segment_swap.py). Start-up removes files
-whose names still end with .cleaned. All methods block: they are for helper threads.
+whose names still end with .cleaned. Methods that read or write files block: they are for helper
+threads.
 """
 
 from collections.abc import Generator, Iterable, Sequence

@@ -1,6 +1,7 @@
 """Decides which segments retention deletes: pure functions of facts about the segments.
 
-A policy returns how many segments, from the oldest on, may be deleted.
+A policy returns how many segments, from the oldest on, may be deleted. No policy counts an empty
+segment, or one that ends above the high watermark.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +43,8 @@ def by_log_start(log: RetentionLogFacts) -> int:
 
 
 def by_time(log: RetentionLogFacts) -> int:
-    """Count the oldest segments whose largest timestamps are older than retention.ms."""
+    """Count the oldest segments whose largest timestamps (of segments without timestamps: the times
+    of the last write) are older than retention.ms."""
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0

@@ -48,7 +48,7 @@ class Swapper:
     def close(self) -> None:
         """Release the files of a running replacement of segments, because the log is closed.
 
-        The next start completes the replacement.
+        The next start completes the replacement, or, after a power cut, may find the old segments.
         """
         self._held.close()
 

@@ -80,7 +80,8 @@ class Checkpoints:
     def replace_file(
         self, directory: LogDirectory, done: Callable[[], None], found: Checkpoint
     ) -> None:
-        """Write the checkpoint once no write of the same file is running; then call ``done``."""
+        """Write the checkpoint, if it has changed since its last write, once no write of the same
+        file is running; then call ``done``, even if the write failed with an OSError."""
         key = (directory.path, found.name)
         if key in self._writing:
             again = partial(self.replace_file, directory, done, found)

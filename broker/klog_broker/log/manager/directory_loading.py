@@ -124,7 +124,8 @@ class DirectoryLoading:
 
     @property
     def has_outdated_checkpoints(self) -> bool:
-        """Whether a checkpoint names a missing log, or a recovery point is past its log's end."""
+        """Whether a checkpoint names a missing log, or has a recovery point past the end of its
+        log."""
         ends = {
             each.topic_partition: each.loaded.recovery_point
             for each in self.logs

@@ -122,8 +122,8 @@ class Housekeeping:
         """Use these settings for the expiry of producers and for the floor of free disk space
         (log.dir.min.free.bytes).
 
-        The intervals between the runs of the periodic tasks stay: as in Kafka they do not change
-        while the broker runs.
+        The configured intervals between the runs of periodic tasks stay: as in Kafka they do not
+        change while the broker runs.
         """
         self._settings = settings
         self.measure_free_space()

@@ -103,8 +103,8 @@ class LogManager:
     # --- finding logs and directories ------------------------------------------------------------
     @property
     def cluster_id(self) -> str:
-        """The cluster id in meta.properties: given to the constructor, or chosen at random when the
-        first data directory was made."""
+        """The cluster id: given to the constructor, read from a meta.properties, or, if all data
+        directories are new, chosen at random by :meth:`load`."""
         if self._cluster_id is None:
             raise RuntimeError("the cluster id is not known before load()")
         return self._cluster_id
@@ -151,9 +151,9 @@ class LogManager:
         folders. Loading does not increase leader epochs: the metadata
         store must do so for each log whose ``was_unclean`` is true.
 
-        Raises LogDirectoryError if a directory is in use, or if its meta.properties has an unknown
-        version or names another cluster or broker; OSError if no file descriptor is free;
-        LoadingCancelled once ``is_wanted()`` is False.
+        Raises LogDirectoryError if a directory cannot be used, for example because another broker
+        uses it, or because its meta.properties names another cluster or broker; OSError if no file
+        descriptor is free; LoadingCancelled once ``is_wanted()`` is False.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -299,7 +299,8 @@ class LogManager:
                 raise directory.storage_error()
 
     def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
-        """Return partition number and path of each folder that has the name of one of these topics.
+        """Return partition number and path of each folder in the online directories that has the
+        name of a partition of one of these topics.
 
         The keys are the topics. Folders that klog did not make are included. Raises
         LogStorageError. Blocks; can be called in any thread.

@@ -297,23 +297,24 @@ class ProducerStates:
         return len(gone)
 
     def clear(self, end_offset: int) -> None:
-        """Remove all producers and transactions from these states, and set ``end_offset``."""
+        """Remove all producers and transactions from these states, but not the verifications, and
+        set ``end_offset``."""
         self._entries.clear()
         self.transactions.clear()
         self.end_offset = Offset(end_offset)
 
     # --- producer snapshots ----------------------------------------------------------------------
     def snapshot(self) -> list[ProducerSnapshotEntry]:
-        """Return a snapshot entry for each producer. An entry has only the producer's last batch,
-        because Kafka's snapshot format holds no more."""
+        """Return a snapshot entry for each producer. An entry has at most the producer's last
+        batch, because Kafka's snapshot format holds no more."""
         return [_snapshot_entry(entry) for entry in self._entries.values()]
 
     def restore(
         self, entries: Iterable[ProducerSnapshotEntry], end_offset: int, *, seen_ms: int
     ) -> None:
         """Replace all producers' states by those of a snapshot at ``end_offset``. Each producer
-        then has only its last batch, because a snapshot holds no more; WindowRefill adds up to four
-        batches before this batch from the log.
+        then has at most its last batch, because a snapshot holds no more; WindowRefill adds up to
+        four batches before this batch from the log.
 
         ``seen_ms`` is the time at which the snapshot was written. A producer's idle time counts
         from then, or from the timestamp of its last batch if this is later.

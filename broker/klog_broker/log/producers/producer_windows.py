@@ -32,9 +32,9 @@ class WindowRefill:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the window (the last batches) of each producer has five batches, or the first
-        batch of the producer's epoch. Producers without a batch, and those whose last batch is
-        below the log start offset, are not considered."""
+        """Whether the window (the last batches) of each producer has five batches, or begins with a
+        batch that is certainly the first of the producer's epoch. Producers without a batch, and
+        those whose last batch is below the log start offset, are not considered."""
         return not self._wanted
 
     def add_block(self, batches: Iterable[tuple[ProducerHead, ProducerBatch]]) -> None:

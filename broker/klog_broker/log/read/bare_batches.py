@@ -27,15 +27,15 @@ class BareBatches(NamedTuple):
     """The offset after the last of the control batches and batches without records with which the
     region begins; None if it does not begin with such a batch."""
     headers: int
-    """The number of batch headers that were read in the search."""
+    """The number of batches that were checked in the search."""
 
 
 def bare_batches(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> BareBatches:
     """Find the control batches and the batches without records at the beginning of a region, a byte
-    range of the segment's .log file that must begin with a batch. Reads at most ``max_headers``
-    headers. Raises DamagedLog at bytes that are no batch. With ``may_block=False`` raises ColdRead
+    range of the segment's .log file that must begin with a batch. Checks at most ``max_headers``
+    batches. Raises DamagedLog at bytes that are no batch. With ``may_block=False`` raises ColdRead
     if a header is not in the page cache."""
     next_offset: int | None = None
     headers = 0

@@ -165,7 +165,8 @@ def find_offset_for_timestamp(
 def find_timestamp(
     log: SegmentList, timestamp_ms: int, log_start_offset: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """Return the first record whose timestamp is at or after ``timestamp_ms``; None without one."""
+    """Return the first record from ``log_start_offset`` on whose timestamp is at or after
+    ``timestamp_ms``; None without one."""
     try:
         for segment in log.segments:
             if not may_block:
@@ -193,8 +194,8 @@ def find_timestamp(
 def find_max_timestamp(
     log: SegmentList, log_start_offset: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """Return the first record that has the log's largest timestamp; None if no record has a
-    timestamp."""
+    """Return the first record that has the largest timestamp of the records from
+    ``log_start_offset`` on; None if no record has a timestamp."""
     try:
         segment, largest_ms = None, -1
         for candidate in log.segments:

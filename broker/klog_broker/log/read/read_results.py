@@ -22,8 +22,9 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 class AppendInfo(NamedTuple):
     """The result of an append, for the response to the producer.
 
-    The response may be sent once ``log.flushed_offset >= required_flush_offset`` (None: at once).
-    The log starts the required flush itself.
+    Unless ``required_flush_offset`` is None, the response must wait until ``log.flushed_offset``
+    has reached this offset; the log starts the required flush itself. With acks=all the response
+    also waits for the high watermark.
     """
 
     first_offset: Offset

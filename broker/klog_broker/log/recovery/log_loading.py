@@ -38,7 +38,7 @@ _INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_IN
 class LoadedLog:
     """The loaded state from which a PartitionLog begins.
 
-    All of it is durable, except leader epochs that begin at or after the recovery point.
+    The records are durable, and so are the leader epochs that begin before the recovery point.
     """
 
     segments: tuple[Segment, ...]
@@ -233,7 +233,8 @@ class _Loader:
         return self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
 
     def _check_indexes(self, number: int) -> None:
-        """Rebuild the indexes of a properly closed segment if their contents are not plausible."""
+        """Rebuild the offset and time index of a segment that needs no recovery if they are not
+        plausible; note a transaction index that is not plausible in ``unindexed``."""
         segment = self.segments[number]
         if not are_indexes_sane(segment):
             self._rebuild(segment)
@@ -310,8 +311,8 @@ class _Loader:
                 self.touched.append(segment)
             if is_last:
                 break
-            # If end_offset equals next_base, only preallocated space was cut off. If it is lower,
-            # records are missing. Only Kafka's log cleaner leaves such a gap (klog's keeps the last
+            # If end_offset equals next_base, no record is missing. If it is lower, records are
+            # missing. Only Kafka's log cleaner leaves such a gap (klog's keeps the last
             # batch of each segment), only in the part of the log that may have been cleaned (below
             # gaps_before), and then no byte of the segment is bad. Any other gap is damage.
             if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):

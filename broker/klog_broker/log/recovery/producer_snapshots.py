@@ -27,8 +27,8 @@ _log = logging.getLogger("klog.log")
 
 
 class ProducerSnapshots:
-    """The .snapshot files of one log. A file is written whenever a segment is rolled, and when the
-    log is closed."""
+    """The .snapshot files of one log. A file is written whenever a segment is rolled, and, if
+    needed, when the log is closed."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -85,8 +85,8 @@ class ProducerSnapshots:
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
         on_chunk: OnChunk = ignore_chunk,
     ) -> None:
-        """Bring ``states`` to ``end_offset``: restore the newest snapshot, add the last five
-        batches of each producer, then replay the log after the snapshot.
+        """Bring ``states`` to ``end_offset``: restore the newest snapshot, add each producer's
+        earlier batches up to five, then replay the log after the snapshot.
 
         ``unindexed`` maps the base offset of a segment to the offset from which on its transaction
         index lacks rows. This method writes the missing rows.
@@ -95,7 +95,7 @@ class ProducerSnapshots:
         # A snapshot does not name the transactions that ended before it. If the marker of such a
         # transaction can lie above the high watermark, the transaction must be found in the log,
         # because it still limits the last stable offset. No search is needed if no producer has a
-        # coordinator epoch: then no marker has been written.
+        # coordinator epoch: then none of the producers has written a marker.
         lacks_ends = states.end_offset > high_watermark and any(
             entry.coordinator_epoch >= 0 for entry in states
         )

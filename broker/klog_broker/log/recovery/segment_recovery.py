@@ -48,8 +48,8 @@ class Recovered(NamedTuple):
 
     end_offset: Offset  # after the segment's last good batch
     cut_bytes: int  # removed at the segment's end
-    damaged_bytes: int  # like cut_bytes, but 0 if these were zeros of preallocated space
-    epochs: list[tuple[int, int]]  # (leader epoch, start offset): those that begin in the kept part
+    damaged_bytes: int  # like cut_bytes, but 0 if they began with zeros: preallocated space
+    epochs: list[tuple[int, int]]  # (leader epoch, start offset), found in the checked batches
     is_as_synced: bool  # no batch was checked, because all lie before the recovery point
     trusted_offset: int  # every batch from this offset on was checked
     has_markers: bool  # transactions end at or after trusted_offset
@@ -352,8 +352,8 @@ def resume_segment(segment: Segment, config: LogConfig) -> None:
 def are_indexes_sane(segment: Segment) -> bool:
     """Whether the index files of a closed segment are plausible.
 
-    Afterwards the segment has its largest timestamp in memory, so retention need not read it from
-    a page that may have left the page cache.
+    If they are, the segment then has its largest timestamp in memory, so retention need not read
+    it from a page that may have left the page cache.
     """
     paths = [segment.directory / segment_file_name(segment.base_offset, kind) for kind in _INDEXES]
     if not all(segment.files.exists(path) for path in paths):
@@ -380,8 +380,8 @@ def are_indexes_sane(segment: Segment) -> bool:
 def rebuild_indexes(
     segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = ignore_chunk
 ) -> None:
-    """Make both index files again from the batch headers in the log file, up to the first bytes
-    that are no batch.
+    """Make the offset and the time index again from the batch headers in the log file, up to the
+    first bytes that are no batch.
 
     The segment is active afterwards.
     """
@@ -445,7 +445,8 @@ def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 def _replays_from(segment: Segment, offset: int) -> int | None:
-    """Return the position of the batch that holds ``offset``; None if all batches lie before it.
+    """Return the position of the first batch that ends at or after ``offset``; None if all batches
+    end before it.
 
     Returns 0 for a damaged segment, so that it is read from its start: one damaged file must not
     stop the broker.

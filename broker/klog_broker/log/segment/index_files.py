@@ -268,7 +268,7 @@ class TimeIndexFile:
         self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Call :meth:`maybe_append` for many rows (timestamp, offset), in one write."""
+        """Do the same as :meth:`maybe_append` for many rows (timestamp, offset), in one write."""
         rows, base_offset = self._rows, self.base_offset
         largest_ms = self.last.timestamp_ms
         later = []
