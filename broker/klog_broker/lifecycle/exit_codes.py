@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 
 class CannotStart(KlogError):
-    """The broker cannot start; the text is a sentence with the reason and the remedy."""
+    """The broker cannot start; the text is a sentence with the reason, and usually the remedy."""
 
     def __init__(self, exit_code: ExitCode, text: str) -> None:
         super().__init__(text)

@@ -11,8 +11,8 @@ from klog_broker.runtime.threads.parallel_work import (
     run_in_order,
 )
 
-# Threads for fsync, read-ahead and deleting. There are several threads, so that a slow disk does
-# not delay the work on other disks.
+# The number of helper threads for blocking work, such as fsync, read-ahead and deleting. There are
+# several threads, so that a slow disk does not delay the work on other disks.
 _HELPER_THREADS = 8
 _CLEANER_NICENESS = 10
 
@@ -22,8 +22,8 @@ class Workers(NamedTuple):
 
     helpers: Helpers
     cleaner_helpers: Helpers
-    """The helper threads of the log cleaner, with lower CPU priority than the event loop's thread
-    and the other helper threads."""
+    """The helper threads of the log cleaner. On Linux they have lower CPU priority than the event
+    loop's thread and the other helper threads."""
     parallel_work: ParallelWork
     """Runs the loading of logs (start-up) and their closing (shutdown), usually in parallel
     threads; :func:`run_in_order` has no threads."""
