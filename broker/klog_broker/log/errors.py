@@ -57,12 +57,13 @@ class UnsupportedForMessageFormat(LogError):
 
 
 class InvalidProducerEpoch(LogError):
-    """The log has already seen a newer epoch of the producer (INVALID_PRODUCER_EPOCH)."""
+    """The log has already seen a newer epoch of the producer, or, for a marker from transaction
+    version 2 on, the same epoch with an open transaction (INVALID_PRODUCER_EPOCH)."""
 
 
 class OutOfOrderSequence(LogError):
-    """The batch has neither the producer's next sequence number nor those of a batch that is
-    already stored (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """The batch has neither the producer's next sequence number nor those of one of the producer's
+    last five batches (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
 
 class InvalidTransactionState(LogError):
@@ -118,8 +119,8 @@ def remove_tracebacks(error: BaseException) -> BaseException:
 
 
 class DamagedLog(InvariantViolation):
-    """A segment has no valid batch at a position where a batch must be, because the file was
-    changed or lost bytes (CORRUPT_MESSAGE)."""
+    """A segment has no valid batch at a position where a batch must be, or a wrong row in an index,
+    because a file was changed or lost bytes (CORRUPT_MESSAGE)."""
 
 
 class ColdRead(Exception):

@@ -351,7 +351,7 @@ class PartitionLog:
         ``records`` is one v2 batch, or a set of v0 and v1 messages, which is converted to v2. The
         epoch must have begun (:meth:`begin_epoch`).
 
-        A writable buffer is changed in place and not kept; a read-only buffer is copied. A client's
+        A writable buffer may be changed in place; a read-only buffer is copied. A client's
         batch that begins a transaction needs the ``guard`` of the verification of this transaction
         (:meth:`begin_verification`).
 

@@ -16,7 +16,7 @@ from pyspark_klog.ids import Offset
 class LastProducerBatch(NamedTuple):
     """The last batch of an active producer, which the cleaner keeps for the producer's state.
 
-    A later start-up restores the producer state from this batch.
+    A later start-up can restore the producer state from this batch.
     """
 
     data_offset: int | None

@@ -26,8 +26,8 @@ from pyspark_klog.storage import names
 _log = logging.getLogger("klog.log")
 # The longest time from the start of the broker to the first run of a periodic task, as in Kafka.
 _FIRST_ROUND_MS = 30_000
-# Check flush.ms of topics this often, even if log.flush.scheduler.interval.ms is at its default,
-# "never".
+# Check flush.ms of topics at least this often, even if log.flush.scheduler.interval.ms is at its
+# default, "never".
 _FLUSH_CHECK_MS = 1_000
 # How often to close the indexes of inactive segments, and the descriptors of files that were not
 # used in the meantime.
@@ -211,7 +211,8 @@ class Housekeeping:
         try:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
-            # LogDirectory has logged the failure already.
+            # LogDirectory has logged a failure of the disk already. A log that is being truncated
+            # or emptied gets its retention in the next round.
             _log.debug("log=%s retention failed: %s", log.path, error)
 
     def _flush_by_time(self) -> Iterator[None]:

@@ -319,7 +319,8 @@ class LogManager:
         return self._files.exists(path)
 
     def sync_recovery_points(self) -> None:
-        """Write the recovery points of all logs to the checkpoint files, durably. Blocks.
+        """Write the recovery points of all logs in online directories to the checkpoint files,
+        durably. Blocks.
 
         Raises OSError.
         """

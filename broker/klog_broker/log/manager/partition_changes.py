@@ -245,7 +245,8 @@ class PartitionChanges:
                 f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
                 f"{encode_topic_id(topic_id)}"
             )
-        # A release of Kafka without topic ids made this log: store the topic id now.
+        # The log's folder has no topic id, for example because a release of Kafka without topic ids
+        # made it: store the topic id now.
         try:
             self._files.write_atomically(
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)

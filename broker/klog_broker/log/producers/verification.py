@@ -1,10 +1,10 @@
 """Verification of transactions with the transaction coordinator (KIP-890).
 
-A batch that begins a transaction in this log is appended only after the transaction coordinator has
-confirmed that the partition belongs to the producer's open transaction. Without this check, a
-delayed batch could open a transaction that no marker ever ends. A marker that is appended between
-the coordinator's response and the batch makes the confirmation invalid. Hence each verification has
-a guard object, and the append must present the guard that is valid at that time.
+A client's batch that begins a transaction in this log is appended only after the transaction
+coordinator has confirmed that the partition belongs to the producer's open transaction. Without
+this check, a delayed batch could open a transaction that no marker ever ends. A marker that is
+appended between the coordinator's response and the batch makes the confirmation invalid. Hence each
+verification has a guard object, and the append must present the guard that is valid at that time.
 """
 
 from klog_broker.log.errors import InvalidTransactionState, OutOfOrderSequence
@@ -16,8 +16,8 @@ log; a new one then removes the oldest."""
 
 class VerificationGuard:
     """Stands for one question to the transaction coordinator: is the partition part of the
-    producer's open transaction? The batch that begins the transaction is appended only with the
-    guard of a question that is still valid. Guards are compared by identity."""
+    producer's open transaction? A client's batch that begins the transaction is appended only with
+    the guard of a question that is still valid. Guards are compared by identity."""
 
     __slots__ = ()
 

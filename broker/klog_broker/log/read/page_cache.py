@@ -12,7 +12,7 @@ def check_index_is_warm(segment: Segment) -> None:
     """Raise ColdRead if a look-up is likely to wait for pages of the offset index.
 
     Pages of the active segment were written recently and are assumed to be cached. For other
-    segments, both ends and the middle of the index are probed, where each binary search begins.
+    segments, only both ends and the middle of the index are probed.
     """
     if not segment.is_active:
         file, size = segment.offset_index.file, segment.offset_index.entries * 8

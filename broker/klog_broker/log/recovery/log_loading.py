@@ -60,7 +60,8 @@ class LoadedLog:
     these offsets need a newer leader epoch.
     """
     cut_bytes: int
-    """How many bytes recovery has removed: damaged records, and the records after them."""
+    """How many bytes recovery has removed: damaged records and the records after them, or all
+    records of a log that ends before its log start offset."""
     cleaned_offset: Offset | None
 
 

@@ -40,7 +40,7 @@ NOTHING_UNINDEXED: Mapping[int, int] = {}
 
 OnChunk = Callable[[int], object]
 """A callback that a scan of a segment calls after each chunk, with the number of the chunk's bytes:
-at most 4 MB, or one larger batch. An exception from the callback ends the scan."""
+at most 4 MiB, or one larger batch. An exception from the callback ends the scan."""
 
 
 class Recovered(NamedTuple):

@@ -1,9 +1,9 @@
 """The offset and time index files of a segment, mapped into memory.
 
-A mapped file needs a descriptor only to change its size. The index of an active segment is a sparse
-file of segment.index.bytes, which is cut to its rows when the segment is rolled or closed, as in
-Kafka. Disk space is allocated a few pages ahead of the rows, because on a full disk a store into a
-hole of a mapped file would kill the process.
+A mapped file needs a descriptor only to be resized or synced. The index of an active segment is a
+sparse file of segment.index.bytes, which is cut to its rows when the segment is rolled or closed,
+as in Kafka. Disk space is allocated a few pages ahead of the rows, because on a full disk a store
+into a hole of a mapped file would kill the process.
 """
 
 from collections.abc import Sequence

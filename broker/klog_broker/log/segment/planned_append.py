@@ -58,7 +58,7 @@ class RollLimits(NamedTuple):
 
 class PlanFacts(NamedTuple):
     """The state of a partition from which the produce kernel (compiled code) plans an event-loop
-    turn's appends to the partition; valid until the next append."""
+    turn's appends to the partition; valid until the next append or change of the settings."""
 
     next_offset: int
     leader_epoch: int
