@@ -36,7 +36,7 @@ def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
 
 
 def stopped_while_loading() -> CannotStart:
-    """The CannotStart of a broker that was stopped by a user while it loaded its logs."""
+    """The CannotStart of a broker that was asked to stop while it loaded its logs."""
     return CannotStart(
         ExitCode.OK,
         "the broker was stopped while it loaded its logs; nothing is lost, and the next start "
@@ -45,7 +45,7 @@ def stopped_while_loading() -> CannotStart:
 
 
 def stopped_while_connecting() -> CannotStart:
-    """The CannotStart of a broker that was stopped by a user while it waited for ZooKeeper."""
+    """The CannotStart of a broker that was asked to stop while it waited for ZooKeeper."""
     return CannotStart(ExitCode.OK, "the broker was stopped while it waited for ZooKeeper")
 
 
