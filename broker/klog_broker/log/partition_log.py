@@ -579,7 +579,7 @@ class PartitionLog:
 
         The special timestamps -1 to -6 (constants in read_results.py) ask for the latest, the
         earliest and other offsets; -5 and -6 concern tiered storage, which klog lacks. Returns None
-        if no visible record is that late. With ``may_block=False`` raises ColdRead if the search
+        if no visible record matches. With ``may_block=False`` raises ColdRead if the search
         would wait for the disk, and LongLookUp if it would take long.
         """
         self._state.check_online()
@@ -603,7 +603,7 @@ class PartitionLog:
         The range is ``from_offset`` to ``upper_offset``, which is exclusive and at most the last
         stable offset.
 
-        Raises LogStorageError and DamagedLog; with ``may_block=False`` also ColdRead.
+        Raises LogStorageError, DamagedLog and OSError; with ``may_block=False`` also ColdRead.
         """
         return self._transactions.aborted(from_offset, upper_offset, may_block=may_block)
 

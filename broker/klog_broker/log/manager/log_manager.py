@@ -370,7 +370,8 @@ class LogManager:
         return self._housekeeping.next_deadline_ms()
 
     def set_wake(self, wake: Callable[[], None]) -> None:
-        """Call ``wake``, from now on, whenever :meth:`run_due` should be called soon."""
+        """Call ``wake``, from now on, when the same work for each log, such as collecting offsets
+        for a checkpoint, is unfinished, so that :meth:`run_due` should be called soon."""
         self._housekeeping.wake = wake
 
     def run_due(self) -> None:

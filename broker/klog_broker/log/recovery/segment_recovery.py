@@ -52,7 +52,7 @@ class Recovered(NamedTuple):
     epochs: list[tuple[int, int]]  # (leader epoch, start offset), found in the checked batches
     is_as_synced: bool  # no batch was checked, because all lie before the recovery point
     trusted_offset: int  # every batch from this offset on was checked
-    has_markers: bool  # transactions end at or after trusted_offset
+    has_markers: bool  # the checked batches include control batches, such as transaction markers
 
 
 def ignore_chunk(_: int) -> None:
