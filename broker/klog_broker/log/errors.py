@@ -51,11 +51,6 @@ class InvalidTimestamp(RecordsRefused):
     the wrong type (INVALID_TIMESTAMP)."""
 
 
-class UnsupportedForMessageFormat(LogError):
-    """The message format of the records lacks a feature that the records use
-    (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
-
-
 class InvalidProducerEpoch(LogError):
     """The log has already seen a newer epoch of the producer, or, for a marker from transaction
     version 2 on, the same epoch with an open transaction (INVALID_PRODUCER_EPOCH)."""

@@ -18,7 +18,6 @@ from klog_broker.log.errors import (
     RecordsRefused,
     RecordTooLarge,
     StaleLeaderEpoch,
-    UnsupportedForMessageFormat,
 )
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
@@ -59,7 +58,6 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
     (TooLittleFreeSpace, ErrorCode.NOT_ENOUGH_REPLICAS),
     (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-    (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (InvariantViolation, ErrorCode.KAFKA_STORAGE_ERROR),
 )
