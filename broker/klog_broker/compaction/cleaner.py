@@ -67,7 +67,7 @@ class Cleaner:
         settings: CleanerSettings,
         prepare: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.set_aside: dict[TopicPartition, str] = {}
+        self.set_aside: dict[PartitionLog, str] = {}
         """Logs that are not cleaned again until the broker restarts, each with the error that
         stopped its cleaning."""
         self.counts = CleanerCounts()
@@ -125,6 +125,9 @@ class Cleaner:
         logs that are due (`Extent.is_due`), as many as log.cleaner.threads allows."""
         if not (self._is_checking or self._is_stopped):
             self._is_checking = True
+            for log in tuple(self.set_aside):
+                if self._logs.get(log.topic_partition) is not log:
+                    del self.set_aside[log]  # the topic was deleted, and perhaps created again
             self._check_next_logs(iter(tuple(self._logs.logs())), [])
 
     def _check_next_logs(
@@ -150,7 +153,7 @@ class Cleaner:
             # the old segments are deleted.
             or log.log_directory.space.refuses_clients
             or log.topic_partition in self._running
-            or log.topic_partition in self.set_aside
+            or log in self.set_aside
             or len(log.segments) < 2
         ):
             return None
@@ -325,7 +328,7 @@ class Cleaner:
 
     def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
-        self.set_aside[log.topic_partition] = reason
+        self.set_aside[log] = reason
         _log.error(
             "log=%s set_aside=%s; the log cleaner cleans this log no more, and has lost no record "
             "of it; restart the broker to try again",
@@ -345,7 +348,7 @@ class Cleaner:
             self._apply_retention(log)
             # Log no warning if the round failed because the log was deleted or went offline: then
             # the files that the round reads are closed.
-            is_news = not log.is_offline and log.topic_partition not in self.set_aside
+            is_news = not log.is_offline and log not in self.set_aside
             if error is not None and is_news:
                 _log.warning(
                     "log=%s not cleaned, the log cleaner tries again later: %s", log.path, error
