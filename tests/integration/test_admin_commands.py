@@ -87,7 +87,7 @@ def test_wrong_usage(broker: BrokerProcess, arguments: str) -> None:
         ('{"partitions": [{"topic": "t", "partition": "0", "offset": 1}]}', "expected {"),
         ('{"partitions": [], "version": 1}', "names no partitions"),
         ('{"partitions": [], "version": 2}', "is of version 2; expected 1"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "offset": -2}]}', "an offset from -1 on"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": -2}]}', "an offset from -1 to"),
         (
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 1},'
             ' {"topic": "t", "partition": 0, "offset": 2}]}',

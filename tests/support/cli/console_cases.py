@@ -124,7 +124,7 @@ def a_bad_line_ends_it(servers: str) -> None:
         assert result.exit_code == 1
         assert result.stderr == (
             f"klog: line {lines + 1}: the line has no '=' after a key (--key-separator)\n"
-            f"klog: {lines} records are written: the lines before the invalid one\n"
+            f"klog: {lines} records are written, from lines before the invalid one\n"
         )
     assert consumed(servers, topic) == [b"v"] * (2 + MANY)
     small = ("--producer-property", "max.request.size=1000")

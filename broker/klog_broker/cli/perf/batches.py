@@ -41,7 +41,9 @@ def read_payloads(file: Path, delimiter: str) -> list[bytes]:
         raise SettingError(f"cannot read {file}: {error.strerror}") from None
     payloads = [piece for piece in pieces if piece]
     if not payloads:
-        raise SettingError(f"{file} holds no payloads; expected one a line (--payload-delimiter)")
+        raise SettingError(
+            f"{file} holds no payloads; expected payloads with the --payload-delimiter between them"
+        )
     return payloads
 
 

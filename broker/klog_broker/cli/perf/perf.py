@@ -173,7 +173,7 @@ def consume(
     if figures["records"] < messages:
         raise KlogError(
             f"only {figures['records']:.0f} of {messages} records came: none for {idle_ms} ms "
-            "(--timeout-ms)"
+            "(--timeout-ms), or Ctrl-C was pressed"
         )
 
 

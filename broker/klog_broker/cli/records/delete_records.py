@@ -112,8 +112,8 @@ def read_offsets(file: Path) -> dict[TopicPartition, int]:
                 raise SettingError(f"{file} names {partition} twice")
             if not 0 <= number < 2**31 or not HIGH_WATERMARK <= offset <= _HIGHEST:
                 raise SettingError(
-                    f"{file}: {partition} has offset {offset}; expected a partition from 0 on, and "
-                    "an offset from -1 on"
+                    f"{file}: {partition} has offset {offset}; expected a partition from 0 to "
+                    "2^31 - 1, and an offset from -1 to 2^63 - 1"
                 )
             found[partition] = offset
     except (AttributeError, KeyError, TypeError):

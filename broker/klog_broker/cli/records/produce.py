@@ -161,7 +161,7 @@ def _write(
     except SettingError:
         raise
     except BadLine as error:
-        raise KlogError(f"{error}\n{_ended(producer)}: the lines before the invalid one") from None
+        raise KlogError(f"{error}\n{_ended(producer)}, from lines before the invalid one") from None
     except KeyboardInterrupt:
         raise KlogError(f"interrupted: {_ended(producer)}") from None
     except KlogError as error:
