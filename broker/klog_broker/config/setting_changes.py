@@ -68,8 +68,8 @@ def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool
         raise UnknownSetting(unknown_name(name))
     if row is None or not row.dynamic:
         raise ConfigError(
-            f"{name} cannot be changed while the broker runs: change the broker's configuration"
-            " file and restart the broker"
+            f"{name} cannot be changed while the broker runs: if klog supports this setting, change"
+            " the broker's configuration file and restart the broker"
         )
     if all_brokers and _is_for_one(name):
         raise ConfigError(f"{name} can be changed only for one broker: name the broker's id")
