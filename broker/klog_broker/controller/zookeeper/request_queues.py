@@ -142,7 +142,7 @@ class RequestQueues:
             return None
         if not queue.is_sent or queue.waiting[0] is not broker_request:
             raise InvariantViolation(
-                f"broker {broker_request.broker_id} answered a request that was not in flight"
+                f"a request to broker {broker_request.broker_id} ended that was not in flight"
             )
         return queue
 

@@ -152,9 +152,10 @@ class RequestSender:
     def _log_rejection(self, broker_request: BrokerRequest, response: BrokerResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             _log.warning(
-                "broker_id=%d rejects %s of controller epoch %d with error %d: the broker has"
-                " registered again or knows another controller, and this controller soon learns"
-                " of this from ZooKeeper",
+                "broker_id=%d rejects %s of controller epoch %d with error %d: after error 77"
+                " (STALE_BROKER_EPOCH) the broker has registered again, after error 11"
+                " (STALE_CONTROLLER_EPOCH) it knows another controller, and this controller soon"
+                " learns of either from ZooKeeper",
                 broker_request.broker_id,
                 type(broker_request.request).__name__,
                 broker_request.request.controller_epoch,

@@ -52,7 +52,7 @@ def refresh_topic(work: EventContext, name: str, new_id: NewId) -> Steps[None]:
 
 
 def _remove(work: EventContext, name: str) -> Steps[None]:
-    _log.warning("topic=%s was removed from ZooKeeper without a deletion request", name)
+    _log.warning("topic=%s was removed from ZooKeeper, but not by this controller", name)
     yield from work.writer.in_turns(work.controller_state.remove_topic(name))
 
 
