@@ -243,7 +243,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
             if self._not_recorded.allows(self._services.loop.now_ms()):
                 more = self._not_recorded.pop_suppressed_note()
                 _log.warning(
-                    "key=%r records not appended, clients get an error: %s%s", key, failure, more
+                    "key=%r records not appended, or not applied, so clients get an error: %s%s",
+                    key,
+                    failure,
+                    more,
                 )
             code = append_client_error(failure)
             too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE

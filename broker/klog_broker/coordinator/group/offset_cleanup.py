@@ -134,7 +134,8 @@ class OffsetCleanup:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
                 more = self._not_forgotten.pop_suppressed_note()
                 _log.warning(
-                    "group=%r expired offsets or offsets of a deleted topic not deleted: %s%s",
+                    "group=%r has expired offsets, or offsets of a deleted topic, and not all of"
+                    " them were deleted: %s%s",
                     group_id,
                     error,
                     more,

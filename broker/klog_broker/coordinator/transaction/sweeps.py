@@ -119,7 +119,8 @@ class Sweeps:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.pop_suppressed_note()
                 _log.warning(
-                    "%d expired transactional ids not deleted, the next search tries again: %s%s",
+                    "not all of %d expired transactional ids deleted, the next search tries again:"
+                    " %s%s",
                     len(over),
                     error,
                     more,
