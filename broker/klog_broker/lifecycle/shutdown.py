@@ -101,7 +101,8 @@ class Shutdown:
             return
         elif now_ms >= self._patient_until_ms:
             _log.warning(
-                "connections=%d closed with unsent responses, because their clients do not read",
+                "connections=%d closed before all responses were sent: their clients do not read,"
+                " or the broker did not complete the responses in time",
                 self._server.connection_count,
             )
             self._over()
