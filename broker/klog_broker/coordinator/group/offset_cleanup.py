@@ -134,8 +134,8 @@ class OffsetCleanup:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
                 more = self._not_forgotten.pop_suppressed_note()
                 _log.warning(
-                    "group=%r has expired offsets, or offsets of a deleted topic, and not all of"
-                    " them were deleted: %s%s",
+                    "group=%r cleanup failed; expired offsets, offsets of a deleted topic, or the"
+                    " group without offsets may remain: %s%s",
                     group_id,
                     error,
                     more,
