@@ -136,8 +136,8 @@ def read_topic_limits(text: str, name: str) -> dict[str, int]:
     is_map = isinstance(given, dict) and given
     if not is_map or not all(_is_int(n) and 0 < n <= _OFFSET_MAX for n in given.values()):
         raise OffsetError(
-            f"{name} is {text!r}; expected whole numbers from 1 on by topic, as in "
-            f"{_LIMITS_EXAMPLE}"
+            f"{name} is {text!r}; expected whole numbers from 1 to {_OFFSET_MAX} by topic, "
+            f"as in {_LIMITS_EXAMPLE}"
         )
     return dict(given)
 
@@ -157,7 +157,8 @@ def read_assignment(text: str) -> frozenset[TopicPartition]:
         for number in numbers:
             if not _is_int(number) or not 0 <= number <= _PARTITION_MAX:
                 raise OffsetError(
-                    f"assign has partition {number!r} of topic {topic!r}; expected 0 or more"
+                    f"assign has partition {number!r} of topic {topic!r}; expected a whole number "
+                    f"from 0 to {_PARTITION_MAX}"
                 )
             partitions.add(TopicPartition(topic, number))
     if not partitions:
@@ -189,7 +190,7 @@ def _read_map(given: object, where: str, example: str) -> Offsets:
             if not _is_number_text(number) or not _is_int(offset) or offset > _OFFSET_MAX:
                 raise OffsetError(
                     f"{where} has {number!r}: {offset!r} for topic {topic!r}; expected a partition "
-                    f"number as text and a whole number, as in {example}"
+                    f"number as text and a whole number of at most {_OFFSET_MAX}, as in {example}"
                 )
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets

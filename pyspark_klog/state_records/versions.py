@@ -35,7 +35,8 @@ def version_of(data: bytes) -> int:
     """
     if len(data) < 2:
         raise UnknownStateRecord(
-            f"a key or value of {len(data)} bytes: expected at least the 2 bytes of its version"
+            f"a key or value, or a member's subscription or assignment, of {len(data)} bytes: "
+            "expected at least the 2 bytes of its version"
         )
     return int.from_bytes(data[:2], "big", signed=True)
 

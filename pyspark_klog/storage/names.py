@@ -89,7 +89,7 @@ def parse_partition_directory_name(name: str) -> TopicPartition:
         raise StorageFormatError(
             f"the directory {name!r} is a stray or future replica of Kafka, which klog ignores; "
             f"delete it, or, if the partition has no other directory, rename it to topic-partition "
-            f"and start the broker with --adopt"
+            f"and start a standalone broker once with --adopt"
         )
     match = None if is_deleted_directory(name) else _PARTITION_DIRECTORY.match(name)
     if match is None:

@@ -181,7 +181,8 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
         cluster_id, broker_id = fields["cluster.id"], int(fields[name])
     except (KeyError, ValueError):
         raise StorageFormatError(
-            f"{kind}: expected cluster.id and {name}, found {sorted(fields)}"
+            f"{kind}: expected cluster.id, and a whole number as {name}; found the properties "
+            f"{sorted(fields)}"
         ) from None
     text = fields.get("directory.id")
     directory_id = None if text is None else _decode_directory_id(text, kind)

@@ -127,9 +127,9 @@ class Cluster:
             while seen is None or seen.brokers.keys() != numbers or seen.controller_id < 0:
                 if time.monotonic() > deadline_s:
                     raise BrokerFailed(
-                        f"the broker at {broker.bootstrap_servers} does not see {self._count}"
-                        f" brokers and a controller within {self._start_timeout_s:g} s: it sees"
-                        f" {seen}"
+                        f"the broker at {broker.bootstrap_servers} did not list {self._count}"
+                        f" brokers and a controller within {self._start_timeout_s:g} s; its last"
+                        f" description of the cluster: {seen}"
                     )
                 if seen is not None:
                     time.sleep(_PAUSE_S)

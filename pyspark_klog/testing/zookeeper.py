@@ -260,7 +260,8 @@ def _class_path() -> str:
     if not any(jar.name.startswith("zookeeper-") for jar in jars):
         where = "and pyspark is not installed" if home is None else f"and {home}/jars has none"
         raise ZooKeeperFailed(
-            f"ZooKeeper's jars come with Spark, {where}: pip install 'pyspark-klog[spark]'"
+            f"ZooKeeper's jars come with Spark, {where}: leave SPARK_HOME unset, and "
+            "pip install 'pyspark-klog[spark]'"
         )
     return os.pathsep.join(str(jar) for jar in sorted(jars))
 

@@ -100,8 +100,8 @@ def _values(topics: Topics, topic: str) -> "DataFrame":
 
 # --- a wrong topic -------------------------------------------------------------------------------
 _ABSENT = (
-    "TopicMissing: topic absent does not exist; create it, or check option subscribe (it was asked "
-    "for 3 times, as fetchOffset.numRetries says)"
+    "TopicMissing: topic absent does not exist; create it, or check option subscribe (brokers are "
+    "asked up to 3 times, as fetchOffset.numRetries says)"
 )
 
 

@@ -225,9 +225,13 @@ def test_meta_properties() -> None:
     assert set(encode_meta_properties(meta).split()) == set(kraft.split()) - {b"#a", b"date"}
     with pytest.raises(StorageFormatError, match="version 2, expected 0 or 1"):
         decode_meta_properties(b"version=2\ncluster.id=x\nnode.id=1\n")
-    with pytest.raises(StorageFormatError, match=r"expected cluster\.id and node\.id"):
+    with pytest.raises(
+        StorageFormatError, match=r"expected cluster\.id, and a whole number as node\.id"
+    ):
         decode_meta_properties(b"version=1\ncluster.id=x\nbroker.id=1\n")
-    with pytest.raises(StorageFormatError, match=r"expected cluster\.id and broker\.id"):
+    with pytest.raises(
+        StorageFormatError, match=r"expected cluster\.id, and a whole number as broker\.id"
+    ):
         decode_meta_properties(b"version=0\ncluster.id=x\n")
     with pytest.raises(StorageFormatError, match=r"directory\.id: 'y' is no id"):
         decode_meta_properties(b"version=0\ncluster.id=x\nbroker.id=1\ndirectory.id=y\n")

@@ -103,8 +103,8 @@ class SegmentDiscovery:
             if gaps:
                 raise OffsetError(
                     f"{self._path} lacks partitions {', '.join(map(str, gaps))} of topic {topic}: "
-                    "it is one of several brokers' directories; use option assign to read just "
-                    f"those that it has, {', '.join(map(str, sorted(numbers)))}"
+                    "other data directories may have them; use option assign to read just those "
+                    f"that this one has, {', '.join(map(str, sorted(numbers)))}"
                 )
         return found
 

@@ -171,7 +171,8 @@ def check_bounds(
         return
     names = option_of(starting, "starting"), option_of(ending, "ending")
     if start.keys() != end.keys():
-        check_partitions(end, frozenset(start), names[1])
+        extra = f"which {names[0]} does not name"
+        check_partitions(end, frozenset(start), names[1], extra_is=extra)
     wrong = [p for p in sorted(start) if 0 <= end[p] < start[p]]
     if wrong:
         pairs = ", ".join(f"{p} from {start[p]} to {end[p]}" for p in wrong)
@@ -204,9 +205,15 @@ def _by_partition(bound: Bound | None) -> Mapping[TopicPartition, int] | None:
 
 
 def check_partitions(
-    given: Mapping[TopicPartition, int], expected: frozenset[TopicPartition], name: str
+    given: Mapping[TopicPartition, int],
+    expected: frozenset[TopicPartition],
+    name: str,
+    *,
+    extra_is: str = "which is not read",
 ) -> None:
     """Check that offsets or timestamps are given for exactly the partitions that are read.
+
+    ``extra_is`` is the clause of the error's text on superfluous partitions.
 
     :raises OffsetError: naming missing and superfluous partitions, with a valid value
     """
@@ -215,7 +222,7 @@ def check_partitions(
     if not missing and not extra:
         return
     parts = [f"without {', '.join(map(str, missing))}"] if missing else []
-    parts += [f"with {', '.join(map(str, extra))}, which is not read"] if extra else []
+    parts += [f"with {', '.join(map(str, extra))}, {extra_is}"] if extra else []
     if name.endswith("ByTimestamp"):
         value = max(given.values(), default=0)
     else:

@@ -143,7 +143,7 @@ class _Translation:
         if character in "*+?":
             raise self._error(f"nothing for {character} to repeat")
         if character == "{":
-            raise self._error("{ without a number; write \\{ for the character")
+            raise self._error("{ has no number, or nothing to repeat; write \\{ for the character")
         if character == "(":
             return self._group()
         if character == "[":

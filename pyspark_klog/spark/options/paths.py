@@ -23,8 +23,8 @@ def local_directory(text: str) -> str:
         if scheme != "file" or parts.netloc not in ("", "localhost"):
             raise OptionError(
                 f"path is {text!r}; expected a directory that the driver and every executor see as "
-                f"local files, as in /mnt/kafka-data: {scheme}:// cannot be read, mount it or copy "
-                "it there, or leave out path to read through the brokers"
+                f"local files, as in /mnt/kafka-data: {scheme}://{parts.netloc} cannot be read, "
+                "mount it or copy it there, or leave out path to read through the brokers"
             )
         given = unquote(parts.path)
     if not given:

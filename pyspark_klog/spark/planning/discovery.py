@@ -69,7 +69,9 @@ class Discovery:
             found = self._attempts(attempt)
             if number == self._options.offset_attempts or not self._lacks(found, known):
                 return found
-            _log.info("attempt=%d some of the partitions are missing", number)
+            _log.info(
+                "attempt=%d brokers do not know all topics or partitions: asking again", number
+            )
             self._client.mark_doubtful()
             self._client.sleep_ms(self._options.offset_retry_interval_ms)
         raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
@@ -200,8 +202,8 @@ class Discovery:
     def _advice(self) -> str:
         option = "subscribe" if self._options.assigned is None else "assign"
         return (
-            f"create it, or check option {option} (it was asked for "
-            f"{self._options.offset_attempts} times, as fetchOffset.numRetries says)"
+            f"create it, or check option {option} (brokers are asked "
+            f"up to {self._options.offset_attempts} times, as fetchOffset.numRetries says)"
         )
 
     def _attempts(

@@ -165,8 +165,8 @@ class GroupCommitter:
             )
         else:
             _log.warning(
-                "the position could not be committed to group %s and is tried again; the query "
-                "goes on: %s",
+                "the position could not be committed to group %s, which does not fail the query; "
+                "klog tries again while the query runs: %s",
                 self._group_id,
                 error,
             )

@@ -117,7 +117,8 @@ class DeadLetters:
         """
         if record.partition.topic == self._topic:
             raise DeadLettersFailed(
-                f"{self._place} does not take the dead letter of a row: {record.text}"
+                f"{self._place} refused a dead letter, or a row that names this topic: "
+                f"{record.text}"
             )
         self._waiting.append(record)
 
@@ -162,7 +163,8 @@ class DeadLetters:
             self._write(producer, rows, times, refusal, now_ms)
         except (ClientError, BrokerError) as error:
             raise DeadLettersFailed(
-                f"a row was refused ({refusal.error}), and {self._place} could not take it: {error}"
+                f"a row was refused ({refusal.error}), and its dead letter could not be written to "
+                f"{self._place}: {error}"
             ) from None
 
     @property

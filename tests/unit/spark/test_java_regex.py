@@ -72,7 +72,7 @@ def test_names_that_match(pattern: str, expected: list[str]) -> None:
         ("(a", "a group is not closed; expected )"),
         ("a)", "a closing ) without an opening one"),
         ("*a", "nothing for * to repeat"),
-        ("a{x}", "{ without a number; write \\{ for the character"),
+        ("a{x}", "{ has no number, or nothing to repeat; write \\{ for the character"),
         ("[a", "a class is not closed; expected ]"),
         ("[a&&]", "a class has nothing before or after &&"),
         ("[z-a]", "the range z-a is backwards"),
@@ -88,7 +88,7 @@ def test_names_that_match(pattern: str, expected: list[str]) -> None:
         (r"(?<=a+)b", "cannot translate from Java's regular expressions: look-behind requires"),
         (r"(a)\2", "cannot translate from Java's regular expressions: invalid group reference"),
         (r"(a)\1++", "a reference to a group and a possessive quantifier"),
-        ("a" * 3 + "{2}{3}", "{ without a number"),
+        ("a" * 3 + "{2}{3}", "{ has no number, or nothing to repeat"),
         ("a{99999999999}", "cannot translate"),
     ],
 )

@@ -267,6 +267,12 @@ def test_offsets_must_be_for_exactly_what_is_read() -> None:
             startingOffsets='{"t":{"0":5,"1":5}}',
             endingOffsets='{"t":{"0":5}}',
         )
+    with pytest.raises(OffsetError, match="with t-1, which startingOffsets does not name"):
+        _read(
+            subscribe="t",
+            startingOffsets='{"t":{"0":5}}',
+            endingOffsets='{"t":{"0":5,"1":5}}',
+        )
     check_partitions(
         {TopicPartition("t", 0): 1}, frozenset({TopicPartition("t", 0)}), "startingOffsets"
     )

@@ -706,10 +706,10 @@ def test_directories_that_cannot_be_read(tmp_path: Path, log: LogFiles) -> None:
     [
         (
             {"path": "s3://bucket/data"},
-            r"path is 's3://bucket/data'; .*s3:// cannot be read, mount",
+            r"path is 's3://bucket/data'; .*s3://bucket cannot be read, mount",
         ),
         ({"path": "hdfs:/data"}, "hdfs:// cannot be read"),
-        ({"path": "file://host/data"}, "file:// cannot be read"),
+        ({"path": "file://host/data"}, "file://host cannot be read"),
         ({"path": " "}, "option path is empty"),
         ({"paths": '["a","b"]'}, "several paths are given"),
         ({"stopped": "true", "kafka.bootstrap.servers": "h:1"}, "counts only together with path"),

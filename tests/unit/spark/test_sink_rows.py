@@ -462,11 +462,12 @@ def test_a_letter_that_cannot_be_written_fails_the_task(producer: _Producer) -> 
         _sink(deadLetterTopic="dead").write([rows])
     assert str(caught.value) == (
         "a row was refused (column partition is 9 in a row for topic t; expected 0 to 2), and "
-        "topic dead (deadLetterTopic) could not take it: topic dead does not exist"
+        "its dead letter could not be written to topic dead (deadLetterTopic): topic dead does not "
+        "exist"
     )
     producer.errors.clear()
     producer.max_bytes["dead"] = 1
-    with pytest.raises(DeadLettersFailed, match=r"dead \(deadLetterTopic\) does not take the dead"):
+    with pytest.raises(DeadLettersFailed, match=r"dead \(deadLetterTopic\) refused a dead letter"):
         _sink(deadLetterTopic="dead").write([rows])
 
 
@@ -486,7 +487,8 @@ def test_a_letter_that_no_batch_can_have_fails_the_task(
     monkeypatch.setattr(layout, "INT32_MAX", 2_500)
     sink = _sink(topic="t", deadLetterTopic="dead", **_SMALL)
     with pytest.raises(
-        DeadLettersFailed, match="could not take it: the dead letter is larger than 2500 bytes"
+        DeadLettersFailed,
+        match=r"dead \(deadLetterTopic\): the dead letter is larger than 2500 bytes",
     ):
         sink.write([_batch(value=[b"1" * 3_000])])
 

@@ -93,7 +93,9 @@ def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> No
     except Exception as error:
         # An exception would hide why the batch failed.
         _log.warning(
-            "transactions stay open until they time out, since they could not be aborted: %s", error
+            "transactions that could not be aborted stay open until the query's next run or their "
+            "timeout: %s",
+            error,
         )
 
 

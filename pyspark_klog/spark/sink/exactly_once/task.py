@@ -172,8 +172,8 @@ class _Attempt:
             if topic == self._options.topic:
                 raise
             raise ExactlyOnceRefused(
-                f"option exactlyOnceTopic is {topic}; expected the name of an existing topic: "
-                f"{error}"
+                f"option exactlyOnceTopic is {topic}; expected the name of an existing topic "
+                f"that this user may describe: {error}"
             ) from error
 
     def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
@@ -264,7 +264,7 @@ class _Attempt:
         if described.producer_id != own_id or described.producer_epoch > own_epoch:
             raise ProducerFenced(
                 f"producer {described.producer_id} of epoch {described.producer_epoch} has the "
-                f"transactional id, and this attempt has {own_id} of epoch {own_epoch}"
+                f"transactional id, and this attempt is producer {own_id} of epoch {own_epoch}"
             )
 
     def _check_no_open_transaction(self) -> None:
