@@ -229,7 +229,10 @@ def test_a_process_that_is_gone_needs_no_waking(traps: Traps) -> None:
             "OTHER_ROWS",
         ),
         ("the transaction of task 0 is not open any more: it took longer than", "ENDED_EARLY"),
-        ("1 of 4 transactions of tasks were committed, and the next one could not be", "CUT_SHORT"),
+        (
+            "1 of 4 transactions of tasks were committed, and committing the next one failed",
+            "CUT_SHORT",
+        ),
         ("SparkException: Python worker exited unexpectedly (crashed)", "LOST"),
         ("two queries run with one checkpoint, or with copies of it", "UNKNOWN"),
     ],

@@ -25,7 +25,9 @@ _WORDS: dict[Failure, tuple[str, ...]] = {
         "its transaction was open for",
         "another attempt took its transactional id",
     ),
-    Failure.CUT_SHORT: ("transactions of tasks were committed, and the next one could not be",),
+    Failure.CUT_SHORT: (
+        "transactions of tasks were committed, and committing the next one failed",
+    ),
     Failure.LOST: (
         "Python worker exited unexpectedly",
         "ExecutorLostFailure",

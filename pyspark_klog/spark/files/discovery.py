@@ -337,8 +337,11 @@ def with_stable_listing(files: PartitionFiles, search: Callable[[Listing], T]) -
             listing = files.listing()
             is_gone = not listing.bases
             if listing.is_being_swapped:
-                reason = "the log cleaner was stopped while it replaced files (*.swap): start the "
-                reason += "broker once, it completes that"
+                reason = (
+                    "the log cleaner is replacing files (*.swap), or was stopped while it did: "
+                )
+                reason += "read again later, or, if no broker runs, start the broker once, which "
+                reason += "completes the replacement"
             elif not listing.bases:
                 reason = "there is no segment in it"
             else:

@@ -80,8 +80,9 @@ def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
         )
     if exactly_once.topic is None:
         raise OptionError(
-            "option exactlyOnce stores its progress under a topic, and a column chooses the "
-            "topics: set option exactlyOnceTopic to a topic that will not be deleted"
+            "option exactlyOnce stores its progress under a topic, and option topic, which "
+            "could name it, is not given: set option exactlyOnceTopic to a topic that "
+            "will not be deleted"
         )
 
 

@@ -177,7 +177,7 @@ def test_after_an_end_that_fails_none_follows(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(commit, "end_transaction", end_transaction)
     monkeypatch.setattr(sink_groups.SinkGroups, "store", lambda _, mark: stored.append(mark))
     tasks = [_task(index, 0) for index in range(3)]
-    text = "1 of 3 transactions of tasks were committed, and the next one could not be: fenced"
+    text = "1 of 3 transactions of tasks were committed, and committing the next one failed: fenced"
     with pytest.raises(KlogError, match=text):
         commit.commit_batch(_Client.settings, ExactlyOnce(), 0, tasks)
     assert ended == [SINK.task(0)]

@@ -160,8 +160,9 @@ def test_wrong_values_of_exactly_once_are_refused(options: dict[str, str], text:
         ),
         (
             {"topic": None},
-            "option exactlyOnce stores its progress under a topic, and a column chooses the "
-            "topics: set option exactlyOnceTopic to a topic that will not be deleted",
+            "option exactlyOnce stores its progress under a topic, and option topic, which "
+            "could name it, is not given: set option exactlyOnceTopic to a topic that "
+            "will not be deleted",
         ),
         (
             {"exactlyOnceQuery": "mine"},

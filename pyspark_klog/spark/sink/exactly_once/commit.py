@@ -227,6 +227,6 @@ def _end(
     except KlogError as error:
         raise ClientError(
             f"micro-batch {batch.batch_id} of the exactly-once sink {batch.sink}: {how_many} "
-            f"transactions of tasks were committed, and the next one could not be: {error}; start "
-            "the query again with the same number of tasks, which writes the other rows"
+            f"transactions of tasks were committed, and committing the next one failed: {error}; "
+            "start the query again with the same number of tasks, which writes the other rows"
         ) from error
