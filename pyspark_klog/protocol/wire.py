@@ -131,7 +131,10 @@ def raise_bad_length(field: str, length: int, remaining: int) -> NoReturn:
     """Raise MalformedRequest for a wrong length of a string, bytes, record set or tagged field."""
     if length < 0:
         raise MalformedRequest(f"{field}: found null (length {length}), which is not allowed")
-    raise MalformedRequest(f"{field}: found a length of {length}, with {remaining} bytes left")
+    raise MalformedRequest(
+        f"{field}: found a length of {length}, with {remaining} bytes left (a string has at most "
+        "32767)"
+    )
 
 
 def raise_bad_count(field: str, count: int, remaining: int) -> NoReturn:

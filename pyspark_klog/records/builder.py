@@ -132,7 +132,7 @@ class BatchBuilder:
                 f"{self._last_offset}: offsets rise, to at most {INT32_MAX} above the base offset"
             )
         if not NO_TIMESTAMP_MS <= timestamp_ms <= INT64_MAX:
-            raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) or more")
+            raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) to 2^63 - 1")
         base_timestamp_ms = self._base_timestamp(timestamp_ms)
         size_before = len(self._section)
         append_record(

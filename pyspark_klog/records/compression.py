@@ -185,10 +185,10 @@ def _inflate(
                 return _decompress_lz4(view, max_bytes, max_parts, all_frames=all_lz4_frames)
             return Inflated(_decompress_zstd(view, max_bytes, max_parts), True)
         except DecompressedTooLarge:
-            parts = "" if max_parts is None else f" in {max_parts} parts"
+            parts = "" if max_parts is None else f", or more than {max_parts} parts"
             raise DecompressedTooLarge(
                 f"{len(view)} bytes of {codec.name.lower()} hold more than the limit "
-                f"of {max_bytes} bytes{parts}; nothing beyond it was inflated"
+                f"of {max_bytes} bytes{parts}; the rest was not inflated"
             ) from None
 
 

@@ -69,7 +69,7 @@ class LegacyBuilder:
         if not self._last_offset < own <= INT64_MAX:
             raise InvalidRecords(f"offset {own} cannot follow {self._last_offset}: offsets rise")
         if not NO_TIMESTAMP_MS <= timestamp_ms <= INT64_MAX:
-            raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) or more")
+            raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) to 2^63 - 1")
         size = message_size(self.magic, key, value)
         if len(self._messages) + size > self._max_bytes:
             raise BatchTooLarge(

@@ -32,16 +32,19 @@ def read_entry_head(buffer: Buffer, position: int = 0) -> EntryHead:
     """
     if len(buffer) - position < at.UP_TO_MAGIC_BYTES:
         raise CorruptRecords(
-            f"the entry at byte {position} is cut off after {max(len(buffer) - position, 0)} bytes"
+            f"the batch or message at byte {position} is cut off after "
+            f"{max(len(buffer) - position, 0)} bytes"
         )
     offset, size = at.LOG_OVERHEAD.unpack_from(buffer, position)
     magic: int = at.INT8.unpack_from(buffer, position + at.MAGIC_AT)[0]
     if not at.MAGIC_V0 <= magic <= at.MAGIC_V2:
-        raise CorruptRecords(f"the entry at byte {position} has magic {magic}, known are 0 to 2")
+        raise CorruptRecords(
+            f"the batch or message at byte {position} has magic {magic}, known are 0 to 2"
+        )
     least = at.MIN_BATCH_LENGTH if magic == at.MAGIC_V2 else at.MIN_MESSAGE_SIZE[magic]
     if size < least:
         raise CorruptRecords(
-            f"the entry at byte {position} (format {magic}) gives its size as {size}, "
+            f"the batch or message at byte {position} (format {magic}) gives its size as {size}, "
             f"the least is {least}"
         )
     return EntryHead(offset, at.LOG_OVERHEAD_BYTES + size, magic)

@@ -65,8 +65,8 @@ def decompress_any(
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - position:
             raise DamagedCompression(
-                f"snappy: a block gives its length as {length}, "
-                f"but {len(data) - position} bytes are left"
+                f"snappy: a block gives its length as {length}, expected 1 to "
+                f"{len(data) - position}, the bytes left"
             )
         out += _decompress_block(data[position : position + length], max_bytes - len(out))
         position += length

@@ -115,7 +115,8 @@ class PartitionData(Struct):
         """
         if isinstance(self.records, FileRegion):
             raise InvariantViolation(
-                "the record set is a part of a file to be sent; only decoded responses have a view"
+                "the record set is a part of a file to be sent; only a record set in memory has a "
+                "view"
             )
         return memoryview(self.records or b"")
 
