@@ -275,7 +275,7 @@ class ContinuousReader:
         if next_offset <= start:
             raise ReplyUnreadable(
                 f"a fetch of {partition} at offset {start} was answered with batches that end "
-                f"before it, at {next_offset}"
+                f"before this offset: the offset after them is {next_offset}"
             )
         reading.position = next_offset
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]

@@ -335,8 +335,8 @@ class RangeFetcher:
         rows = [p for topic in response.responses for p in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise ReplyUnreadable(
-                f"a fetch of {self.partition} was answered with {len(rows)} partitions; expected "
-                "this one only"
+                f"the response to a fetch of {self.partition} has {len(rows)} partitions; expected "
+                "exactly 1, with the number of this partition"
             )
         return rows[0]
 
@@ -357,7 +357,7 @@ class RangeFetcher:
         if next_offset <= self.position:
             raise ReplyUnreadable(
                 f"a fetch of {self.partition} at offset {self.position} was answered with batches "
-                f"that end before it, at {next_offset}"
+                f"that end before this offset: the offset after them is {next_offset}"
             )
         self._size.learn(len(data), next_offset - self.position)
         self.position = next_offset

@@ -123,8 +123,8 @@ class UserPartitioner:
             numbers = chosen.cast(pa.int32())
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SettingError(
-                f"{_SETTING} {self._name} gave {type(found).__name__}, which has values "
-                f"that are not whole numbers: {error}"
+                f"{_SETTING} {self._name} gave {type(found).__name__}, which cannot be read as "
+                f"partition numbers (int32): {error}"
             ) from None
         if len(numbers) != given.rows.num_rows:
             raise SettingError(

@@ -56,7 +56,10 @@ class TransactionalProducer(Producer):
         transaction_timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         if not client.settings.flag("enable.idempotence"):
-            raise SettingError("transactions need enable.idempotence=true and acks=all")
+            raise SettingError(
+                "transactions need enable.idempotence=true, acks=all and at most 5 in "
+                "max.in.flight.requests.per.connection"
+            )
         super().__init__(client)
         self.transactional_id = transactional_id
         self._manager = TransactionManager(transactional_id, transaction_timeout_ms, client.wait_ms)

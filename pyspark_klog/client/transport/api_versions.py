@@ -54,5 +54,5 @@ class BrokerVersions:
         has = f"versions {given[0]} to {given[1]}" if given else "no version"
         raise UnsupportedByBroker(
             f"{peer} has {has} of {api_key.name}; klog needs one of {wanted}: "
-            "expected a Kafka broker of 0.10.1 to 4.3"
+            "expected a Kafka broker of 0.10.1 to 4.3, for some features a newer one than 0.10.1"
         )

@@ -242,7 +242,7 @@ class Connection:
         chosen = self._chosen.get(wanted)
         if chosen is None:
             if self.versions is None:
-                raise RuntimeError("the versions are known once the connection is ready")
+                raise RuntimeError("the broker has not sent its API versions yet")
             chosen = self._chosen[wanted] = self.versions.choose(api_key, low, high, self.peer)
         return chosen
 

@@ -68,7 +68,7 @@ class TestRecords:
         assert client.requests[0].isolation_level == 1
 
     def test_replies_that_make_no_sense(self) -> None:
-        with pytest.raises(ReplyUnreadable, match="answered with batches that end before it, at 5"):
+        with pytest.raises(ReplyUnreadable, match="before this offset: the offset after them is 5"):
             follow(PaperClient({1: [reply(records(0, 4, 1))]}), 1).poll(100)
         cut = records(0, 10, 1)
         assert isinstance(cut.records, memoryview)

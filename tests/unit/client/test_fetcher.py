@@ -257,7 +257,7 @@ def test_a_reader_above_its_quota_waits() -> None:
     assert client.asked == [0, 5, 5, 5]
     assert client.waits == [100, 200]
     client = _PaperClient([lambda _: None])
-    with pytest.raises(ReplyUnreadable, match="was answered with 0 partitions"):
+    with pytest.raises(ReplyUnreadable, match="has 0 partitions; expected exactly 1"):
         _read(client, 0, 10)
 
 
@@ -442,7 +442,7 @@ def test_little_beyond_the_end_of_a_range_is_asked_for() -> None:
 
 
 def test_an_answer_that_lies_before_the_question_ends_the_reading() -> None:
-    with pytest.raises(ReplyUnreadable, match="end before it, at 5"):
+    with pytest.raises(ReplyUnreadable, match="the offset after them is 5"):
         _read(_PaperClient([_records(0, 5)]), 7, 10)
 
 

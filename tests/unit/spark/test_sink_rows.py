@@ -192,7 +192,7 @@ def test_only_rows_without_a_partition_are_asked_for(producer: _Producer) -> Non
     ("name", "error", "text"),
     [
         ("too_few", SettingError, "too_few gave 1 numbers for 2 rows; expected one for each"),
-        ("no_numbers", SettingError, "no_numbers gave list, which has values that are not whole "),
+        ("no_numbers", SettingError, "no_numbers gave list, which cannot be read as partition"),
         (
             "out_of_range",
             SchemaError,
