@@ -130,7 +130,7 @@ class Probe:
             found: dict[str, Any] = json.loads(out.rstrip().rpartition("\n")[2])
             major, minor, micro = found.pop("version")
         except (ValueError, TypeError, KeyError, AttributeError):
-            last = err.strip().splitlines()[-1:] or ["it printed nothing"]
+            last = err.strip().splitlines()[-1:] or ["it printed no versions"]
             raise NoPython(f"it ended with code {self._process.returncode}: {last[0]}") from None
         known = {name: found[name] for name in Contents.__dataclass_fields__ if name in found}
         return Contents((major, minor, micro), **known)

@@ -345,4 +345,4 @@ def test_register_warns_of_what_does_not_answer(
 ) -> None:
     _register(fake_program(tmp_path / "python", "exit 3"))
     [line] = caplog.messages
-    assert "which does not answer as Python: it ended with code 3: it printed nothing" in line
+    assert "which does not answer as Python: it ended with code 3: it printed no versions" in line
