@@ -33,7 +33,8 @@ def openssl_names(
     newest = [suite for suite in suites if suite in _TLS_1_3]
     if newest and "TLSv1.3" in versions:
         _log.debug(
-            "all cipher suites of TLS 1.3 may be used, although %sssl.cipher.suites names only %s",
+            "all cipher suites of TLS 1.3 may be used, although %sssl.cipher.suites names only %s "
+            "of them",
             prefix,
             newest,
         )

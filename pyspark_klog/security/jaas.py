@@ -73,7 +73,10 @@ def read_jaas(config: Secret, name: str = "sasl.jaas.config") -> LoginModule:
 
 def _module(first: _Token, tokens: Iterator[_Token], name: str) -> LoginModule:
     if first.kind not in ("word", "quoted"):
-        raise SettingError(f"{name} does not begin with a login module; expected {EXAMPLE}")
+        raise SettingError(
+            f"{name} has no login module where one should begin, at the start or after a "
+            f"semicolon; expected {EXAMPLE}"
+        )
     class_name = first.text.removeprefix(_SHADED)
     flag = next(tokens, None)
     if flag is None or flag.text.lower() not in FLAGS:

@@ -94,8 +94,8 @@ def check_token(text: str) -> Secret:
     """
     if not _TOKEN.fullmatch(text):
         raise AuthenticationFailed(
-            "the token has characters that a bearer token cannot have (RFC 6750): expected "
-            "letters, digits and -._~+/="
+            "the token is empty, or has characters that a bearer token cannot have (RFC 6750): "
+            "expected letters, digits and -._~+/, and = only at the end"
         )
     return Secret(text)
 
@@ -158,8 +158,8 @@ def unsecured_token(options: Mapping[str, Secret], now_ms: int, name: str) -> To
     principal = plain.get("unsecuredLoginPrincipalClaimName", "sub")
     if not isinstance(claims.get(principal), str):
         raise SettingError(
-            f"{name} gives no claim {principal} for an unsecured token; expected the option "
-            f'{_STRING}{principal}="alice"'
+            f"{name} gives no text for claim {principal} of an unsecured token; expected the "
+            f'option {_STRING}{principal}="alice"'
         )
     lifetime = plain.get("unsecuredLoginLifetimeSeconds", str(_DEFAULT_LIFETIME_S))
     lifetime_s = _as_number("unsecuredLoginLifetimeSeconds", lifetime, name)
@@ -176,7 +176,9 @@ def _as_number(option: str, text: str, name: str) -> float:
     except ValueError:
         number = float("nan")
     if not -1e15 < number < 1e15:
-        raise SettingError(f"{name} has an option {option} that is no number")
+        raise SettingError(
+            f"{name} has an option {option} that is no number between -1e15 and 1e15"
+        )
     return number
 
 

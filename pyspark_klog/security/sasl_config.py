@@ -199,8 +199,8 @@ def _check_login_class(settings: Lookup, prefix: str) -> None:
     name = text_of(settings, _LOGIN_CLASS)
     if name is not None and java_class(name) not in _LOGIN_CLASSES:
         raise SettingError(
-            f"{prefix}{_LOGIN_CLASS} is {name!r}, a Java class that klog does not have: leave it "
-            f"out, and set {prefix}{_LOGIN_HANDLER} to module:callable, a Python function"
+            f"{prefix}{_LOGIN_CLASS} is {name!r}, and klog has no Java class of this name: leave "
+            f"it out, and set {prefix}{_LOGIN_HANDLER} to module:callable, a Python function"
         )
 
 
@@ -221,7 +221,7 @@ def _function(
         if value.startswith("software.amazon.msk.") or ".msk.auth.iam." in value:
             raise SettingError(f"{prefix}{name}: " + _MSK.format(prefix=prefix))
         raise SettingError(
-            f"{prefix}{name} is {value!r}, a Java class that klog does not have; expected "
+            f"{prefix}{name} is {value!r}, and klog has no Java class of this name; expected "
             f"{expected} (docs/security.md)"
         )
     return function
@@ -253,7 +253,7 @@ def _password_login(
     username, password = module.options.get("username"), module.options.get("password")
     if not username or password is None:
         missing = "username" if not username else "password"
-        raise SettingError(f"{prefix}{_JAAS} has no option {missing}; expected {wanted}")
+        raise SettingError(f"{prefix}{_JAAS} has no value for option {missing}; expected {wanted}")
     return PasswordLogin(mechanism, username.reveal(), password)
 
 
@@ -352,7 +352,7 @@ def _client_of(settings: Lookup, options: Options, prefix: str) -> tuple[str, Se
     if not client_id or not client_secret:
         missing = "clientSecret" if client_id else "clientId"
         raise SettingError(
-            f"{prefix}{_JAAS} has no option {missing}; expected {OAUTH_MODULE} required "
+            f"{prefix}{_JAAS} has no value for option {missing}; expected {OAUTH_MODULE} required "
             'clientId="..." clientSecret="..." scope="...";'
         )
     return client_id, client_secret

@@ -85,7 +85,7 @@ def _engine(settings: Lookup, prefix: str) -> UserFunction | None:
     function = parse_user_function(prefix + _ENGINE, name)
     if function is None:
         raise SettingError(
-            f"{prefix}{_ENGINE} is {name!r}, and klog has no such Java class; expected "
+            f"{prefix}{_ENGINE} is {name!r}, and klog has no Java class of this name; expected "
             "module:callable, a Python function that takes the settings ssl.* and gives an "
             "ssl.SSLContext, or leave it out"
         )
@@ -185,8 +185,8 @@ def _versions(settings: Lookup, prefix: str) -> tuple[str, ...]:
     usable = tuple(v for v in VERSIONS if v in named and VERSIONS.index(v) <= top)
     if not usable:
         raise SettingError(
-            f"{prefix}ssl.enabled.protocols has only versions that klog does not support or "
-            f"that are newer than {prefix}{_NEWEST}, {newest}"
+            f"{prefix}ssl.enabled.protocols has only versions that are newer than "
+            f"{prefix}{_NEWEST}, {newest}"
         )
     return usable
 

@@ -392,10 +392,10 @@ def test_an_endpoint_in_trouble_is_asked_again(plain: PlayedBroker, authority: A
             "answered 400; check clientId, clientSecret and scope",
         ),
         ((302, b"", {"Location": "http://localhost:1/"}), "answered 302; check clientId"),
-        ((200, b"[]", {}), "answered without an access_token; expected JSON"),
-        ((200, b"[" * 200_000, {}), "answered without an access_token; expected JSON"),
-        ((200, b'{"access_token":"t","expires_in":"soon"}', {}), "without an access_token"),
-        ((200, b'{"access_token":"two words"}', {}), "the token has characters that a bearer tok"),
+        ((200, b"[]", {}), "sent no usable token; expected JSON"),
+        ((200, b"[" * 200_000, {}), "sent no usable token; expected JSON"),
+        ((200, b'{"access_token":"t","expires_in":"soon"}', {}), "sent no usable token"),
+        ((200, b'{"access_token":"two words"}', {}), "or has characters that a bearer token"),
     ],
 )
 def test_an_endpoint_that_gives_no_token(
@@ -416,10 +416,10 @@ def test_an_endpoint_that_is_not_there_or_not_trusted(
     stranger = Authority(tmp_path, "other").broker().pem_file()
     with TokenEndpoint(stranger) as endpoint:
         text = failure(_from(endpoint, plain, authority))
-        assert text.startswith(f"token endpoint {endpoint.url} could not be asked: ")
+        assert text.startswith(f"token endpoint {endpoint.url} gave no complete response: ")
         assert text.endswith("; ssl.truststore.* can be options of sasl.jaas.config")
         gone = _from(endpoint, plain, authority, sasl__login__retry__backoff__max__ms="50")
-    assert "could not be asked: Connection refused" in failure(gone)
+    assert "gave no complete response: Connection refused" in failure(gone)
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/t\u00f6ken", "http://[::1/token"])

@@ -44,7 +44,9 @@ def trusted_certificates(store: Store) -> str:
         else:
             found = certificates_of(content.decode("latin-1"))
     if not found:
-        raise SettingError(f"{where} has no certificate; expected PEM text with BEGIN CERTIFICATE")
+        raise SettingError(
+            f"{where} has no certificate; expected at least one (in PEM text: BEGIN CERTIFICATE)"
+        )
     return found
 
 
@@ -127,8 +129,8 @@ def _load(store: Store, content: bytes) -> "PKCS12KeyAndCertificates":
     except UnsupportedAlgorithm:
         raise SettingError(
             f"{store.name}.location {store.location} is encrypted in a way that is no longer "
-            f"supported (Java before 8u301 wrote such stores); write it again with: keytool "
-            f"-importkeystore -srckeystore {store.location} -destkeystore new.p12 "
+            f"supported (Java before 8u301 wrote such stores); write it again with a newer Java's "
+            f"keytool: keytool -importkeystore -srckeystore {store.location} -destkeystore new.p12 "
             "-deststoretype PKCS12"
         ) from None
     except (ValueError, TypeError):

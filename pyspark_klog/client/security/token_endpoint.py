@@ -99,7 +99,8 @@ def request_token(login: ClientCredentials) -> IssuedToken:
             body = error.read(_MAX_ANSWER_BYTES)
         said = _said(body, login)
         raise EndpointFailed(
-            f"{where} answered {error.code}{said}; check clientId, clientSecret and scope",
+            f"{where} answered {error.code}{said}; check clientId, clientSecret and scope, and the "
+            "endpoint's URL and state",
             error.code in _PASSING,
         ) from None
     except (OSError, http.client.HTTPException) as error:
@@ -110,7 +111,8 @@ def request_token(login: ClientCredentials) -> IssuedToken:
         text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None)
         hint = "; ssl.truststore.* can be options of sasl.jaas.config" if untrusted else ""
         raise EndpointFailed(
-            f"{where} could not be asked: {text or type(reason).__name__}{hint}", not untrusted
+            f"{where} gave no complete response: {text or type(reason).__name__}{hint}",
+            not untrusted,
         ) from None
     except ValueError:
         raise EndpointFailed(
@@ -195,7 +197,11 @@ def _read(content: bytes, where: str) -> IssuedToken:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         token = expires_in_s = None
     if not isinstance(token, str) or not token:
-        raise EndpointFailed(f"{where} answered without an access_token; expected JSON", False)
+        raise EndpointFailed(
+            f"{where} sent no usable token; expected JSON with access_token as text and, if it has "
+            "expires_in, a number of seconds",
+            False,
+        )
     return IssuedToken(token, expires_in_s)
 
 

@@ -96,7 +96,7 @@ def test_a_plain_login_module_needs_user_and_password() -> None:
         (f'{PLAIN_MODULE} required username="" password="HIDDEN";', "username"),
     ):
         text = _refusal({**given, "sasl.jaas.config": config})
-        assert text == f"kafka.sasl.jaas.config has no option {missing}; {wanted}"
+        assert text == f"kafka.sasl.jaas.config has no value for option {missing}; {wanted}"
 
 
 @pytest.mark.parity("security: jaas: ScramLoginModule")
@@ -189,8 +189,9 @@ def test_mks_token_callback_needs_no_login_module() -> None:
 def test_a_java_class_that_is_not_known_names_the_alternative(setting: str, expected: str) -> None:
     given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
     text = _refusal({**given, "sasl.jaas.config": jaas("PLAIN"), setting: "com.example.Own"})
-    assert text.startswith(f"kafka.{setting} is 'com.example.Own', ")
-    assert "Java class" in text
+    assert text.startswith(
+        f"kafka.{setting} is 'com.example.Own', and klog has no Java class of this name"
+    )
     assert expected in text
 
 
@@ -300,14 +301,14 @@ def test_client_credentials_as_settings() -> None:
         ),
         (
             {"sasl.oauthbearer.token.endpoint.url": "https://idp"},
-            f"has no option clientId; expected {OAUTH_MODULE} required",
+            f"has no value for option clientId; expected {OAUTH_MODULE} required",
         ),
         (
             {
                 "sasl.oauthbearer.token.endpoint.url": "https://idp",
                 "sasl.oauthbearer.client.credentials.client.id": "job",
             },
-            "has no option clientSecret",
+            "has no value for option clientSecret",
         ),
         (
             {"sasl.oauthbearer.assertion.private.key.file": "/k"},
@@ -315,7 +316,7 @@ def test_client_credentials_as_settings() -> None:
         ),
         (
             {"sasl.oauthbearer.jwt.retriever.class": f"{KAFKA}.oauthbearer.JwtBearerJwtRetriever"},
-            "a Java class that klog does not have; expected module:callable",
+            "and klog has no Java class of this name; expected module:callable",
         ),
         (
             {
@@ -398,12 +399,7 @@ def test_other_sources_of_tokens() -> None:
         ({"ssl.protocol": "TLSv1"}, "kafka.ssl.protocol has 'TLSv1'; expected TLSv1.2, TLSv1.3"),
         (
             {"ssl.enabled.protocols": "TLSv1.3", "ssl.protocol": "TLSv1.2"},
-            "kafka.ssl.enabled.protocols has only versions that klog does not support or that are "
-            "newer than kafka.ssl.protocol, TLSv1.2",
-        ),
-        (
-            {"ssl.enabled.protocols": "TLSv1,TLSv1.3", "ssl.protocol": "TLSv1.2"},
-            "has only versions that klog does not support or that are newer than",
+            "has only versions that are newer than kafka.ssl.protocol, TLSv1.2",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_blanks_comments_and_order_count_for_nothing(config: str) -> None:
     [
         ("", "is empty; expected a login module"),
         ("  /* nothing */ ", "is empty; expected a login module"),
-        ("=", "does not begin with a login module"),
+        ("=", "has no login module where one should begin"),
         (PLAIN, "no control flag after the login module; expected one of required"),
         (f'{PLAIN} username="HIDDEN";', "no control flag"),
         (f'{PLAIN} required username="a" password="HIDDEN"', "does not end with a semicolon"),

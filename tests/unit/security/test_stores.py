@@ -146,8 +146,8 @@ def test_a_pkcs12_store_of_an_older_java(
     path = authority.pkcs12_file()
     assert refusal({"truststore.location": str(path), "truststore.password": "p"}) == (
         f"kafka.ssl.truststore.location {path} is encrypted in a way that is no longer supported "
-        f"(Java before 8u301 wrote such stores); write it again with: keytool -importkeystore "
-        f"-srckeystore {path} -destkeystore new.p12 -deststoretype PKCS12"
+        f"(Java before 8u301 wrote such stores); write it again with a newer Java's keytool: "
+        f"keytool -importkeystore -srckeystore {path} -destkeystore new.p12 -deststoretype PKCS12"
     )
 
 
