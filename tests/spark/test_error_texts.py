@@ -131,8 +131,8 @@ def test_a_topic_to_write_to_is_absent(
         frame = _values(topics, full)
         _save_stream(frame, topics, tmp_path, topic="absent", kafka__max__block__ms=300)
     expected = (
-        "TopicMissing: topic absent does not exist after waiting 300 ms (max.block.ms); "
-        "create it, or let brokers do so with auto.create.topics.enable"
+        "TopicMissing: topic absent does not exist, or has no partitions yet, after waiting 300 ms "
+        "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
     )
     assert batch == stream == [expected]
 

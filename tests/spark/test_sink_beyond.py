@@ -278,8 +278,8 @@ def test_no_broker(failing: Any) -> None:
 def test_an_unknown_topic(failing: Any) -> None:
     text = failing(topic="no-such-topic", kafka__max__block__ms=500)
     assert (
-        "topic no-such-topic does not exist after waiting 500 ms (max.block.ms); create it, "
-        "or let brokers do so with auto.create.topics.enable"
+        "topic no-such-topic does not exist, or has no partitions yet, after waiting 500 ms "
+        "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
     ) in _line(text, "no-such-topic")
 
 

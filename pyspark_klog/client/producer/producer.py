@@ -287,8 +287,8 @@ class Producer:
         if self._active_time_ms() - oldest_ms >= self._delivery_timeout_ms:
             names = ", ".join(str(p) for p in sorted(self._core.waiting())[:5])
             raise DeliveryFailed(
-                f"records for {names} were not acknowledged within {self._delivery_timeout_ms} ms "
-                "(delivery.timeout.ms)"
+                f"records were not acknowledged within {self._delivery_timeout_ms} ms "
+                f"(delivery.timeout.ms); unacknowledged records exist for {names}"
             )
 
     # --- producer id and epoch -------------------------------------------------------------------

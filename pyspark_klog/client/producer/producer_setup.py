@@ -68,8 +68,9 @@ def wait_for_topic(client: BlockingClient, topic: str) -> int:
         wait_ms = client.wait_ms(failures)
         if client.now_ms() + wait_ms >= deadline_ms:
             raise TopicMissing(
-                f"topic {topic} does not exist after waiting {max_block_ms} ms "
-                "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
+                f"topic {topic} does not exist, or has no partitions yet, after waiting "
+                f"{max_block_ms} ms (max.block.ms); create it, or let brokers do so with "
+                "auto.create.topics.enable"
             )
         client.retries.on_failure(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
         client.sleep_ms(wait_ms)

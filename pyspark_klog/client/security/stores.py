@@ -66,7 +66,9 @@ def own_key(store: Store) -> OwnKey:
     key, certificates = key_of(text), certificates_of(text)
     if not key or not certificates:
         missing = "certificate" if key else "private key"
-        raise SettingError(f"{where} has no {missing}; expected both, as PEM text")
+        raise SettingError(
+            f"{where} has no {missing}; expected a private key and certificates, as PEM text"
+        )
     return OwnKey(Secret(key + certificates), store.key_password)
 
 

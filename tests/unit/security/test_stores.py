@@ -187,7 +187,7 @@ def test_keys_that_do_not_fit(authority: Authority, client: Identity) -> None:
     assert "kafka.ssl.keystore.key with kafka.ssl.keystore.certificate.chain has no private" in (
         refusal(given)
     )
-    assert "has no certificate; expected both" in refusal(
+    assert "has no certificate; expected a private key and certificates" in refusal(
         {"keystore.key": client.key_pem, "keystore.certificate.chain": "nothing"}
     )
 
