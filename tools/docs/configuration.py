@@ -32,23 +32,24 @@ klog broker --config server.properties --set num.partitions=3 --print-config
 
 A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, with
 [exceptions](#what-is-different-here). The file of `--config` overrides the defaults, and
-`--set NAME=VALUE` overrides the file; `--port` sets the port of the first of the `listeners`, and
-`--data` sets `log.dirs`. `klog broker --print-config` shows every value and its source.
-[broker/server.properties](../broker/server.properties) has all defaults, commented out.
+`--set NAME=VALUE` overrides the file; `--port` sets the port of the first of the `listeners` that
+is not a controller's, and `--data` sets `log.dirs`. `klog broker --print-config` shows every value
+(but hides secrets) and its source. [broker/server.properties](../broker/server.properties) has all
+defaults, commented out.
 
-The syntax of a broker's configuration file is that of Java's `.properties`: `name=value`, `#` and
-`!` begin a comment, a backslash at a line's end joins the next line, `\\u` and four hexadecimal
-digits are a character, and the last of two entries for a name counts. The encoding is UTF-8, or
-Latin-1 if the file is not valid UTF-8. Lists are comma-separated.
+The syntax of a broker's configuration file is that of Java's `.properties`: `name=value`, a line
+that begins with `#` or `!` is a comment, a backslash at a line's end joins the next line, `\\u` and
+four hexadecimal digits are a character, and the last of two entries for a name counts. The encoding
+is UTF-8, or Latin-1 if the file is not valid UTF-8. Lists are comma-separated.
 
 klog distinguishes five kinds of setting names:
 - known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
 - Kafka's names that [change nothing in klog](#kafkas-names-without-effect): accepted, with one
   warning each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are
   refused;
-- Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
-  one rely on a feature that klog does not have yet;
-- names that Kafka dropped before 3.9.1: refused, with the
+- Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), some only with some
+  values, since users who set them rely on a feature that klog does not have;
+- seven names that Kafka dropped before 3.9.1: refused, with the
   [name to set instead](#what-is-different-here);
 - any other name: refused, with the most similar known name if there is one.
 
@@ -70,7 +71,8 @@ def configuration_page() -> str:
     parts.append(
         "## Topics' settings\n\nA topic's settings can be given when the topic is created, and"
         " changed at any time by\nIncrementalAlterConfigs. If a topic does not"
-        " set a setting itself, the broker's setting\nin the table's last column counts.\n"
+        " set a setting itself, the broker's setting\nin the table's last column counts, or else"
+        " the default.\n"
     )
     columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
     parts.append(table(columns, _topic_cells()))
@@ -83,8 +85,8 @@ def configuration_page() -> str:
         " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
         " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
         " its cleaner cannot work with them.\n\n"
-        "Settings that Kafka 4.x changed or dropped (klog keeps those of 3.9.1, except for\n"
-        "`num.recovery.threads.per.data.dir`):\n"
+        "Settings of this page's first tables that Kafka 4.x changed or dropped (klog keeps those"
+        " of 3.9.1,\nexcept for `num.recovery.threads.per.data.dir`):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
     parts.append(table(("name", "in Kafka 4.x"), _names(changes)))
@@ -100,26 +102,31 @@ def configuration_page() -> str:
     parts.append(table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
     parts.append(
         "Settings with which a broker does not start, unless it is standalone and the value"
-        " describes a KRaft\ncluster of this broker only:\n"
+        " describes a KRaft\ncluster of this broker only (an empty value counts as not set):\n"
     )
     parts.append(table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
     parts.append(
         "Settings with which a broker with `zookeeper.connect` does not start, except that the"
-        " value `false`\nis allowed (not for `control.plane.listener.name`):\n"
+        " value `false`\nis allowed (not for `control.plane.listener.name`), and that an empty"
+        " value counts as not set:\n"
     )
     refused = ((name, f"{why}.") for name, (_, why) in REFUSED_IN_CLUSTER.items())
     parts.append(table(("name", "why"), _names(refused)))
     parts.append(
         "## Kafka's names without effect\n\nklog accepts and ignores the settings of Kafka listed"
-        " here, but some values\n[refuse the start](#kafkas-names-that-refuse-the-start).\n"
+        " here, unless `strict.configs=true` is set; but\nsome values"
+        " [refuse the start](#kafkas-names-that-refuse-the-start).\n"
     )
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
         note = r" (\*: new in Kafka 4)" if SINCE_4.intersection(names) else ""
         text = "\n".join(_wrapped(f"**{reason}** No effect{note}: {listed}"))
         parts.append(text + "\n")
-    listed = ", ".join(f"`{prefix}...`" for prefix in PREFIXES_WITHOUT_EFFECT)
-    parts.append(f"klog ignores all settings whose names begin with {listed}.\n")
+    listed = ", ".join(f"`{prefix}`" for prefix in PREFIXES_WITHOUT_EFFECT)
+    parts.append(
+        "Unless `strict.configs=true` is set, klog ignores all settings whose names begin with\n"
+        f"{listed}.\n"
+    )
     return "\n".join(parts)
 
 

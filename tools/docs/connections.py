@@ -11,9 +11,9 @@ _HEAD = """\
 
 Look up how the broker serves a client's connection. The connection's inbox receives bytes and cuts
 them into requests; its outbox sends the responses in the order of the requests. The broker begins
-a request after it has answered the previous one; only Produce requests in a row need not wait for
-each other. While too many responses are outstanding or unsent, the broker begins no request. A
-connection is always in one of these states:
+a request after it has answered the connection's previous one; only Produce requests in a row need
+not wait for each other. While too many of the connection's responses are outstanding or unsent, the
+broker begins none of its requests. A connection is always in one of these states:
 
 ```mermaid
 stateDiagram-v2

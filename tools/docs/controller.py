@@ -28,16 +28,18 @@ The first broker in a partition's assignment is the preferred leader.
 |---|---|---|
 {rows}
 
-No election chooses a broker that is shutting down; such a broker stays the leader only where no
-other replica can lead. A replica that goes offline leaves the ISR, unless the replica is the last
-one in it. Each election, and each removal of replicas from the ISR, begins a new leader epoch.
+No election moves leadership to a broker that is shutting down; such a broker stays the leader only
+where no other in-sync replica can lead. A replica that goes offline leaves the ISR, unless the
+replica is the last one in it. Each of these elections and removals begins a new leader epoch; a
+leader's own request to change the ISR (AlterPartition) begins none.
 
 A replica has *bounced* when its broker registered again after the partition's state was written to
 ZooKeeper. The replica's log may now lack records that made it in-sync, so the replica leaves the
-ISR before an election. Only if all replicas of the ISR have bounced, the leader alone stays in the
-ISR and leads on, in a new epoch. If those that have not bounced are down, the partition waits for
-one of them, or for an unclean election. In Kafka with ZooKeeper a new controller does not notice a
-bounce, so a bounced replica may lead although it lost acknowledged records.
+ISR before an election. Only if all replicas of the ISR have bounced, the leader (if there is none,
+the first of them in the assignment) alone stays in the ISR and leads in a new epoch. If those that
+have not bounced are down, the partition waits for one of them, or for an unclean election. In Kafka
+with ZooKeeper a new controller does not notice a bounce, so a bounced replica may lead although it
+lost acknowledged records.
 """
 
 _ELECTED = (

@@ -24,9 +24,9 @@ klog groups list --state stable
 ```
 
 A group has the states of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup). A
-generation's members and assignments are one record in `__consumer_offsets`; the broker changes the
-group's state when it applies this record: after it has written the record, and when it replays the
-log.
+generation's members and assignments are one record in `__consumer_offsets`; the group becomes
+Stable (Empty without members) when the broker applies this record: after it has written the record,
+and when it replays the log.
 
 The leader of the group's partition of `__consumer_offsets` is the group's coordinator. When another
 broker becomes the leader, it replays the log, and members get one session timeout to send a
@@ -53,12 +53,12 @@ The group coordinator changes a group's state only as a row of the table below s
 _ANSWERS = """
 ## What each state answers
 
-The table below shows how each state answers a known member with the current generation. Every state
-refuses other members: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID if another
-process has replaced a static member. An empty group has no members: the JoinGroup in the column
-Empty comes from a new member. DeleteGroups and OffsetDelete come from tools. OffsetDelete succeeds
-in an empty group and, in a group of consumers, for topics without subscribed members (else
-GROUP_SUBSCRIBED_TO_TOPIC); for any other group with members, DeleteGroups and OffsetDelete get
+The table below shows how each state answers a known member with the current generation. Unless the
+group is Dead, an unknown member id gets UNKNOWN_MEMBER_ID, another generation ILLEGAL_GENERATION,
+and a static member that another process has replaced FENCED_INSTANCE_ID. An empty group has no
+members: the JoinGroup in the column Empty comes from a new member. DeleteGroups and OffsetDelete
+come from tools. OffsetDelete succeeds in an empty group and, in a group of consumers, for topics
+that no member subscribes to (else GROUP_SUBSCRIBED_TO_TOPIC); any other group with members answers
 NON_EMPTY_GROUP.
 
 """

@@ -34,8 +34,9 @@ directories: restrict the port to your monitoring.
 
 In `/health`, `state` is `loading` while a coordinator loads partitions (the field `loading` has
 their number for `groups` and `transactions`; only clients of these partitions wait), `stopping`
-during shutdown, and otherwise `ready`. An offline data directory does not change the state, because
-the other directories are served and a restart would not repair it.
+during shutdown, and otherwise `ready`. On a standalone broker an offline data directory does not
+change the state while another directory is online, because the other directories are served and a
+restart would not repair the disk. A broker of a cluster stops.
 
 The metrics port opens together with the other listeners, after the recovery of logs: give liveness
 probes enough time, for example with Kubernetes' `startupProbe`.
@@ -114,10 +115,11 @@ _ALERTS = (
 _ALL = """
 ## All metrics
 
-Metrics have the names that Prometheus' JMX exporter gives to Kafka's metrics by its usual rules, so
-that dashboards and alerts for Kafka work. Histograms are in milliseconds, since Kafka's names say
-`ms`, and have buckets where the JMX exporter has quantiles: use `histogram_quantile`. Do not sum
-over the label `topic`: the line without this label already is the sum, as with the exporter.
+Metrics whose names begin with `kafka_` have the names that Prometheus' JMX exporter gives to
+Kafka's metrics by its usual rules, so that dashboards and alerts for Kafka work. Histograms are in
+milliseconds, since Kafka's names say `ms`, and have buckets where the JMX exporter has quantiles:
+use `histogram_quantile`. Do not sum over the label `topic` of `kafka_server_brokertopicmetrics_*`:
+the line without this label already is the sum, as with the exporter.
 
 | name | type | labels | meaning |
 |---|---|---|---|

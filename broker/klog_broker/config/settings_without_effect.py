@@ -91,7 +91,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
     ),
-    "Replicas stay in their data directory, and every data directory takes new replicas.": (
+    "Replicas stay in their data directory, and each online directory takes new replicas.": (
         "cordoned.log.dirs",
         "num.replica.alter.log.dirs.threads",
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -349,7 +349,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "Coordinators load committed offsets from the log in pieces of a fixed size.": (
         "offsets.load.buffer.size",
     ),
-    "Background tasks start at most 30 seconds after the broker.": ("log.initial.task.delay.ms",),
+    "Periodic tasks on logs begin within 30 seconds of the start.": ("log.initial.task.delay.ms",),
 }
 
 #: Names of broker settings that Kafka 4.x has and 3.9.1 lacks.
