@@ -16,9 +16,9 @@ _HEAD = """\
 # APIs of the broker
 
 An ApiVersions response lists the APIs and versions that a klog broker serves; a client chooses the
-newest version that both sides have. Each API goes up to Kafka 4.4's newest stable version. The
-broker closes the connection of a request with an API or version that it does not serve, as in
-Kafka; but it answers ApiVersions in any version.
+newest version that both sides have. The APIs for clients go up to Kafka 4.4's newest stable
+versions. The broker closes the connection of a request with an API or version that it does not
+serve, as in Kafka; but it answers ApiVersions in any version.
 
 The last column of the first two tables has the operations that Kafka's access control requires for
 an API. klog has no access control yet: every client may do everything.
@@ -34,7 +34,7 @@ _BETWEEN_BROKERS = """
 
 The brokers of a cluster and their controller talk by the APIs of the table below,
 at inter.broker.protocol.version 3.5 to 3.9. Only a broker with zookeeper.connect serves these APIs.
-On any listener but that of inter.broker.listener.name it answers CLUSTER_AUTHORIZATION_FAILED.
+On any other listener than the inter-broker listener it answers CLUSTER_AUTHORIZATION_FAILED.
 
 | API | key | versions | operations that a client needs |
 |---|---|---|---|
