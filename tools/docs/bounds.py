@@ -11,9 +11,9 @@ _HEAD = """\
 # Fixed limits
 
 Look up a limit here when a request is refused or a connection is closed and no setting says why.
-These limits bound the memory and the time that one client can take, and cannot be changed. The
-limits that can be set, such as `socket.request.max.bytes`, `max.connections` and
-`message.max.bytes`, are in [configuration.md](configuration.md).
+These limits bound the use of memory and time, and no setting changes them. The limits that can be
+set, such as `socket.request.max.bytes`, `max.connections` and `message.max.bytes`, are in
+[configuration.md](configuration.md).
 
 The broker serves all connections in one event loop. A *turn* is one pass of this loop: it receives,
 appends and sends. Limits per turn keep one client from delaying the others: the broker continues
