@@ -43,8 +43,8 @@ text.
 klog checks options when the source or sink is loaded, and refuses an invalid value or a name that
 looks misspelt. Checks that need the brokers, or differ between batch and stream, follow when the
 query begins. A `kafka.` name that Kafka's clients do not have is ignored, as in Java; the driver
-warns once and proposes a name. The name is refused if ignoring it could change the security of
-connections or the records that are read (`kafka.sasl.username`, a misspelt
+warns and, if one is similar, proposes a name. The name is refused if ignoring it could change the
+security of connections or the records that are read (`kafka.sasl.username`, a misspelt
 `kafka.isolation.level`). Other unknown names are ignored, because Spark passes its own options
 along.
 Errors: [troubleshooting](troubleshooting.md).
@@ -81,9 +81,9 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
 
 _NOTES = {
     "Start and end": (
-        "The options whose names begin with `starting` count only for a new query; a query with a "
-        "checkpoint continues from it. JSON in an option that begins with `starting` or `ending` "
-        "must name exactly the partitions that are read."
+        "In a stream, the options whose names begin with `starting` count only for a new query; a "
+        "query with a checkpoint continues from it. JSON in an option that begins with `starting` "
+        "or `ending` must name exactly the partitions that are read."
     ),
     "Size of a micro-batch": (
         "Limits of a micro-batch (`maxOffsetsPerTrigger` and the other options below) need Spark "
@@ -101,8 +101,8 @@ _CLIENT = """\
 ## Settings of the client: `kafka.*`
 
 Put `kafka.` before the name of a client's setting: `.option("kafka.fetch.max.wait.ms", "100")`. The
-settings hold for sources and sinks. Numbers are milliseconds in names that end in `.ms`, and bytes
-in `.bytes`.
+settings under Reading are for sources, those under Writing for sinks, the others for both. Numbers
+are milliseconds in names that end in `.ms`, and bytes in `.bytes`.
 """
 
 
@@ -133,7 +133,7 @@ def options_page() -> str:
     parts.append("### Refused\n\n" + table(("name", "by", "instead"), _refused()))
     parts.append(
         "### Accepted, without effect\n\nklog ignores these settings of Kafka's clients. The "
-        f"driver warns once for each that a job sets; the job can keep them.\n\n{_without_effect()}"
+        f"driver warns of each that a job sets; the job can keep them.\n\n{_without_effect()}"
     )
     return "\n".join(parts)
 

@@ -11,13 +11,13 @@ _HEAD = """\
 # Roles of a partition
 
 Look up what a broker does with a replica of a partition, and how it answers clients. Each replica
-on a broker has a role. Only role changes (LeaderAndIsr and StopReplica requests in a cluster) give
-a replica its role; UpdateMetadata requests, which carry the metadata for clients, do not. When a
-leadership ends, the broker answers every request that waits at the old leader: with
-KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if the partition was
-deleted, otherwise with NOT_LEADER_OR_FOLLOWER. A Produce request keeps waiting if the same broker
-stays the leader in a newer epoch, for example because another broker of the ISR has died. A replica
-is Unassigned from the loading of its log to its first role change.
+on a broker has a role. Role changes (LeaderAndIsr and StopReplica requests in a cluster) and the
+failure of its log change a replica's role; UpdateMetadata requests, which carry the metadata for
+clients, do not. When a leadership ends, the broker answers every request that waits at the old
+leader: with KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if the
+partition was deleted, otherwise with NOT_LEADER_OR_FOLLOWER. A Produce request keeps waiting if the
+same broker stays the leader in a newer epoch, for example because another broker of the ISR has
+died. A replica is Unassigned from the loading of its log to its first role change.
 
 ```mermaid
 stateDiagram-v2

@@ -33,15 +33,15 @@ klog transactions list --state Ongoing
   this coordinator or its successor writes the markers into every partition. A second marker in a
   partition does no harm.
 - **Once.** InitProducerId of a new producer with the same transactional id fences the old producer:
-  every API refuses its requests, every partition refuses its records, and its open transaction is
-  aborted. Before a broker appends a transaction's first record to a partition, it asks the
-  coordinator whether the partition takes part (KIP-890), so that a late record cannot begin a
-  transaction that never ends.
-- **Bounded time.** The broker aborts a transaction that exceeds its timeout, at the latest
-  `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
+  every API of transactions refuses its requests, every partition refuses its records, and its open
+  transaction is aborted. Before a broker appends a transaction's first record to a partition, it
+  asks the coordinator whether the partition takes part (KIP-890), so that a late record cannot
+  begin a transaction that never ends.
+- **Bounded time.** The coordinator begins to abort a transaction that exceeds its timeout, at the
+  latest `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
 - **Offsets with records.** Offsets of a transaction (TxnOffsetCommit) become visible with its
-  marker. Before that, OffsetFetch with require_stable (version 7, as in Kafka's consumers) gets
-  UNSTABLE_OFFSET_COMMIT, and the client retries (KIP-447).
+  commit marker. Before that, OffsetFetch with require_stable (version 7, as in Kafka's consumers)
+  gets UNSTABLE_OFFSET_COMMIT, and the client retries (KIP-447).
 
 klog serves both protocols of transactions: clients that add partitions first
 (AddPartitionsToTxn 0-3, AddOffsetsToTxn, EndTxn 0-4), and clients of `transaction.version` 2, for
@@ -96,9 +96,9 @@ _ANSWERS = """
 
 The table below shows how each state answers the producer with the current id and epoch. Every state
 refuses other producers: with INVALID_PRODUCER_ID_MAPPING for another producer id, with
-PRODUCER_FENCED for another epoch (INVALID_PRODUCER_EPOCH for the oldest clients). InitProducerId
-needs neither id nor epoch: a new process fences the old one. InitProducerId with both (KIP-360)
-raises the producer's own epoch.
+PRODUCER_FENCED for another epoch (INVALID_PRODUCER_EPOCH for the oldest clients), except a repeated
+EndTxn 5 with the previous epoch. InitProducerId needs neither id nor epoch: a new process fences
+the old one. InitProducerId with both (KIP-360) raises the producer's own epoch.
 
 """
 
@@ -131,9 +131,9 @@ _DIFFERENT = """
   of the broker's settings, which the response of CreateTopics reports. Kafka lets clients create
   them with other values, and its coordinators then never work.
 - Two-phase commit (KIP-939, InitProducerId 6) is off, and
-  `transaction.partition.verification.enable` is on; neither can be changed.
-- Regular expressions of ListTransactions 2 have no lookaround and no backreferences, so that
-  matching takes linear time. Other expressions get INVALID_REGULAR_EXPRESSION.
+  `transaction.partition.verification.enable` is on; no setting changes this.
+- Regular expressions of ListTransactions 2 have no lookaround, backreferences or named character
+  classes, and matching takes linear time. Other expressions get INVALID_REGULAR_EXPRESSION.
 - klog has no authorizer: any client may use any transactional id.
 """
 
