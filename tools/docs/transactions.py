@@ -63,9 +63,9 @@ coordinator. `klog dump-log` shows its records.
   (COORDINATOR_LOAD_IN_PROGRESS), continues transactions that were ending, and then serves. An old
   leader drops its state and answers NOT_COORDINATOR to waiting clients and for changes that were
   not replicated. A broker that stays the leader in a newer leader epoch keeps its state.
-- **Markers go to the leaders of the partitions** (WriteTxnMarkers 1), in one request for each
-  broker over a separate connection. The coordinator retries after 100 ms, doubles this pause up to
-  one second, and looks up the leader each time. A partition counts as deleted if the
+- **Markers go to the leaders of the partitions** (WriteTxnMarkers 1), many in one request to each
+  other broker over a separate connection. The coordinator retries after 100 ms, doubles this pause
+  up to one second, and looks up the leader each time. A partition counts as deleted if the
   coordinator's metadata lacks it and the controller has sent the complete list of partitions.
 - **Former coordinators are fenced**: markers carry the leader epoch of the coordinator's partition,
   and a partition that has seen a newer one refuses them (TRANSACTION_COORDINATOR_FENCED).

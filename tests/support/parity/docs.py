@@ -40,7 +40,7 @@ Printed by `python -m tests.support.parity.docs`; do not edit. Look up whether k
 Spark's own connector, *the peer*, does. In the tables below, each row is a promise with its tests.
 The columns have the results of the tests' last runs:
 
-- Column **klog**: klog on its own broker, with the newest Spark and the oldest (`./dev test`).
+- Column **klog**: klog on its own broker, with several Spark releases (`./dev test`).
 - Columns **Kafka 3.9**, **Kafka 4.3**: klog on Apache Kafka, with Spark 4.2 (`./dev peers`).
 - Column **the peer**: `format("kafka")` on Apache Kafka in the same test has the `same` rows and
   schema as klog, or `fails too` (`tests/golden/peer_failures.json` has its error texts), or differs
