@@ -154,8 +154,8 @@ def test_a_directory_in_use_is_refused() -> None:
     with pytest.raises(LogDirectoryError) as refused:
         manager_of(files).load()
     assert str(refused.value) == (
-        "the data directory /data is in use by another broker; stop that one, or give this one a "
-        "directory of its own (log.dirs)"
+        "the data directory /data is in use by another broker, or log.dirs names it twice by a "
+        "symbolic link; stop the other broker, or give this one a directory of its own (log.dirs)"
     )
     manager.close()
     manager_of(files).load()

@@ -64,7 +64,7 @@ def send_unverified(log: PartitionLog, sequence: int = 0, epoch: int = 0, **more
 
 
 def test_a_transaction_is_begun_with_the_guard_of_its_verification(log: PartitionLog) -> None:
-    with pytest.raises(InvalidTransactionState, match="not part of an ongoing transaction"):
+    with pytest.raises(InvalidTransactionState, match="part of an ongoing transaction"):
         send_unverified(log)
     guard = verified(log, ONE)
     send_unverified(log, guard=guard)

@@ -130,8 +130,9 @@ class LogDirectory:
             self._names = self.files.open_dir(self.path)
         except FileLockHeld:
             raise LogDirectoryError(
-                f"the data directory {self.path} is in use by another broker; stop that one, or "
-                f"give this one a directory of its own (log.dirs)"
+                f"the data directory {self.path} is in use by another broker, or log.dirs names "
+                f"it twice by a symbolic link; stop the other broker, or give this one a directory "
+                f"of its own (log.dirs)"
             ) from None
         except OSError as error:
             if is_exhausted(error):

@@ -168,7 +168,7 @@ class Housekeeping:
         def on_removed(_: None, error: BaseException | None) -> None:
             if error is not None:
                 # The next start-up removes the files that are left.
-                _log.warning("path=%s not removed, the next start removes it: %s", path, error)
+                _log.warning("path=%s not removed, the next start tries again: %s", path, error)
 
         self._helpers.submit(work, on_removed)
 

@@ -60,8 +60,8 @@ class NewLog:
         path = self.path
         if files.exists(path) and files.list_dir(path):
             raise InconsistentTopicId(
-                f"{path} already exists; move the folder away, or start the broker once with "
-                f"--adopt to use its records"
+                f"{path} already exists and is not empty; move the folder away, or, if the broker "
+                f"is standalone, start it once with --adopt to use the folder's records"
             )
         try:
             files.make_dirs(path)

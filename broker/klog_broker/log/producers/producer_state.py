@@ -350,7 +350,7 @@ def _check_epoch(head: ProducerHead, entry: ProducerEntry) -> None:
     if head.producer_epoch < entry.producer_epoch:
         raise InvalidProducerEpoch(
             f"producer {head.producer_id} has epoch {head.producer_epoch}, the log has seen "
-            f"epoch {entry.producer_epoch}: another producer with the same id took over"
+            f"epoch {entry.producer_epoch}, which fences the older epoch"
         )
 
 

@@ -94,7 +94,8 @@ class Verifications:
         verification, the question to the transaction coordinator (KIP-890)."""
         if guard is None or not self.has_guard(producer_id, guard):
             raise InvalidTransactionState(
-                f"a batch of producer {producer_id} is not part of an ongoing transaction"
+                f"producer {producer_id}: the transaction coordinator has not confirmed that the "
+                f"batch is part of an ongoing transaction, or the confirmation is no longer valid"
             )
 
     def check_sequence(self, producer_id: int, sequence: int, *, is_first: bool) -> None:

@@ -93,7 +93,7 @@ def _put_in_place(files: Files, directory: Path, base_offset: int) -> None:
             files.rename(swap, directory / _name(base_offset, kind, ""))
     files.sync_dir(directory)
     _log.info(
-        "log=%s cleaned_segment=%d replaced=%d segments; a crash had interrupted the replacement",
+        "log=%s cleaned_segment=%d replaced=%d segments; the replacement began before this start",
         directory,
         base_offset,
         len(replaced),

@@ -255,7 +255,11 @@ class _Loader:
                     segment.close_indexes()
             end_offset = find_end(last)
         except InvariantViolation as error:
-            _log.warning("log=%s was not closed properly, recovering it: %s", self.directory, error)
+            _log.warning(
+                "log=%s is damaged in spite of the clean shutdown, recovering it: %s",
+                self.directory,
+                error,
+            )
             return None
         resume_segment(last, self.config)
         return end_offset

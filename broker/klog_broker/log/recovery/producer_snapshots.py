@@ -68,7 +68,7 @@ class ProducerSnapshots:
                 return (file,)
         except OSError as error:
             _log.warning(
-                "snapshot=%s not written, the next start reads more of the log: %s", path, error
+                "snapshot=%s not written, the next start may read more of the log: %s", path, error
             )
         self._files.remove(path)
         return ()

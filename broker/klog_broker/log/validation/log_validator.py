@@ -108,7 +108,7 @@ def validate_and_convert(
     rules = Rules(now_ms, config, checks, origin, share)
     if not len(records) or is_cut_off(records, 0, len(records)):
         raise InvalidRecords(
-            f"{len(records)} bytes of records hold no whole batch; expected exactly one"
+            f"{len(records)} bytes of records hold no whole batch (format 0 or 1: no whole message)"
         )
     if read_entry_head(records).magic == at.MAGIC_V2:
         return _prepare_batch(records, rules)
