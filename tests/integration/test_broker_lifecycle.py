@@ -121,7 +121,7 @@ def test_data_that_klog_does_not_know_is_refused_and_adopted(tmp_path: Path) -> 
     (data / "klog-metadata").unlink()
     code, text = refused(data, "--port", "0")
     assert code == ExitCode.REFUSED_DIRECTORY
-    assert text.startswith("klog: there is data in the data directory, but no file klog-metadata")
+    assert text.startswith("klog: there are partition folders, but no file klog-metadata")
     assert f"{data}/t-0, {data}/t-1;" in text
     assert text.count("\n") == 1
     for options in (["--adopt"], []):

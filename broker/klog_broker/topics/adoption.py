@@ -180,7 +180,7 @@ class Adoption:
             if is_exhausted(error):
                 raise
             raise LogDirectoryError(
-                f"nothing was adopted, a file cannot be read: {error}"
+                f"nothing was adopted, a folder cannot be read: {error}"
             ) from None
         self._names = {topic.name for topic in self._topics}
         self._new = {each for topic in self._topics for each in topic.new_partitions()}
@@ -196,14 +196,14 @@ class Adoption:
             return
         if self._metadata.is_new:
             raise LogDirectoryError(
-                "there is data in the data directory, but no file klog-metadata, which would name"
-                f" the topics of the data: {listed(paths)}; restore the file if there is a copy,"
+                "there are partition folders, but no file klog-metadata, which would name their"
+                f" topics: {listed(paths)}; restore the file if there is a copy,"
                 " set zookeeper.connect if this is a broker of a cluster, or start once with"
-                " --adopt to take the data in"
+                " --adopt to take the folders in"
             )
         raise LogDirectoryError(
-            f"klog-metadata does not know these folders, which hold data: {listed(paths)}; start"
-            " once with --adopt to take them in, or move them out of the data directory"
+            f"klog-metadata does not know these partition folders: {listed(paths)}; start once with"
+            " --adopt to take them in, or move them out of the data directory"
         )
 
     def loading(self, config_of: ConfigOf) -> ConfigOf:
@@ -226,8 +226,9 @@ class Adoption:
 
         The call blocks.
 
-        :raises LogDirectoryError: if a step fails; nothing has been adopted then. If no file
-            descriptor is left, OSError or OutOfDescriptors is raised instead.
+        :raises LogDirectoryError: if a step fails. Only a failed write of klog-metadata may have
+            adopted the topics nevertheless. If no file descriptor is left, OSError or
+            OutOfDescriptors is raised instead.
         """
         if not self._topics:
             return
@@ -244,7 +245,7 @@ class Adoption:
             if is_exhausted(error) or isinstance(error, OutOfDescriptors):
                 raise
             raise LogDirectoryError(
-                f"nothing was adopted: {error}; start with --adopt again once the cause is removed"
+                f"the adoption failed: {error}; start with --adopt again once the cause is removed"
             ) from error
         for log in logs.logs():
             if log.topic_partition.topic in self._names:

@@ -54,8 +54,8 @@ class _ForeignFolders:
             # The folder of a deleted topic may have been removed since the folders were listed.
             if number >= first_new and self._broker.logs.folder_exists(path):
                 text = (
-                    f"the folder {path} holds data that does not belong to this topic; move it out"
-                    " of the data directory, or start the broker once with --adopt to take it in"
+                    f"the folder {path} does not belong to this topic; move it out of the data"
+                    " directory, or start the broker once with --adopt to take it in"
                 )
                 if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
                     _log.warning("topic=%s partitions cannot be created: %s", name, text)

@@ -45,5 +45,5 @@ def as_broker_error(error: BaseException | None) -> BrokerError:
     for kind in type(error).__mro__:
         if kind in _CODES:
             return BrokerError(_CODES[kind], str(error))
-    _log.error("a change of topics failed", exc_info=error)
+    _log.error("a change of topics or quotas failed", exc_info=error)
     return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)

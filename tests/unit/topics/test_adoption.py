@@ -88,10 +88,10 @@ def without_metadata(*topics: tuple[str, int, UUID], clean: bool = True) -> Memo
 def test_without_klog_metadata_the_folders_are_listed_and_refused() -> None:
     files = without_metadata(("a", 2, ID), ("b", 1, OTHER))
     assert refusal(files) == (
-        "there is data in the data directory, but no file klog-metadata, which would name the"
-        " topics of the data: /data/a-0, /data/a-1, /data/b-0; restore the file if there is a copy,"
+        "there are partition folders, but no file klog-metadata, which would name their"
+        " topics: /data/a-0, /data/a-1, /data/b-0; restore the file if there is a copy,"
         " set zookeeper.connect if this is a broker of a cluster, or"
-        f" {TO_ADOPT}the data in"
+        f" {TO_ADOPT}the folders in"
     )
 
 
@@ -378,7 +378,7 @@ def test_a_folder_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryFiles, "list_dir", refuse)
-        with pytest.raises(CannotStart, match="nothing was adopted, a file cannot be read"):
+        with pytest.raises(CannotStart, match="nothing was adopted, a folder cannot be read"):
             start(files, adopt=True)
     assert values(start(files, adopt=True), "b") == 1
 
@@ -433,7 +433,7 @@ def test_a_directory_of_kafkas_without_topics_is_refused_too() -> None:
     files = MemoryFiles()
     file("meta.properties", KRAFT)(files)
     file("__cluster_metadata-0/00000000000000000000.log")(files)
-    assert "of the data: /data/__cluster_metadata-0; restore the file" in refusal(files)
+    assert "their topics: /data/__cluster_metadata-0; restore the file" in refusal(files)
     assert start(files, adopt=True).services.cluster_id == CLUSTER
 
 
@@ -542,7 +542,7 @@ def test_a_full_disk_adopts_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(MemoryFiles, "write_atomically", refuse)
     with pytest.raises(CannotStart) as refused:
         start(files, adopt=True)
-    assert str(refused.value).startswith("nothing was adopted: ")
+    assert str(refused.value).startswith("the adoption failed: ")
     assert str(refused.value).endswith("; start with --adopt again once the cause is removed")
     assert refused.value.exit_code is ExitCode.REFUSED_DIRECTORY
     monkeypatch.undo()
@@ -568,7 +568,7 @@ def test_a_new_topic_does_not_take_what_lies_there(folder: str, topic_id: UUID |
     error = created(broker, "b")
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.INCONSISTENT_TOPIC_ID
-    assert f"/data/{folder} holds data that does not belong to this topic" in str(error.text)
+    assert f"/data/{folder} does not belong to this topic" in str(error.text)
     assert broker.services.metadata.image.topic("b") is None
     assert tree(files) == before
     assert isinstance(created(broker, "b-0"), Topic)
