@@ -163,7 +163,7 @@ def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:
     result = klog(broker, "describe", "nobody")
     assert (result.exit_code, result.stderr) == (
         1,
-        "klog: GROUP_ID_NOT_FOUND: there is no group nobody\n",
+        "klog: GROUP_ID_NOT_FOUND: there is no consumer group nobody\n",
     )
     result = klog(broker, "delete", "nobody")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -94,7 +94,7 @@ def describe_group(
                 raise broker_error(code, what)
             if code is ErrorCode.NONE and group.group_state != _DEAD:
                 return _described_classic_group(group, coordinator)
-        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
 
     return run_at_coordinator(client, group_id, attempt, deadline_ms, what)
 
