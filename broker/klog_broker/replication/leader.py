@@ -238,7 +238,8 @@ class Leader:
         if acks_all and not self.is_enough_in_sync:
             raise NotEnoughReplicas(
                 f"{len(self.replicas.in_sync.members)} replicas of {self.topic_partition} are in"
-                f" sync, min.insync.replicas asks for {self.replicas.min_in_sync_replicas}"
+                f" sync, acks=all needs {self.replicas.min_in_sync_replicas} (min.insync.replicas,"
+                f" or the number of replicas if that is lower)"
             )
 
     # --- followers, ISR and high watermark -------------------------------------------------------

@@ -81,7 +81,7 @@ class Sessions:
                 self.is_connected = False
             case SessionEvent.EXPIRED:
                 self.is_connected = False
-                _log.warning("the ZooKeeper session has expired, and this broker opens a new one")
+                _log.warning("the ZooKeeper session has ended, and this broker opens a new one")
                 for user in self._users:
                     user.expired()
                 self._open()

@@ -56,8 +56,8 @@ def fill_cache(modules: Iterable[str], is_stopping: Callable[[], bool]) -> bool:
         if status == 0 and all(map(cache.is_warm, sources)):
             return True
     _log.warning(
-        "the child process could not compile the kernels, status=%s: the broker runs without"
-        " compiled code, more slowly; run `python -m klog_broker.warm` to see the cause",
+        "the child process did not fill the cache of compiled kernels, status=%s: the broker runs"
+        " without compiled code, more slowly; run `python -m klog_broker.warm` to see the cause",
         status,
     )
     return False
