@@ -94,7 +94,7 @@ def test_a_broker_refuses_records_until_there_is_free_space(
     assert broker.services.replicas.version > version
     assert not leader.has_free_space
     for acks_all in (False, True):
-        with pytest.raises(TooLittleFreeSpace, match=r"has 500000 bytes left, fewer .*=1000000: "):
+        with pytest.raises(TooLittleFreeSpace, match=r"has 500000 bytes left, too .*=1000000: "):
             leader.append(batch(1), acks_all=acks_all, now_ms=1_000)
     end_offset = leader.log.log_end_offset
     leader.append(batch(1), acks_all=True, now_ms=1_000, origin=AppendOrigin.COORDINATOR)

@@ -64,8 +64,8 @@ class FreeSpace:
         """Return the error message of a write that is refused because the disk has too little free
         space. ``refused`` is the partition that the write was for."""
         return (
-            f"the disk of the data directory {self._path} has {self.usable_bytes} bytes left, fewer"
-            f" than log.dir.min.free.bytes={self.floor_bytes}: nothing is written to {refused}"
+            f"the disk of the data directory {self._path} has {self.usable_bytes} bytes left, too"
+            f" few for log.dir.min.free.bytes={self.floor_bytes}: nothing is written to {refused}"
             f" until more space is free; delete records or topics, or make the disk larger"
         )
 
