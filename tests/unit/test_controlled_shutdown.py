@@ -84,7 +84,7 @@ def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
         assert not asked.is_over
         asked.turns(after_ms=5_000)
     assert asked.is_over
-    assert "no other replica is in sync for 1 partitions, as orders-3" in caplog.text
+    assert "this broker still leads 1 partitions, such as orders-3: probably no" in caplog.text
 
 
 def test_a_broker_that_is_not_registered_or_has_no_tries_stops_at_once() -> None:

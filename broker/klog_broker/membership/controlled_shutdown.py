@@ -90,8 +90,8 @@ class ControlledShutdown:
         elif response.remaining_partitions:
             first = response.remaining_partitions[0]
             self._retry_later(
-                f"no other replica is in sync for {len(response.remaining_partitions)} partitions,"
-                f" as {first.topic_name}-{first.partition_index}"
+                f"this broker still leads {len(response.remaining_partitions)} partitions, such as"
+                f" {first.topic_name}-{first.partition_index}: probably no other replica is in sync"
             )
         else:
             _log.info("broker_id=%d leads no partition that others can lead", self._broker_id)
