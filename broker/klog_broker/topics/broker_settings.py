@@ -89,13 +89,13 @@ def list_items(text: str) -> tuple[str, ...]:
 
 def _check_threads(before: int, after: int) -> None:
     """Raise BrokerError if a change more than doubles the number of cleaner threads, or lowers it
-    below half of the present number.
+    below half of the present number (rounded down).
 
     Kafka has the same limits.
     """
-    if not before / 2 <= after <= before * 2:
+    if not before // 2 <= after <= before * 2:
         text = (
             f"log.cleaner.threads={after} is refused: there are {before} now, and while the broker"
-            f" runs it must be from {(before + 1) // 2} to {before * 2}"
+            f" runs it must be from {max(before // 2, 1)} to {before * 2}"
         )
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

@@ -307,6 +307,12 @@ def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
     assert topic.configs == {"retention.ms": "8", "cleanup.policy": "delete,compact"}
 
 
+def test_half_of_an_odd_number_of_cleaner_threads_is_rounded_down(broker: BrokerServer) -> None:
+    """Kafka divides whole numbers."""
+    for count in ("2", "3", "1"):
+        assert change(broker, "", ("log.cleaner.threads", SET, count)) == OK
+
+
 def test_of_settings_that_do_not_go_together_some_count() -> None:
     begun = BrokerConfig.load(overrides={"log.cleaner.dedupe.buffer.size": "2097154"})
     one = effective_settings(begun, {"log.cleaner.threads": "4"}, {"log.roll.ms": "5"})
