@@ -113,7 +113,7 @@ class TestCreateTopics:
             (new("a", 0), ErrorCode.INVALID_PARTITIONS, "0 partitions are asked for"),
             (new("a", -2), ErrorCode.INVALID_PARTITIONS, "-2 partitions are asked for"),
             (new("a", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "at most 10000"),
-            (new("a", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR, "from 1 to 1"),
+            (new("a", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR, "expected 1 to 1"),
             (new("a", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "0 replicas"),
             (new("a", 1, -1, {0: [1]}), ErrorCode.INVALID_REQUEST, "must be -1"),
             (new("a", -1, 1, {0: [1]}), ErrorCode.INVALID_REQUEST, "must be -1"),

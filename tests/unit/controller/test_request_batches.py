@@ -260,7 +260,7 @@ def test_a_response_without_a_request_is_a_bug() -> None:
     queues.add_broker(ONE, 10)
     waiting = order(ONE, 10, 1)
     queues.put((waiting,), MANY)
-    with pytest.raises(InvariantViolation, match="broker 1 answered a request that was not in"):
+    with pytest.raises(InvariantViolation, match="a request to broker 1 ended that was not in"):
         queues.remove_answered(waiting)
 
 
