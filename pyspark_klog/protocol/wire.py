@@ -25,9 +25,9 @@ MAX_TAGGED_FIELDS = 10_000
 """Kafka 4.4's bound for the fields of one tagged section.
 
 Kafka 4.4 also bounds an array to 1,000,000 elements. klog's brokers bound the elements of all
-arrays and tagged sections of a large request together, to a lower number
-(``MAX_REQUEST_ELEMENTS``, and more only for requests of other brokers).
-"""
+    arrays and tagged sections together, if a request is above 8 KiB (Produce and Fetch: 128 KiB),
+    to a lower number (``MAX_REQUEST_ELEMENTS``, and more only for requests of other brokers).
+    """
 
 
 class SegmentedBuffer(bytearray):

@@ -463,8 +463,8 @@ class LocalStore:
 
     def _apply_planned(self, planned: Sequence[_Planned]) -> None:
         """Apply the role changes (instructions to lead or delete replicas) of durable metadata
-        changes, in order. One call of `_apply` gets the role changes of several metadata changes,
-        but never those of two metadata changes of the same topic."""
+        changes, in order. Several metadata changes are applied together, but at most one of each
+        topic."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:

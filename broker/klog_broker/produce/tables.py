@@ -187,8 +187,8 @@ class PlanTables:
         return number
 
     def forget_slots(self) -> None:
-        """Free all slots (partitions' rows of the kernel's table). Later produce plans look each
-        partition up again, and give it a new slot."""
+        """Free all slots (partitions' rows of the kernel's table). When a Produce request names a
+        partition later, the partition is looked up again and gets a new slot."""
         kernel = self._kernel
         self._words[kernel.HEAD_SLOTS] = 0
         start = kernel.SLOT_BUCKETS_AT * WORD_BYTES

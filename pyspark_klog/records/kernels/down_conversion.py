@@ -246,8 +246,8 @@ def convert_section(
 def _read_message(buf: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Find key and value of the v1 message in ``buf[at:end]``.
 
-    Returns (status, start of the key, length of the key, start of the value, length of the value);
-    the length of null is -1.
+    Returns (status, start of the key, length of the key, start of the value, length of the value).
+    The status is OK or the fault of the message; the length of null is -1.
     """
     key_at = at + LEGACY_TIMESTAMP_AT + 12
     key_bytes = read_i32(buf, key_at - 4)

@@ -43,7 +43,8 @@ class OffsetLookup(Protocol):
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The offsets that consumer group ``group_id`` has committed; partitions without such an
-        offset are left out. `SegmentDiscovery` raises OptionError instead."""
+        offset are left out. `SegmentDiscovery`, which reads files without a broker, returns no
+        offsets and raises OptionError."""
 
 
 def resolve_start(

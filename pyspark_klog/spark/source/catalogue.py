@@ -1,4 +1,4 @@
-"""Catalogue reads: a cluster's topics, partitions, groups, offsets and sinks as tables.
+"""Catalogue reads: topics, groups, offsets of a cluster and klog's exactly-once sinks as tables.
 
 A batch with ``option("table", ...)`` reads one table. Each table has a fixed schema, which needs no
 broker; its rows show the cluster at the moment when the query runs. One task reads all rows.
