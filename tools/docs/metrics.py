@@ -36,7 +36,7 @@ In `/health`, `state` is `loading` while a coordinator loads partitions (the fie
 their number for `groups` and `transactions`; only clients of these partitions wait), `stopping`
 during shutdown, and otherwise `ready`. On a standalone broker an offline data directory does not
 change the state while another directory is online, because the other directories are served and a
-restart would not repair the disk. A broker of a cluster stops.
+restart would not repair the disk. A broker of a cluster stops if any data directory goes offline.
 
 The metrics port opens together with the other listeners, after the recovery of logs: give liveness
 probes enough time, for example with Kubernetes' `startupProbe`.

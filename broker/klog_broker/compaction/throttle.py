@@ -12,8 +12,8 @@ class Throttle:
         self._paid_until_ms = -math.inf
 
     def pause_ms(self, work_bytes: int, now_ms: int) -> int:
-        """Return how many ms a round must wait after it has read and written ``work_bytes``. All
-        running rounds share one rate."""
+        """Return how many ms a cleaning round (of one log) must wait after it has read and
+        written ``work_bytes``. All running rounds share one rate."""
         if math.isinf(self._rate):
             return 0
         self._paid_until_ms = max(self._paid_until_ms, now_ms) + work_bytes * 1000 / self._rate

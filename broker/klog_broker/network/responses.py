@@ -210,7 +210,7 @@ class Sent(Enum):
 
     ALL = "all"
     BLOCKED = "blocked"  # the socket accepts no more bytes now
-    BUDGET = "budget"  # the call has sent its budget_bytes
+    BUDGET = "budget"  # this call of ``send`` has sent its limit, budget_bytes
     COLD = "cold"  # the next piece of a file is not in the page cache: it must be read ahead first
 
 

@@ -46,8 +46,8 @@ The columns have the results of the tests' last runs:
   schema as klog, or `fails too` (`tests/golden/peer_failures.json` has its error texts), or differs
   (link to the difference).
 
-A dash means that no test of the row runs on the column's broker (*the peer*: with
-`format("kafka")`).
+A dash means that no test of the row runs on the column's broker (in *the peer*: with Spark's own
+connector).
 
 | results of | files of tests | commit | day | Spark | Python |
 |---|---|---|---|---|---|

@@ -76,9 +76,9 @@ class CommitLoading:
     """Implements BulkLoading (loading.py), the interface to objects that apply many batches at once
     while a shard is loaded, for one shard of the group coordinator.
 
-    Once kernels have checked a read of at least ``least_bytes`` of the log, a helper thread calls
-    ``load_kernel``, which imports the compiled kernel or returns None. Without the kernel, the
-    Loader applies all records one by one.
+    At the first read of at least ``least_bytes`` of the log whose batches compiled code has
+    checked, a helper thread calls ``load_kernel``, which imports the compiled function that decodes
+    committed offsets, or returns None. Without it, the Loader applies all records one by one.
     """
 
     def __init__(
