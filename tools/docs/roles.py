@@ -35,9 +35,9 @@ _STEPS = """\
 
 _TOLD = """
 A role change of a replica whose log is offline fails with an error, unless the role change only
-stops the replica. A replica whose log could not be created, for example because the disk was full,
-is Offline, too. The controller repeats the role change of such a replica every 10 seconds, and the
-replica leaves Offline once its log is created.
+stops the replica. A replica whose log could not be created because of an I/O error is Offline, too;
+on a full disk, or without a free file descriptor, the replica stays not hosted. In both cases the
+controller repeats the role change every 10 seconds until the log is created.
 
 ## How requests to a leader are answered
 

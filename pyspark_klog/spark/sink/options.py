@@ -52,7 +52,7 @@ def _check_letters(options: Options) -> None:
     if letters is None:
         if options.dead_letter_max is not None:
             raise OptionError(
-                "option deadLetterMax is given without deadLetterTopic; expected both or none"
+                "option deadLetterMax is given without deadLetterTopic: set both, or no limit"
             )
         return
     if letters == options.topic:

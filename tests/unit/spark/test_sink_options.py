@@ -39,7 +39,7 @@ def _check(**options: str) -> None:
     [
         (
             {"deadLetterMax": "3"},
-            "option deadLetterMax is given without deadLetterTopic; expected both or none",
+            "option deadLetterMax is given without deadLetterTopic: set both, or no limit",
         ),
         (
             {"deadLetterTopic": "d", "deadLetterMax": "-1"},
