@@ -145,9 +145,11 @@ def test_a_dead_letter_that_cannot_be_written_fails_the_batch(
 ) -> None:
     topic = topics.create(1)
     frame = spark.sql("SELECT repeat('v', 3000) AS value, 9 AS partition")
-    with pytest.raises(PySparkException, match=r"topic no/name \(deadLetterTopic\) could not take"):
+    words = r"dead letter could not be written to topic no/name \(deadLetterTopic\)"
+    with pytest.raises(PySparkException, match=words):
         _save(frame, topics, topic=topic, deadLetterTopic="no/name")
-    with pytest.raises(PySparkException, match=rf"topic {small} \(deadLetterTopic\) does not take"):
+    words = rf"topic {small} \(deadLetterTopic\) refused a dead letter"
+    with pytest.raises(PySparkException, match=words):
         _save(frame, topics, topic=topic, deadLetterTopic=small)
 
 
