@@ -265,8 +265,11 @@ class PartitionLog:
 
     # --- segments --------------------------------------------------------------------------------
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log's end, unless the last segment is empty. Raises
-        OSError."""
+        """Begin a new segment at the log's end, unless the last segment is empty.
+
+        Raises OSError if the roll failed; LogStorageError, and takes the log offline, if also the
+        files of the new segment cannot be removed.
+        """
         state = self._state
         old, base_offset = state.active, state.log_end_offset
         if old.base_offset == base_offset:
@@ -275,9 +278,12 @@ class PartitionLog:
             new = Segment.create(state.files, self.path, base_offset, state.config, now_ms)
             old.deactivate()
         except OSError:
-            # The files of the new segment must not stay: the old segment keeps growing past the
-            # offset that is in their names.
-            Segment.remove_files(state.files, self.path, base_offset)
+            # The files of the new segment must not stay: the old segment would grow past the offset
+            # in their names, and the next start would cut off the records from that offset on.
+            try:
+                Segment.remove_files(state.files, self.path, base_offset)
+            except OSError as error:
+                raise state.go_offline(error) from error
             raise
         snapshot = state.snapshots.write(state.producers, base_offset)
         self._flushing.add([*old.sync_files(), *snapshot])

@@ -70,7 +70,14 @@ class ProducerSnapshots:
             _log.warning(
                 "snapshot=%s not written, the next start may read more of the log: %s", path, error
             )
-        self._files.remove(path)
+        try:
+            self._files.remove(path)
+        except OSError as error:
+            _log.warning(
+                "snapshot=%s is incomplete and cannot be removed, the next start ignores it: %s",
+                path,
+                error,
+            )
         return ()
 
     def load(
