@@ -1,5 +1,6 @@
 """When a log is synced, which callbacks wait for the sync, and the effect of a failed sync."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from klog_broker.log.manager.housekeeping import LogManagerSettings
 from klog_broker.log.manager.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.read.read_results import AppendInfo
+from klog_broker.log.segment.segment import Segment
 from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.cluster.helpers import Helpers
 from tests.support.cluster.logs import HostedLog
@@ -162,6 +164,28 @@ def test_flush_messages_syncs_after_so_many_without_waiting() -> None:
     assert len(world.helpers.waiting) == 1
     world.helpers.run_all()
     assert (world.syncs, world.log.flushed_offset) == (1, 12)
+
+
+def test_flush_messages_counts_what_a_failed_append_of_a_follower_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second batch needs a new segment, which cannot be created."""
+    world = World(replace(SMALL, flush_messages=2))
+    records = bytearray()
+    for offset in (0, 2):
+        data = bytearray(batch(2, value=b"v" * 5_000, partition_leader_epoch=EPOCH))
+        data[:8] = offset.to_bytes(8, "big")
+        records += data
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Segment, "create", fail)
+    with pytest.raises(LogStorageError):
+        world.log.append_as_follower(memoryview(records), leader_epoch=EPOCH, now_ms=5_000)
+    assert world.log.log_end_offset == 2
+    world.helpers.run_all()
+    assert world.log.flushed_offset == 2
 
 
 def test_flush_ms_syncs_after_so_long() -> None:

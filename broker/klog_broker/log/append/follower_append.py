@@ -215,8 +215,8 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
 
 
 class FollowerAppender:
-    """Appends the leader's batches to one log. ``on_appended()`` is called once all batches of one
-    ``append_as_follower`` are appended, if there were any."""
+    """Appends the leader's batches to one log. ``on_appended()`` is called once at the end of an
+    ``append_as_follower`` that has appended batches, even if it failed after the first of them."""
 
     def __init__(
         self, state: LogState, writer: LogWriter, *, on_appended: Callable[[], None]
@@ -231,10 +231,14 @@ class FollowerAppender:
         self._state.check_online()
         limits = self._writer.limits_for_next(now_ms)
         plan = self._plan_append(records, limits, leader_epoch, check_crc=True)
-        if plan is not None:
-            data = records[: plan.planned.size_bytes]
-            self._append(data, limits, leader_epoch, now_ms, plan)
-            self._on_appended()
+        if plan is None:
+            return
+        end_before = self._state.log_end_offset
+        try:
+            self._append(records[: plan.planned.size_bytes], limits, leader_epoch, now_ms, plan)
+        finally:
+            if self._state.log_end_offset > end_before and not self._state.is_offline:
+                self._on_appended()
 
     def _plan_append(
         self, data: memoryview, limits: AppendLimits, leader_epoch: LeaderEpoch, *, check_crc: bool
