@@ -1,9 +1,9 @@
 """The log cleaner: picks the dirtiest log, has helper threads clean it (a round), then picks the
 next log.
 
-log.cleaner.threads limits how many rounds run at once. If a round fails, its log is set aside and
-reported: it is not cleaned again until the broker restarts. After errors that may pass, such as a
-full disk, the log is cleaned again later.
+log.cleaner.threads limits how many rounds run at once. If a round fails, or the check whether a log
+is due, the log is set aside and reported: it is not cleaned again until the broker restarts. After
+errors that may pass, such as a full disk, the log is cleaned again later.
 """
 
 import errno
@@ -28,7 +28,9 @@ from klog_broker.runtime.event_loop.switching import short_switch_interval
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.descriptors import is_exhausted
+from klog_broker.runtime.system.rate_limit import RateLimit
 from klog_broker.runtime.threads.helpers import Helpers
+from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("klog.cleaner")
 _LOGS_A_TURN = 50
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_NOT_CLEANED = "not cleaned, the log cleaner tries again later"
 
 
 class Timers(Protocol):
@@ -79,6 +82,7 @@ class Cleaner:
         self._settings = settings
         self._prepare: Callable[[], bool] | None = prepare
         self._throttle = Throttle(settings.max_bytes_per_second)
+        self._failed_checks = RateLimit()
         self._running: dict[TopicPartition, _Running] = {}
         self._paused: dict[object, _Running] = {}
         self._is_checking = False
@@ -159,8 +163,12 @@ class Cleaner:
             return None
         try:
             return extent_of(_facts_of(log), log.config, self._clock.now_ms())
-        except OSError as error:
-            self._set_aside(log, error)
+        except (OSError, InvariantViolation) as error:
+            if not _is_temporary(error):
+                self._set_aside(log, error)
+            elif self._failed_checks.allows(self._clock.monotonic_ms()):
+                note = self._failed_checks.pop_suppressed_note()
+                _log.warning("log=%s %s: %s%s", log.path, _NOT_CLEANED, error, note)
             return None
 
     def _start_rounds(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
@@ -314,15 +322,7 @@ class Cleaner:
     # --- failed cleaning rounds ------------------------------------------------------------------
     def _on_round_failed(self, running: "_Running", error: BaseException) -> None:
         log = running.log
-        is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
-            isinstance(error, OSError)
-            and (
-                is_exhausted(error)
-                or isinstance(error, ShortWrite)
-                or error.errno in _DISK_FULL_ERRORS
-            )
-        )
-        if not (is_for_now or log.is_offline or log.cleaning.was_cut):
+        if not (_is_temporary(error) or log.is_offline or log.cleaning.was_cut):
             self._set_aside(log, error)
         self._give_up(running, error)
 
@@ -350,12 +350,17 @@ class Cleaner:
             # the files that the round reads are closed.
             is_news = not log.is_offline and log not in self.set_aside
             if error is not None and is_news:
-                _log.warning(
-                    "log=%s not cleaned, the log cleaner tries again later: %s", log.path, error
-                )
+                _log.warning("log=%s %s: %s", log.path, _NOT_CLEANED, error)
             self._schedule_check()
 
         self._helpers.submit(lambda: cleaning.drop() if cleaning is not None else None, dropped)
+
+
+def _is_temporary(error: BaseException) -> bool:
+    """Whether the cleaning of the log can succeed later, without a restart of the broker."""
+    return isinstance(error, LogStorageError | SourcesChanged | ShortWrite) or (
+        isinstance(error, OSError) and (is_exhausted(error) or error.errno in _DISK_FULL_ERRORS)
+    )
 
 
 def _step(steps: "Generator[Step, None, None]") -> "Step":

@@ -44,6 +44,8 @@ CONFIG = LogConfig(
     delete=False,
     delete_retention_ms=1_000,
 )
+# With a limit of the lag, a check reads the first batch of each dirty segment.
+LAGGING = replace(CONFIG, max_compaction_lag_ms=1_000)
 FOLDER = DATA / f"{PARTITION.topic}-{PARTITION.partition}"
 
 
@@ -366,6 +368,45 @@ def test_without_a_descriptor_a_swap_does_not_begin(world: World) -> None:
     assert read_all(world.log) == world.written
     world.bench.look_again()
     assert len(_closed(world.log)) == 5
+
+
+def _bench_after_restart(world: World) -> CleanerBench:
+    """Return a bench over the logs as the next start of the broker loads them: no timestamps of
+    segments are in memory."""
+    world.manager.close()
+    manager = open_manager(world.files, config=LAGGING, helpers=world.helpers, clock=world.clock)
+    return CleanerBench(manager, world.helpers, world.clock)
+
+
+def test_a_log_that_was_checked_without_a_descriptor_is_cleaned_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(LAGGING)
+    world.write(100)
+    bench = _bench_after_restart(world)
+    world.files.has_descriptors = False
+    bench.start_checks()
+    bench.run()
+    assert bench.cleaner.set_aside == {}
+    assert "tries again later" in caplog.text
+    world.files.has_descriptors = True
+    bench.look_again()
+    assert bench.cleaner.counts.rounds == 1
+
+
+def test_a_log_whose_first_batch_is_damaged_is_set_aside_and_other_logs_are_cleaned() -> None:
+    world = World(LAGGING)
+    world.write(100)
+    other = world.manager.create(TopicPartition("zz-behind", 0), UUID(int=99), LAGGING)
+    for number in range(100):
+        append(other, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
+    world.helpers.run_all()
+    world.log.segments[0].log_file.pwrite(b"\xff" * 61, 0)
+    bench = _bench_after_restart(world)
+    bench.start_checks()
+    bench.run()
+    assert [log.topic_partition for log in bench.cleaner.set_aside] == [PARTITION]
+    assert bench.cleaner.counts.rounds == 1
 
 
 def test_a_broker_that_stops_leaves_nothing_of_a_round(world: World) -> None:
