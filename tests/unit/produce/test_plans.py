@@ -300,6 +300,21 @@ def test_what_was_taken_back_is_not_found_by_the_next_start(
     assert values(again) == [b"y"] * len(acknowledged)
 
 
+def test_a_damaged_first_batch_fails_only_requests_to_its_partition(broker: MemoryBroker) -> None:
+    """The bytes were damaged on the disk, and no timestamp of the segment is in memory, as after a
+    restart."""
+    stream = broker.connect()
+    stream.inbox += frame(batch(b"x"))
+    broker.turns()
+    segment = broker.log("plain").segments[-1]
+    segment.log_file.pwrite(b"\xff" * 61, 0)
+    segment.rolling_timestamp_ms = None
+    stream.inbox += frame(batch(b"y")) + frame(batch(b"z"), partition=1)
+    broker.turns()
+    codes = [each.error_code for each in produce_responses(stream)]
+    assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+
+
 def test_a_failed_commit_takes_the_partition_offline_and_acknowledges_nothing(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

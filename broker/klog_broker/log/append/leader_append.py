@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from klog_broker.log.append.log_writer import LogWriter
 from klog_broker.log.errors import (
+    DamagedLog,
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
@@ -251,7 +252,7 @@ class Appender:
             return None
         try:
             limits = append_limits(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
-        except OSError:
+        except (OSError, DamagedLog):
             # Reading the active segment failed. Return no PlanFacts, so that no produce plan
             # appends to this log: each request's batch is then appended by itself, and gets the
             # error if reading fails again.
