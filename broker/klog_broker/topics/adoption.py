@@ -17,7 +17,12 @@ from typing import Protocol
 
 from klog_broker.config import BrokerConfig
 from klog_broker.log.directory.partition_folders import DirectoryFolders
-from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
+from klog_broker.log.errors import (
+    DamagedLog,
+    LogDirectoryError,
+    LogStorageError,
+    OutOfDescriptors,
+)
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.manager.adoption import (
     AdoptedTopic,
@@ -52,7 +57,8 @@ from pyspark_klog.ids import (
     TopicId,
     TopicPartition,
 )
-from pyspark_klog.records.batch import split_batches
+from pyspark_klog.records.batch import BatchView, split_batches
+from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.state_records.transaction_log import decode_value
 
 _log = logging.getLogger("klog.topics")
@@ -318,9 +324,36 @@ def _producer_ids(log: PartitionLog) -> Iterator[int]:
 def _producer_ids_of_transactions(log: PartitionLog) -> Iterator[int]:
     """Yield the producer ids in the records of a partition of ``__transaction_state``.
 
-    Damaged and unknown records are skipped; the transaction coordinator reports them when it loads
-    the partition.
+    :raises LogDirectoryError: if a batch is damaged: the broker could assign the producer ids in
+        the batch again
     """
+    try:
+        for batch in _batches(log):
+            batch.check_crc()
+            if not batch.is_control:
+                yield from _producer_ids_in(batch)
+    except (DamagedLog, RecordsError) as error:
+        raise LogDirectoryError(
+            f"no folder was adopted, because {log.path} is damaged: {error}; restore this folder"
+            " from a copy, or put an empty folder in its place, which forgets the transactional ids"
+            " in it, and start with --adopt again"
+        ) from error
+
+
+def _producer_ids_in(batch: BatchView) -> Iterator[int]:
+    """Yield the producer ids in the records of a batch. Records in an unknown format are skipped;
+    the transaction coordinator reports them when it loads the partition."""
+    for record in batch.records():
+        if record.value is not None:
+            try:
+                value = decode_value(record.value)
+            except KlogError:
+                continue
+            yield max(value.producer_id, value.next_producer_id)
+
+
+def _batches(log: PartitionLog) -> Iterator[BatchView]:
+    """Yield all batches of a log. The records' CRCs are not checked."""
     offset: int = log.log_start_offset
     end_offset = log.log_end_offset
     while offset < end_offset:
@@ -329,12 +362,5 @@ def _producer_ids_of_transactions(log: PartitionLog) -> Iterator[int]:
         batches = list(split_batches(data, allow_partial=True))
         if not batches:
             return
-        for batch in batches:
-            for record in batch.records():
-                if record.value is not None and not batch.is_control:
-                    try:
-                        value = decode_value(record.value)
-                    except KlogError:
-                        continue
-                    yield max(value.producer_id, value.next_producer_id)
+        yield from batches
         offset = batches[-1].next_offset

@@ -25,6 +25,7 @@ from pyspark_klog.state_records.transaction_log import (
     encode_key,
     encode_value,
 )
+from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 from tests.support.cluster.local_store import BlockingStore
 from tests.support.cluster.server import (
@@ -161,6 +162,33 @@ def test_no_client_gets_the_id_of_a_transaction_that_has_written_nothing() -> No
     block = asked(broker, broker.services.metadata.allocate_producer_ids)
     assert isinstance(block, ProducerIdBlock)
     assert (block.first, block.end) == (11_000, 12_000)
+
+
+@pytest.mark.parametrize("position", [16, 17, 80], ids=["magic", "crc", "record"])
+def test_damaged_transaction_state_refuses_the_adoption_and_names_the_folder(
+    position: int,
+) -> None:
+    files = written((TRANSACTION_STATE, 1, ID), ("a", 1, OTHER), clean=False)
+    broker = start(files)
+    value = TransactionLogValue(producer_id=8_100, next_producer_id=-1, transaction_partitions=None)
+    for number in range(100):
+        record = (encode_key(f"id-{number}"), encode_value(value))
+        append(log_of(broker, TRANSACTION_STATE), bytes(plain_batch([record], 1)))
+    broker.close()
+    files = files.killed()
+    files.remove(META)
+    folder = DATA / f"{TRANSACTION_STATE}-0"
+    file = files.open(folder / segment_file_name(0, Suffix.LOG))
+    file.pwrite(b"\xff", position)
+    with pytest.raises(CannotStart) as refused:
+        start(files, adopt=True)
+    assert refused.value.exit_code is ExitCode.REFUSED_DIRECTORY
+    assert f"no folder was adopted, because {folder} is damaged: " in str(refused.value)
+    # The remedy in the message.
+    files = files.killed()
+    files.remove_tree(folder)
+    files.make_dirs(folder)
+    assert set(start(files, adopt=True).services.metadata.image.topics) == {TRANSACTION_STATE, "a"}
 
 
 def test_with_nothing_to_adopt_the_option_changes_nothing() -> None:
