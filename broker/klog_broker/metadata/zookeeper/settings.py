@@ -321,7 +321,8 @@ class _Change(_Job):
                 return changed
             if not isinstance(answer, MultiFailed):
                 raise answer
-            if self._topic is not None and answer.index == 0:
+            is_missing = isinstance(answer.error, NoNode)
+            if self._topic is not None and answer.index == 0 and is_missing:
                 raise UnknownTopic(f"there is no topic {self._topic}")
             if not isinstance(answer.error, BadVersion | NodeExists | NoNode):
                 raise answer

@@ -22,7 +22,7 @@ from klog_broker.metadata.zookeeper.settings_image import (
 )
 from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.runtime.zookeeper.session import CarriedSession
-from klog_broker.runtime.zookeeper.sessions import NoAuth
+from klog_broker.runtime.zookeeper.sessions import MultiFailed, NoAuth
 from pyspark_klog.ids import UUID, TopicId
 from pyspark_klog.znodes.configs import (
     TOPICS,
@@ -341,6 +341,16 @@ def test_a_deleted_topic_has_no_settings(cluster: ClusterWorld) -> None:
     assert isinstance(outcome, UnknownTopic)
     assert cluster.stat(config_path(ORDERS)) is None
     assert notifications(cluster) == []
+
+
+def test_a_topic_that_may_not_be_checked_is_not_reported_as_missing(
+    cluster: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of the topic's znode needs the right to read the znode."""
+    broker = Follower(cluster)
+    denied = MultiFailed(0, NoAuth("check /brokers/topics/orders"))
+    monkeypatch.setattr(CarriedSession, "multi", lambda _, __, done: done(denied))
+    assert broker.change("update_topic_configs", "orders", setting(retention_ms="5")) is denied
 
 
 def test_an_update_that_refuses_is_answered_with_its_error(cluster: ClusterWorld) -> None:
