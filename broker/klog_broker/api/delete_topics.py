@@ -45,9 +45,10 @@ def handle(
 def _delete(
     services: TopicsServices, request: DeleteTopicsRequest, context: RequestContext
 ) -> ResponseSteps:
-    """Delete or refuse each topic independently of the others. A name or id that the request has
-    twice gets one result, an error. If the request has both the name and the id of a topic, the
-    first of the two deletes the topic, and the second gets an error."""
+    """Delete or refuse each topic independently of the others.
+
+    Like Kafka, answers INVALID_REQUEST in one result, and deletes nothing, for a name or id that
+    the request has twice, and for a topic that the request names by its name and by its id."""
     requested = _requested_topics(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
@@ -60,19 +61,27 @@ def _delete(
             if times[key] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
             topic = _find(services, context, each)
-            if topic.topic_id in found:
-                text = f"topic {topic.name} is named twice: by its name and by its id"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
         except BrokerError as error:
             results.append(_failed(each, error))
             continue
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-        results.append(result)
-        found[topic.topic_id] = result
+        result = found.get(topic.topic_id)
+        is_named_twice = result is not None or times[None, topic.topic_id] > 1
+        if result is None:
+            result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+            found[topic.topic_id] = result
+            results.append(result)
+        if is_named_twice:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"topic {topic.name} is named twice: by its name and by its id"
     response = DeleteTopicsResponse(responses=results)
-    if not found:
+    to_delete = {
+        topic_id: result
+        for topic_id, result in found.items()
+        if result.error_code == ErrorCode.NONE
+    }
+    if not to_delete:
         return response
-    waiting = len(found)
+    waiting = len(to_delete)
 
     def on_deleted(result: DeletableTopicResult, error: BrokerError | None) -> None:
         nonlocal waiting
@@ -82,7 +91,7 @@ def _delete(
         if waiting == 0:
             context.response_sink.send(response)
 
-    for topic_id, result in found.items():
+    for topic_id, result in to_delete.items():
         yield _DELETION
         delete_topic(
             services,

@@ -211,24 +211,35 @@ class TestDeleteTopics:
 
     def test_requests_that_cannot_be_meant(self, world: World) -> None:
         (made,) = world.create(new("a"))
-        (made_b,) = world.create(new("b"))
         results = self.delete(
             world,
             6,
             DeleteTopicState(name="a", topic_id=made.topic_id),
             DeleteTopicState(),
-            DeleteTopicState(name="b"),
-            DeleteTopicState(topic_id=made_b.topic_id),
             DeleteTopicState(name="a"),
             DeleteTopicState(name="a"),
         )
-        assert [ErrorCode(r.error_code).name for r in results] == [
-            "INVALID_REQUEST",
-            "INVALID_REQUEST",
-            "NONE",
-            "INVALID_REQUEST",
-            "INVALID_REQUEST",
-        ]
+        assert [ErrorCode(r.error_code).name for r in results] == ["INVALID_REQUEST"] * 3
+        assert set(world.store.image.topics) == {"a"}
+
+    @pytest.mark.parametrize("first", ["name", "id", "id twice"])
+    def test_a_topic_named_by_name_and_by_id_is_refused_and_not_deleted(
+        self, world: World, first: str
+    ) -> None:
+        (made,) = world.create(new("a"))
+        world.create(new("b"))
+        by_name, by_id = DeleteTopicState(name="a"), DeleteTopicState(topic_id=made.topic_id)
+        requested = {
+            "name": [by_name, by_id],
+            "id": [by_id, by_name],
+            "id twice": [by_id, by_id, by_name],
+        }[first]
+        *refused, deleted = self.delete(world, 6, *requested, DeleteTopicState(name="b"))
+        assert {result.error_code for result in refused} == {ErrorCode.INVALID_REQUEST}
+        assert len(refused) == len(requested) - 1
+        assert (refused[-1].name, refused[-1].topic_id) == ("a", made.topic_id)
+        assert "by its name and by its id" in refused[-1].error_message
+        assert (deleted.name, deleted.error_code) == ("b", ErrorCode.NONE)
         assert set(world.store.image.topics) == {"a"}
 
     @pytest.mark.parametrize(
