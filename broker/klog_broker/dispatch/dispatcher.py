@@ -245,7 +245,7 @@ class Dispatcher:
                 return
             if not isinstance(answer, Response):
                 steps = answer
-                is_over, answer = first_steps(steps)
+                is_over, answer, _ = first_steps(steps)
                 if not is_over:
                     steps = self._with_error_response(handler, request, context, steps)
                     context.response_sink.send_in_slices(steps)

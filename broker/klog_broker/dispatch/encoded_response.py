@@ -66,12 +66,12 @@ class EncodedResponse:
 
     def send_in_slices(self, steps: ResponseSteps) -> None:
         try:
-            is_over, response = first_steps(steps)
+            is_over, response, spent = first_steps(steps)
         except Exception as error:
             self._close_for_bug(None, error)
             return
         if not is_over:
-            self._runtime.slices.run(self._work(steps), lambda: self._slot.is_open)
+            self._runtime.slices.run(self._work(steps), lambda: self._slot.is_open, spent)
         elif response is not None:
             self.send(response)
 
@@ -122,16 +122,17 @@ class EncodedResponse:
         return self._slot.hold()
 
 
-def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None]:
+def first_steps(steps: ResponseSteps) -> tuple[bool, Response | None, int]:
     """Run the first steps that make a response, for about 80 us (_FEW_ELEMENTS). Returns whether
-    the steps have ended, and if so, the response that they returned."""
+    the steps have ended, and if so, the response that they returned; and the cost of the steps that
+    were run, in units of about 5 us."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:
             spent += next(steps)
     except StopIteration as end:
-        return True, end.value
-    return False, None
+        return True, end.value, spent
+    return False, None, spent
 
 
 def thinned(steps: Iterator[None], elements_a_step: int) -> Generator[int, None, Any]:

@@ -14,7 +14,7 @@ from klog_broker.dispatch.api_handler import (
     top_level_error,
 )
 from klog_broker.dispatch.cached_requests import CACHED_REQUEST_BYTES
-from klog_broker.dispatch.dispatcher import Dispatcher
+from klog_broker.dispatch.dispatcher import UNCOUNTED_BYTES, Dispatcher
 from klog_broker.dispatch.request_context import RequestContext, ResponseSteps
 from klog_broker.dispatch.request_runtime import RequestRuntime
 from klog_broker.runtime.event_loop.loop import Loop
@@ -412,6 +412,23 @@ def test_a_large_request_of_a_broker_that_ends_too_early_closes_the_connection(
     assert "StopReplicaRequest v4" in slot.closed
     assert services.counters == {"requests-malformed": 1}
     assert (handled, services.bugs.total) == ([], 0)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_request_that_takes_long_to_decode_is_handled_in_the_next_turn(at_once: int) -> None:
+    handled: list[object] = []
+
+    def handle(request: HeartbeatRequest, _: RequestContext) -> HeartbeatResponse:
+        handled.append(request)
+        return HeartbeatResponse()
+
+    dispatcher, services = served(handle)
+    services.loop.run_turn(0)
+    large = "g" * UNCOUNTED_BYTES
+    slots = [send(dispatcher, Connection(), large) for _ in range(at_once)]
+    assert not handled
+    services.loop.run_turn(0)
+    assert [slot.error_code for slot in slots] == [0] * at_once
 
 
 def test_a_denied_request_does_not_reach_its_handler() -> None:

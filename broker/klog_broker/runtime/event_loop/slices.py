@@ -37,16 +37,18 @@ class Slices:
         self._turn = -1
         self._left = 0
 
-    def run(self, steps: Steps, is_wanted: Callable[[], bool]) -> None:
+    def run(self, steps: Steps, is_wanted: Callable[[], bool], spent: int = 0) -> None:
         """Run ``steps`` (a generator that yields the cost of each step) now, until all work that
         was started in this event-loop turn has cost as much as a slice (``elements`` of 5 us); run
         the remaining steps later, usually in the next turns.
 
-        Once ``is_wanted`` returns False, the remaining steps are dropped.
+        ``spent`` is the cost of the steps that the caller has already run in this turn. Once
+        ``is_wanted`` returns False, the remaining steps are dropped.
         """
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
             self._left = self._elements
+        self._left -= spent
         if self._left > 0:
             is_over, spent = _advance(steps, self._left)
             self._left -= spent
