@@ -150,9 +150,10 @@ class Controlled(ClusterWorld):
         data = self.data(partition_state_path(partition))
         return None if data is None else decode_partition_state(partition, data)
 
-    def release_responses(self) -> None:
-        """Let all silent brokers respond."""
-        self.silent.clear()
+    def release_responses(self, *, still_silent: bool = False) -> None:
+        """Let all silent brokers respond; with `still_silent`, only to the requests so far."""
+        if not still_silent:
+            self.silent.clear()
         held, self._held = self._held, []
         for each in held:
             self.loop.post(each)

@@ -52,6 +52,17 @@ def test_partitions_are_listed_in_the_order_in_which_they_came() -> None:
     assert [partition.partition for partition in context.led_by(ONE)] == [1, 2, 0]
 
 
+def test_each_partition_is_counted_once() -> None:
+    context = context_with_a_topic()
+    context.put_leadership(PARTITION, led(ONE, 9))
+    context.assign(PARTITION, (TWO,))
+    assert context.partition_count == 3
+    context.remove_partition(PARTITION)
+    assert context.partition_count == 2
+    context.remove_topic("t")
+    assert context.partition_count == 0
+
+
 def test_what_was_listed_does_not_change() -> None:
     context = context_with_a_topic()
     context.put_leadership(PARTITION, led(ONE, 9))

@@ -3,9 +3,10 @@
 import pytest
 
 from klog_broker.controller.zookeeper import cluster_state
+from klog_broker.controller.zookeeper.controller_requests import ValidatedTopic
 from klog_broker.controller.zookeeper.request_batch import FULL, ControllerRequest
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.ids import UUID, BrokerId, TopicId
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
@@ -66,6 +67,26 @@ def test_a_broker_that_responds_late_gets_everything_instead_of_waiting_requests
     cluster.requests.clear()
     cluster.create(2, name="v")
     assert [named(each) for each in of(cluster, TWO)][:2] == [{"v"}, {"v"}]
+
+
+def test_partitions_without_a_leader_do_not_let_the_catch_up_be_dropped(
+    cluster: Controlled,
+) -> None:
+    cluster.silent = {2}
+    gone = (BrokerId(9),)
+    topic = ValidatedTopic("w", TopicId(UUID(int=9)), (gone,) * 2 * AT_LEAST, {})
+    assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
+    come_and_go(cluster)
+    cluster.requests.clear()
+    cluster.release_responses(still_silent=True)
+    full, *_ = of(cluster, TWO)
+    assert isinstance(full, UpdateMetadataRequest)
+    assert (full.type, named(full)) == (FULL, {"t", "kept", "w"})
+    cluster.requests.clear()
+    cluster.release_responses()
+    (led,) = of(cluster, TWO)
+    assert isinstance(led, LeaderAndIsrRequest)
+    assert named(led) == {"t", "kept"}
 
 
 def test_it_deletes_what_was_to_be_deleted_meanwhile(cluster: Controlled) -> None:

@@ -76,6 +76,7 @@ class ControllerContext:
         self._replica_states: dict[tuple[TopicPartition, BrokerId], ReplicaState] = {}
         self._partitions_on: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._partition_count = 0
 
     # --- registered brokers --------------------------------------------------------------------
 
@@ -212,6 +213,8 @@ class ControllerContext:
         before, topic = self.assignment(partition), self._topics[partition.topic]
         for broker_id in before:
             self._partitions_on[broker_id].pop(partition, None)
+        if partition.partition not in topic.assignments:
+            self._partition_count += 1
         topic.assignments[partition.partition] = replicas
         topic.replicas += len(replicas) - len(before)
         for broker_id in replicas:
@@ -221,6 +224,12 @@ class ControllerContext:
         """The brokers of a partition's replicas; empty if the context has no such partition."""
         topic = self._topics.get(partition.topic)
         return () if topic is None else topic.assignments.get(partition.partition, ())
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions of all topics, including topics to be deleted and partitions
+        that never had a leader."""
+        return self._partition_count
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
@@ -233,6 +242,7 @@ class ControllerContext:
     def remove_partition(self, partition: TopicPartition) -> None:
         """Remove a partition, its leader and ISR, and its replicas' states; the topic stays."""
         topic = self._topics[partition.topic]
+        self._partition_count -= 1
         for broker_id in topic.assignments.pop(partition.partition):
             topic.replicas -= 1
             del self._partitions_on[broker_id][partition]
@@ -284,12 +294,6 @@ class ControllerContext:
         self._leaderships[partition] = leadership
         if leadership.state.leader != NO_BROKER:
             self._led_by.setdefault(leadership.state.leader, {})[partition] = None
-
-    @property
-    def led_count(self) -> int:
-        """The number of the context's partitions whose leader and ISR the controller has read from
-        ZooKeeper, or written."""
-        return len(self._leaderships)
 
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
         """The partitions whose last read or written state names this broker as the leader."""

@@ -22,10 +22,9 @@ many partitions and brokers, which take about 20 MB."""
 
 FULL_UPDATE_FACTOR = 4
 """Queued requests for a broker, except for the first one, are dropped if they name more partitions
-and brokers than MIN_QUEUE_SIZE plus this factor times the number of partitions that have had a
-leader. The requests with all metadata and the roles of all replicas of the broker stay below this
-limit: they name each partition at most three times, in LeaderAndIsr, UpdateMetadata and
-StopReplica."""
+and brokers than MIN_QUEUE_SIZE plus this factor times the number of partitions. The requests with
+all metadata and the roles of all replicas of the broker stay below this limit: they name each
+partition at most three times, in LeaderAndIsr, UpdateMetadata and StopReplica."""
 
 
 class ControllerState:
@@ -272,7 +271,7 @@ class ControllerState:
                     broker_request.request
                 )
         self.sender.put(
-            broker_requests, MIN_QUEUE_SIZE + FULL_UPDATE_FACTOR * self.context.led_count
+            broker_requests, MIN_QUEUE_SIZE + FULL_UPDATE_FACTOR * self.context.partition_count
         )
 
     def resume_requests(self, broker_id: BrokerId) -> None:
