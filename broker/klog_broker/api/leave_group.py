@@ -23,7 +23,11 @@ def handle(
     services: GroupServices, request: LeaveGroupRequest, context: RequestContext
 ) -> ResponseSteps:
     """Remove members from the group: from version 3 on several in one request, each with its own
-    error. The reason for leaving (version 5) is ignored."""
+    error. The reason for leaving (version 5) is ignored.
+
+    Members are removed in slices, over several event-loop turns. If this broker stops serving the
+    group after the first slice, the error is the result of each later member, because a top-level
+    error would hide that the earlier members have left."""
     groups = services.groups
     if context.api_version < SEVERAL_MEMBERS_SINCE:
         error, results = groups.leave(request.group_id, [MemberName(request.member_id)])
@@ -35,7 +39,9 @@ def handle(
         yield 2 * len(some)
         error, results = groups.leave(request.group_id, some)
         if error is not ErrorCode.NONE:
-            return LeaveGroupResponse(error_code=error)
+            if not response.members:
+                return LeaveGroupResponse(error_code=error)
+            results = [error] * len(some)
         response.members += [
             MemberResponse(
                 member_id=name.member_id, group_instance_id=name.instance_id, error_code=result

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.coordinator.group.coordinator import MemberName
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -26,7 +27,8 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pyspark_klog.protocol.fields import UNKNOWN_OPERATIONS
-from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from tests.support.cluster.broker import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.cluster.server import know_topics
 
 NONE = ErrorCode.NONE
@@ -191,6 +193,30 @@ def test_members_leave_together(broker: MemoryBroker, version: int) -> None:
     told = broker.call(LeaveGroupRequest(group_id="g", members=members), version)
     codes = [each.error_code for each in told.members]
     assert (told.error_code, codes) == (NONE, [NONE, ErrorCode.UNKNOWN_MEMBER_ID])
+
+
+def test_members_that_have_left_are_named_if_the_coordinator_then_moves(
+    broker: MemoryBroker,
+) -> None:
+    joined = join(broker, 3)
+    listed = [joined.member_id, *(f"gone-{number}" for number in range(2_000))]
+    request = LeaveGroupRequest(
+        group_id="g", members=[MemberIdentity(member_id=each) for each in listed]
+    )
+    groups, stream = broker.broker.services.groups, broker.connect()
+    partition = groups.partition_for("g")
+    assert partition is not None
+    stream.inbox += encode_request(RequestHeader(request.api_key, 3, 1, "me"), request)
+    member = MemberName(joined.member_id)
+    while groups.heartbeat("g", member, joined.generation_id) is not ErrorCode.UNKNOWN_MEMBER_ID:
+        broker.broker.loop.run_turn(0)
+    assert not stream.sent
+    groups.on_resign(partition)
+    broker.turns()
+    told = answer_of(stream, request, 3)
+    codes = [each.error_code for each in told.members]
+    assert (told.error_code, codes[0], len(codes)) == (NONE, NONE, len(listed))
+    assert codes[-1] == ErrorCode.NOT_COORDINATOR
 
 
 # --- what tools see ------------------------------------------------------------------------------
