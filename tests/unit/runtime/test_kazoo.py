@@ -37,11 +37,15 @@ class World:
 
         eventually(turn, 60, what)
 
-    def close(self) -> None:
+    def close_session(self) -> None:
         ended: list[bool] = []
-        if self._session is not None:
-            self._session.close(lambda: ended.append(True))
+        session, self._session = self._session, None
+        if session is not None:
+            session.close(lambda: ended.append(True))
             self.until(lambda: ended, "the end of the session")
+
+    def close(self) -> None:
+        self.close_session()
         self.loop.close()
 
 
@@ -90,16 +94,30 @@ def test_a_look_up_that_fails_as_kazoo_does_not_expect_is_made_again(
     assert world.log == []
 
 
-def test_a_thread_that_ends_by_a_bug_ends_the_session_so_that_another_begins(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def broken_kazoo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends the thread of kazoo by a bug, before its first connection."""
+
     def broken(*_args: Any, **_kwargs: Any) -> Any:
         raise ValueError("a bug")
 
     monkeypatch.setattr(socket, "getaddrinfo", broken)
     monkeypatch.setattr(kazoo_carrier, "_LONGEST_RETRY_S", 0.01)
+
+
+@pytest.mark.usefixtures("broken_kazoo")
+def test_a_thread_that_ends_by_a_bug_ends_the_session_so_that_another_begins(world: World) -> None:
     before = set(threading.enumerate())
     world.open("127.0.0.1:1")
     world.until(lambda: world.log, "the end of the session")
     assert world.log == [SessionEvent.EXPIRED]
     world.until(lambda: set(threading.enumerate()) <= before, "the end of its thread")
+
+
+@pytest.mark.usefixtures("broken_kazoo")
+def test_a_session_whose_thread_has_ended_can_be_closed_before_it_has_expired(world: World) -> None:
+    before = set(threading.enumerate())
+    world.open("127.0.0.1:1")
+    eventually(lambda: set(threading.enumerate()) <= before, 60, "the end of its thread")
+    world.close_session()
+    assert world.log == []

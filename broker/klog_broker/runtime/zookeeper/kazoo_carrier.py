@@ -195,6 +195,7 @@ class KazooCarrier:
         self._hosts = hosts
         self._handler = _Handler(loop, self._thread_ended)
         self._on_closed: Callable[[], None] | None = None
+        self._has_thread_ended = False
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -228,9 +229,17 @@ class KazooCarrier:
 
     def close(self, done: Callable[[], None]) -> None:
         self._on_closed = done
+        if self._has_thread_ended:
+            self._loop.post(self._report_closed)
+            return
         # `_stop` waits for kazoo's thread, which may be in the middle of connecting. So another
         # thread runs `_stop`, and the loop is not blocked.
         threading.Thread(target=self._stop, name="klog-zookeeper-close", daemon=True).start()
+
+    def _report_closed(self) -> None:
+        done, self._on_closed = self._on_closed, None
+        if done is not None:
+            done()
 
     def _begin(self, request: Request, watch: Callable[[Any], None] | None) -> Any:
         client = self._client
@@ -288,8 +297,11 @@ class KazooCarrier:
 
     def _thread_ended(self, failure: Exception | None) -> None:
         self._client.close()
+        # Set the flag before looking at `_on_closed`, because `close` sets `_on_closed` before it
+        # looks at the flag: so at least one of the two posts `_report_closed`.
+        self._has_thread_ended = True
         if self._on_closed is not None:
-            self._loop.post(self._on_closed)
+            self._loop.post(self._report_closed)
         elif not self._handler.is_over:
             # If kazoo's thread fails before its first connection, kazoo does not call
             # `_state_changed`, so report the end of the session here.
