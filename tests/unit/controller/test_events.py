@@ -310,6 +310,25 @@ def test_leaders_are_elected_on_demand(cluster: Controlled) -> None:
     assert (state.leader, state.isr, int(state.leader_recovery_state)) == (TWO, (TWO,), 1)
 
 
+def test_an_elected_leader_is_a_success_even_if_the_response_of_zookeeper_is_lost(
+    cluster: Controlled,
+) -> None:
+    cluster.create(2, 3)
+    cluster.unregister_broker(2)
+    cluster.unregister_broker(3)
+    cluster.register(2)
+    answers: list[Any] = []
+    cluster.controller.elect_leaders([PARTITION], answers.append, unclean=True)
+    cluster.until(lambda: (state := cluster.state()) is not None and state.leader == TWO)
+    assert not answers
+    cluster.client.reset()
+    cluster.until(lambda: answers)
+    assert answers == [{PARTITION: ErrorCode.NONE}]
+    elect = cluster.controller.elect_leaders
+    again = cluster.call(elect, [PARTITION], unclean=True)
+    assert again == {PARTITION: ErrorCode.ELECTION_NOT_NEEDED}
+
+
 def test_nothing_is_elected_for_a_topic_on_its_way_out(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.create(2, 3, name="u")

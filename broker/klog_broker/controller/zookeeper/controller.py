@@ -239,7 +239,12 @@ class Controller:
         leader.
         `done` gets an error for each partition, or one error for the whole request.
         """
-        run = partial(controller_requests.elect_leaders, partitions=partitions, unclean=unclean)
+        run = partial(
+            controller_requests.elect_leaders,
+            partitions=partitions,
+            attempted={},
+            unclean=unclean,
+        )
         self._queue_steps(run, done, _identity)
 
     def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:

@@ -3,15 +3,15 @@
 Brokers send ControlledShutdown and AllocateProducerIds; mostly clients request leader elections
 (ElectLeaders) and the creation, extension and deletion of topics. Each may be carried out again
 after a response of ZooKeeper was lost, and then returns the same result: a change that is already
-in ZooKeeper counts as the request's own. (But ElectLeaders then answers ELECTION_NOT_NEEDED for
-leaders that the first attempt elected, and a block of producer ids may remain unused.) A write that
-an access list forbids raises WriteDenied, and writes nothing; only ElectLeaders and
+in ZooKeeper counts as the request's own. (But a block of producer ids may remain unused.) A write
+that an access list forbids raises WriteDenied, and writes nothing; only ElectLeaders and
 ControlledShutdown skip its partition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from klog_broker.controller.decisions.context import ControllerContext
 from klog_broker.controller.decisions.isr_changes import broker_epoch_error
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.decisions.requested_election import requested_election
@@ -116,13 +116,18 @@ def shut_down(
 
 
 def elect_leaders(
-    work: EventContext, partitions: Sequence[TopicPartition] | None, *, unclean: bool
+    work: EventContext,
+    partitions: Sequence[TopicPartition] | None,
+    attempted: dict[TopicPartition, LeaderAndIsr],
+    *,
+    unclean: bool,
 ) -> Steps[ElectionErrors]:
     """Carry out ElectLeaders for these partitions; return the error code of each.
 
     If `partitions` is None, leaders are elected for all partitions, except for partitions of topics
     that are to be deleted. Without `unclean`, elects the preferred replicas. With `unclean`, elects
-    any online replica, for partitions without an online leader.
+    any online replica, for partitions without an online leader. `attempted` has the states that
+    earlier attempts of this request may have written; this attempt adds its own.
     """
     context = work.controller_state.context
     asked: Iterable[TopicPartition] = partitions or ()
@@ -138,8 +143,13 @@ def elect_leaders(
         if isinstance(elected, LeaderAndIsr):
             changes[partition] = elected
             errors[partition] = ErrorCode.NONE
+        elif elected is ErrorCode.ELECTION_NOT_NEEDED and _is_elected(
+            context, partition, attempted
+        ):
+            errors[partition] = ErrorCode.NONE
         else:
             errors[partition] = elected
+    attempted.update(changes)
     yield from work.writer.write_states(work.controller_state, changes)
     for count, (partition, state) in enumerate(changes.items(), 1):
         if count % LOOKED_AT_A_TURN == 0:
@@ -147,6 +157,18 @@ def elect_leaders(
         if not has_state(context, partition, state):
             errors[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
     return errors
+
+
+def _is_elected(
+    context: ControllerContext,
+    partition: TopicPartition,
+    attempted: Mapping[TopicPartition, LeaderAndIsr],
+) -> bool:
+    """Whether an earlier attempt of the same request has elected the partition's present leader."""
+    known, state = context.leadership(partition), attempted.get(partition)
+    if known is None or state is None:
+        return False
+    return (known.state.leader, known.state.leader_epoch) == (state.leader, state.leader_epoch)
 
 
 def allocate_producer_ids(
