@@ -96,6 +96,11 @@ def test_spark_gets_its_python_its_java_and_loopback(tmp_path: Path, place: str)
     assert asked.stdout.strip() == str(machine.checkout / ".venv" / "bin" / "python")
 
 
+def test_programs_keep_their_compiled_modules_on_images_that_forbid_it(ready: Machine) -> None:
+    ready.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    assert "PYTHONDONTWRITEBYTECODE" not in ready.dev("python").stdout
+
+
 def test_nothing_to_do_starts_neither_pip_nor_java(ready: Machine) -> None:
     assert ready.dev("demo").returncode == 0
     assert ready.started() == ["python -m examples.flights"]

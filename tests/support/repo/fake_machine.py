@@ -44,7 +44,7 @@ case "$1 $2" in
 *)
     echo "in $(pwd)"
     for argument in "$@"; do echo "argument $argument"; done
-    env | grep -E '^(PATH|PYSPARK|SPARK|JAVA_HOME|NUMBA)' || :
+    env | grep -E '^(PATH|PY|SPARK|JAVA_HOME|NUMBA)' || :
     exit "${FAKE_EXIT:-0}"
     ;;
 esac
