@@ -9,6 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from klog_broker.cli.commands import command
+from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
@@ -60,6 +61,39 @@ def topics_are_grown_and_described(servers: str) -> None:
         assert json_output(servers, "topics", "describe", topic, option) == []
     assert klog(servers, "topics", "create", topic, "--if-not-exists").output == ""
     assert klog(servers, "topics", "delete", "no-such", "--if-exists").output == ""
+
+
+def one_missing_name_does_not_hide_the_others(servers: str) -> None:
+    """A command that takes several names goes on after a name that fails: stdout has the results of
+    the others, stderr the error, and the exit code is 1."""
+    first, second = new_topic(servers, 1), f"second-{new_topic(servers, 1)}"
+    broker = ("configs", "describe", "--timeout", "300", "--broker")
+    with client_of(servers) as client:
+        TransactionalProducer(client, f"tx-{first}").init_transactions()
+        commit_offsets(client, f"group-{first}", {TopicPartition(first, 0): CommittedOffset(0)})
+
+    def check(shown: str, missing: str, *arguments: str) -> None:
+        result = klog(servers, *arguments)
+        assert (result.exit_code, shown in result.stdout) == (1, True), result.output
+        assert missing in result.stderr and missing not in result.stdout
+
+    check(f"can be created {second}\n", first, "topics", "create", first, second, "--validate-only")
+    check(f"created {second}: 1 partitions\n", first, "topics", "create", first, second)
+    check(f"topic {first}  id", "no-such", "topics", "describe", "no-such", first)
+    alter = ("topics", "alter", "--partitions", "2")
+    check(f"altered {first}: 2 partitions\n", "no-such", *alter, "no-such", first)
+    configs = ("configs", "describe", "--topic", "no-such", "--topic", first)
+    check(f"topic {first}\n", "no-such", *configs)
+    check("broker 0\n", "broker 77", *broker, "77", "--broker", "0")
+    check(f"group group-{first}", "no-such", "groups", "describe", "no-such", f"group-{first}")
+    offsets = ("groups", "delete-offsets", f"group-{first}", "no-such", first)
+    check(f"deleted offsets in {first}\n", "no-such", *offsets)
+    check(f"tx-{first}", "no-such", "transactions", "describe", "no-such", f"tx-{first}")
+    check("OPEN SINCE", "no-such", "transactions", "describe-producers", "no-such", first)
+    check("FREE BYTES", "broker 77", "log-dirs", "--broker", "77", "--broker", "0")
+    check(f"deleted {first}\n", "no-such", "topics", "delete", "no-such", first)
+    result = klog(servers, "topics", "describe", "no-such", second, "--json")
+    assert (result.exit_code, [each["name"] for each in json.loads(result.stdout)]) == (1, [second])
 
 
 def settings_of_topics_are_changed(servers: str) -> None:
@@ -295,6 +329,7 @@ def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset:
 
 CASES: tuple[Callable[[str], None], ...] = (
     topics_are_grown_and_described,
+    one_missing_name_does_not_hide_the_others,
     settings_of_topics_are_changed,
     settings_of_brokers_are_shown,
     settings_of_brokers_are_changed,

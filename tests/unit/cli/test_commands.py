@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 from klog_broker.cli import commands
 from klog_broker.cli.broker import command as broker_command
 from klog_broker.cli.common import client_options
+from klog_broker.cli.groups import groups
 from klog_broker.config import BrokerConfig
 from pyspark_klog._version import __version__
 from pyspark_klog.client.admin.topics import ConfigEntry, NewTopic
 from pyspark_klog.client.cluster.metadata import PartitionInfo, TopicInfo
-from pyspark_klog.client.errors import NoBrokerAvailable, TopicMissing
+from pyspark_klog.client.errors import NoBrokerAvailable, TimedOut, TopicMissing
 from pyspark_klog.ids import TopicId
 
 
@@ -267,7 +268,7 @@ class TestTopics:
     def test_create_only_validated(self, calls: list[tuple[Any, ...]]) -> None:
         result = klog("topics", "create", "a", "b", "--validate-only")
         assert result.output == "can be created a\ncan be created b\n"
-        assert calls[1] == ("create", [NewTopic("a"), NewTopic("b")], True)
+        assert calls[1:3] == [("create", [NewTopic(name)], True) for name in ("a", "b")]
         in_json = klog("topics", "create", "a", "--validate-only", "--json")
         assert json.loads(in_json.output) == {"can_be_created": ["a"]}
 
@@ -303,7 +304,7 @@ class TestTopics:
 
     def test_delete(self, calls: list[tuple[Any, ...]]) -> None:
         assert klog("topics", "delete", "a", "b").output == "deleted a\ndeleted b\n"
-        assert calls[1] == ("delete", "a", "b")
+        assert calls[1:3] == [("delete", "a"), ("delete", "b")]
         assert json.loads(klog("topics", "delete", "a", "--json").output) == {"deleted": ["a"]}
 
     @pytest.mark.parametrize(
@@ -332,3 +333,16 @@ class TestTopics:
         monkeypatch.setattr(client_options, "Admin", refuse)
         result = klog("topics", "list", "--bootstrap-server", "h:1")
         assert (result.exit_code, result.stderr) == (1, "klog: no broker could be reached: h:1\n")
+
+
+def test_groups_that_were_deleted_are_named_although_another_one_timed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def delete_group(_: object, group_id: str) -> None:
+        if group_id == "slow":
+            raise TimedOut("delete group slow did not succeed in time")
+
+    monkeypatch.setattr(groups, "delete_group", delete_group)
+    result = klog("groups", "delete", "a", "slow", "b")
+    assert (result.exit_code, result.stdout) == (1, "deleted a\ndeleted b\n")
+    assert result.stderr == "klog: delete group slow did not succeed in time\n"

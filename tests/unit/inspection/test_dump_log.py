@@ -260,3 +260,10 @@ def test_usage(arguments: list[str], expected: str) -> None:
     result = klog(*arguments)
     assert result.exit_code == 2
     assert expected in result.stderr
+
+
+def test_a_missing_path_does_not_hide_the_other_files(tmp_path: Path) -> None:
+    log, missing = one_log(tmp_path, batch(0)), tmp_path / "missing"
+    result = klog(missing, log)
+    assert (result.exit_code, result.stdout) == (2, klog(log).stdout)
+    assert result.stderr == f"klog: cannot read {missing}: No such file or directory\n"

@@ -33,13 +33,18 @@ def exit_with(error: KlogError) -> NoReturn:
 
 
 def exit_unreadable(error: OSError) -> NoReturn:
-    """Report the file that cannot be read, and exit. An error without a file name comes from
-    writing to stdout; it is raised again, because click handles such errors."""
+    """Report the file that cannot be read, and exit."""
+    report_unreadable(error)
+    sys.exit(CommandExit.USAGE)
+
+
+def report_unreadable(error: OSError) -> None:
+    """Report the file that cannot be read. An error without a file name comes from writing to
+    stdout; it is raised again, because click handles such errors."""
     if error.filename is None:
         raise error
     name = str(error.filename).encode(errors="backslashreplace").decode()
     click.echo(f"klog: cannot read {name}: {error.strerror}", err=True)
-    sys.exit(CommandExit.USAGE)
 
 
 def exit_unusable(error: KlogError) -> NoReturn:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from klog_broker.cli.common.failures import Failures
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import TopicMissing, broker_error
 from pyspark_klog.errors import ErrorCode
@@ -33,16 +34,22 @@ def named_partitions(client: BlockingClient, texts: Iterable[str]) -> list[Topic
     :raises TopicMissing: if a topic or partition does not exist
     """
     wanted = [split_topic(text) for text in texts]
-    check_topics(client, [topic for topic, _ in wanted])
-    found: set[TopicPartition] = set()
-    for topic, numbers in wanted:
-        there = client.view.topics[topic].partitions
-        for number in there if numbers is None else numbers:
-            if number not in there:
-                text = f"{topic} has no partition {number}: it has {len(there)}, from 0 on"
-                raise TopicMissing(text)
-            found.add(TopicPartition(topic, number))
-    return sorted(found)
+    client.refresh([topic for topic, _ in wanted])
+    return sorted({each for name in wanted for each in _existing(client, *name)})
+
+
+def find_partitions(
+    client: BlockingClient, texts: Iterable[str], failures: Failures
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions that each text names. A text that names a topic or partition that does
+    not exist is not in the result: ``failures`` gets the error."""
+    wanted = {text: split_topic(text) for text in texts}
+    client.refresh([topic for topic, _ in wanted.values()])
+    found: dict[str, list[TopicPartition]] = {}
+    for text, name in wanted.items():
+        with failures.collect():
+            found[text] = _existing(client, *name)
+    return found
 
 
 def check_topics(client: BlockingClient, topics: Sequence[str]) -> None:
@@ -50,10 +57,30 @@ def check_topics(client: BlockingClient, topics: Sequence[str]) -> None:
 
     :raises TopicMissing: if a topic does not exist
     """
-    view = client.refresh(topics)
+    client.refresh(topics)
     for topic in topics:
-        info = view.topics[topic]
-        if info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise TopicMissing(f"topic {topic} does not exist")
-        if info.error is not ErrorCode.NONE and not info.partitions:
-            raise broker_error(info.error, f"topic {topic}")
+        _check_topic(client, topic)
+
+
+def _check_topic(client: BlockingClient, topic: str) -> None:
+    info = client.view.topics[topic]
+    if info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise TopicMissing(f"topic {topic} does not exist")
+    if info.error is not ErrorCode.NONE and not info.partitions:
+        raise broker_error(info.error, f"topic {topic}")
+
+
+def _existing(
+    client: BlockingClient, topic: str, numbers: Sequence[int] | None
+) -> list[TopicPartition]:
+    """Return the topic's partitions with these numbers (None: all) from the client's metadata.
+
+    :raises TopicMissing: if the topic or one of the partitions does not exist
+    """
+    _check_topic(client, topic)
+    there = client.view.topics[topic].partitions
+    for number in numbers or ():
+        if number not in there:
+            text = f"{topic} has no partition {number}: it has {len(there)}, from 0 on"
+            raise TopicMissing(text)
+    return [TopicPartition(topic, number) for number in (there if numbers is None else numbers)]

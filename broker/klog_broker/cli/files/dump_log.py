@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from klog_broker.cli.common.errors import CommandExit, exit_unreadable
+from klog_broker.cli.common.errors import CommandExit, report_unreadable
 from klog_broker.inspection.dump import DumpOptions, Line, dump, files_to_dump
 from klog_broker.inspection.lines import Finding, Level
 
@@ -56,10 +56,15 @@ def command(
         index_sanity_check,
         verify_index_only,
     )
-    try:
-        is_damaged = _print(dump(list(files_to_dump(wanted)), options), as_json)
-    except OSError as error:
-        exit_unreadable(error)
+    is_damaged = is_unreadable = False
+    for path in wanted:
+        try:
+            is_damaged |= _print(dump(list(files_to_dump([path])), options), as_json)
+        except OSError as error:
+            report_unreadable(error)
+            is_unreadable = True
+    if is_unreadable:
+        sys.exit(CommandExit.USAGE)
     sys.exit(CommandExit.FAILED if is_damaged else CommandExit.OK)
 
 

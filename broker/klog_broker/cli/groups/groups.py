@@ -1,7 +1,8 @@
 """`klog groups`: lists, describes, resets and deletes groups, on any broker with Kafka's
 protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import click
 
@@ -12,7 +13,8 @@ from klog_broker.cli.common.client_options import (
     say,
     with_client_options,
 )
-from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.failures import Failures
+from klog_broker.cli.common.partitions import find_partitions
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.group_rows import (
     GroupView,
@@ -39,7 +41,7 @@ from pyspark_klog.client.admin.sink_progress import SinkGroup
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.coordinators import Coordinator
 from pyspark_klog.client.errors import broker_error
-from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.errors import BrokerError, ErrorCode
 
 
 @click.group("groups", context_settings=HELP)
@@ -108,34 +110,35 @@ def describe(
         raise click.UsageError("expected GROUP..., or --all-groups")
     if members and state:
         raise click.UsageError("--members and --state: expected one of them")
+    groups: list[DescribedGroup] = []
+    of_sinks: dict[str, SinkGroup] = {}
+    views: dict[str, GroupView] = {}
+    failures = Failures()
     with asking.client() as client:
-        groups = [
-            _describe(client, each)
-            for each in (list_group_ids(client) if all_groups else group_ids)
-        ]
-        of_sinks = find_sinks(client, map(_listed, groups))
-        wants_offsets = asking.as_json or not (members or state)
-        views = {
-            group.group_id: group_view(client, group)
-            for group in groups
-            if wants_offsets and group.group_id not in of_sinks
-        }
+        for group_id in list_group_ids(client) if all_groups else group_ids:
+            with failures.collect():
+                groups.append(_describe(client, group_id))
+        with failures.collect():
+            of_sinks = find_sinks(client, map(_listed, groups))
+        if asking.as_json or not (members or state):
+            groups, views = _with_views(client, groups, of_sinks, failures)
     if asking.as_json:
         print_json([_details(each, of_sinks, views) for each in groups])
-        return
-    if state:
-        print_states(groups, verbose)
-        return
-    for number, group in enumerate(groups):
-        if number:
-            click.echo()
-        if members:
-            print_members(group, verbose)
-        elif group.group_id in of_sinks:
-            click.echo(heading(group))
-            print_sink_groups([of_sinks[group.group_id]])
-        else:
-            print_positions(views[group.group_id], verbose)
+    elif state:
+        if groups:
+            print_states(groups, verbose)
+    else:
+        for number, group in enumerate(groups):
+            if number:
+                click.echo()
+            if members:
+                print_members(group, verbose)
+            elif group.group_id in of_sinks:
+                click.echo(heading(group))
+                print_sink_groups([of_sinks[group.group_id]])
+            else:
+                print_positions(views[group.group_id], verbose)
+    failures.raise_collected()
 
 
 @command.command("delete")
@@ -143,17 +146,15 @@ def describe(
 @with_client_options
 def delete(asking: ClientOptions, group_ids: Sequence[str]) -> None:
     """Delete groups without members, permanently and with all their offsets."""
-    deleted, refused = [], []
+    deleted: list[str] = []
+    failures = Failures()
     with asking.client() as client:
         for group_id in group_ids:
-            try:
+            with failures.collect():
                 delete_group(client, group_id)
                 deleted.append(group_id)
-            except BrokerError as error:
-                refused.append(str(error))
     say(asking.as_json, "deleted", deleted)
-    if refused:
-        raise KlogError("\n".join(refused))
+    failures.raise_collected()
 
 
 @command.command("delete-offsets")
@@ -162,17 +163,18 @@ def delete(asking: ClientOptions, group_ids: Sequence[str]) -> None:
 @with_client_options
 def forget(asking: ClientOptions, group_id: str, topics: Sequence[str]) -> None:
     """Delete a group's offsets in topics or partitions that no member of the group is reading."""
+    failures = Failures()
     with asking.client() as client:
-        partitions = named_partitions(client, topics)
-        codes = delete_offsets(client, group_id, partitions)
+        found = find_partitions(client, topics, failures)
+        partitions = {*chain.from_iterable(found.values())}
+        codes = delete_offsets(client, group_id, partitions) if partitions else {}
     by_topic = {partition.topic: code for partition, code in codes.items()}
-    done = [text for text in topics if text.partition(":")[0] not in by_topic]
+    done = [text for text in found if text.partition(":")[0] not in by_topic]
     say(asking.as_json, "deleted offsets in", done)
-    if by_topic:
-        errors = (
-            broker_error(code, f"delete offsets in {topic}") for topic, code in by_topic.items()
-        )
-        raise KlogError("\n".join(map(str, errors)))
+    failures.add(
+        broker_error(code, f"delete offsets in {topic}") for topic, code in by_topic.items()
+    )
+    failures.raise_collected()
 
 
 def _describe(client: BlockingClient, group_id: str) -> DescribedGroup:
@@ -191,6 +193,24 @@ def _describe(client: BlockingClient, group_id: str) -> DescribedGroup:
                     Coordinator(listed.coordinator_id, address),
                 )
         raise
+
+
+def _with_views(
+    client: BlockingClient,
+    groups: Sequence[DescribedGroup],
+    of_sinks: Mapping[str, SinkGroup],
+    failures: Failures,
+) -> tuple[list[DescribedGroup], dict[str, GroupView]]:
+    """Return the groups whose offsets could be read, and the views of these groups. A group that
+    stores the progress of a sink has no view."""
+    found: list[DescribedGroup] = []
+    views: dict[str, GroupView] = {}
+    for group in groups:
+        with failures.collect():
+            if group.group_id not in of_sinks:
+                views[group.group_id] = group_view(client, group)
+            found.append(group)
+    return found, views
 
 
 def _listed(group: DescribedGroup) -> Group:

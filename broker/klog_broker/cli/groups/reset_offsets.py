@@ -13,6 +13,7 @@ from klog_broker.cli.common.client_options import (
     print_json,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.partitions import check_topics, named_partitions
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.offset_strategies import (
@@ -102,11 +103,11 @@ def reset_offsets(
         raise click.UsageError("expected one of --topic and --all-topics, or --from-file")
     from_csv = {} if from_file is None else read_csv(from_file, list(group_ids))
     done: _Done = []
-    refused = []
+    failures = Failures()
     with asking.client() as client:
         named = named_partitions(client, topics)
         for group_id in dict.fromkeys(group_ids):
-            try:
+            with failures.collect():
                 _check_idle(client, group_id)
                 now = {each: at.offset for each, at in committed_offsets(client, group_id).items()}
                 if strategy is None:
@@ -117,8 +118,6 @@ def reset_offsets(
                 if execute:
                     _commit(client, group_id, made)
                 done.append((group_id, made, now))
-            except KlogError as error:
-                refused.append(str(error))
     for _, made, _ in done:
         for warning in made.warnings:
             click.echo(f"klog: {warning}", err=True)
@@ -126,8 +125,7 @@ def reset_offsets(
         _print_csv(done, names_groups=len(set(group_ids)) > 1)
     elif done or asking.as_json:
         _print(asking.as_json, execute, done)
-    if refused:
-        raise KlogError("\n".join(refused))
+    failures.raise_collected()
 
 
 def _strategy(from_file: Path | None, ways: dict[str, object]) -> Strategy | None:

@@ -13,13 +13,14 @@ from klog_broker.cli.common.client_options import (
     say,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.tables import print_table
 from klog_broker.cli.groups.sink_rows import print_sink_groups, shown_time, sink_fields
 from pyspark_klog.client.admin.groups import delete_group, list_groups
 from pyspark_klog.client.admin.sink_listing import find_sinks
 from pyspark_klog.client.admin.sink_progress import ProgressRow, SinkGroup, SinkId
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.errors import BrokerError, ErrorCode
 
 _Sinks = dict[SinkId, list[SinkGroup]]
 
@@ -97,19 +98,17 @@ def delete(
 ) -> None:
     """Delete the stored progress of a query's sinks permanently. The query must be stopped, and
     must not start again."""
-    done, refused = [], []
+    done: list[str] = []
+    failures = Failures()
     with asking.client() as client:
         for groups in _of_query(client, query_id, name, prefix).values():
             for group in groups:
-                try:
+                with failures.collect():
                     if not dry_run:
                         delete_group(client, group.group_id)
                     done.append(group.group_id)
-                except BrokerError as error:
-                    refused.append(str(error))
     say(asking.as_json, "would delete" if dry_run else "deleted", done)
-    if refused:
-        raise KlogError("\n".join(refused))
+    failures.raise_collected()
 
 
 def _sinks(client: BlockingClient) -> _Sinks:

@@ -12,10 +12,10 @@ from klog_broker.cli.common.client_options import (
     print_json,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.tables import print_table
 from pyspark_klog.client.admin.records_deletion import HIGH_WATERMARK, delete_records
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 _HIGHEST = 2**63 - 1
@@ -73,6 +73,8 @@ def delete(
         )
     with asking.client() as client:
         found, refused = delete_records(client, before)
+    failures = Failures()
+    failures.add(error for _, error in sorted(refused.items()))
     if asking.as_json:
         print_json(
             [
@@ -80,11 +82,10 @@ def delete(
                 for (topic, number), first in sorted(found.items())
             ]
         )
-    else:
+    elif found or not failures:
         rows = [(*partition, first) for partition, first in sorted(found.items())]
         print_table(("topic", "partition", "first offset"), rows)
-    if refused:
-        raise KlogError("\n".join(str(error) for _, error in sorted(refused.items())))
+    failures.raise_collected()
 
 
 def read_offsets(file: Path) -> dict[TopicPartition, int]:

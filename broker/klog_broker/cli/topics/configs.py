@@ -12,6 +12,7 @@ from klog_broker.cli.common.client_options import (
     say,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.topics.config_targets import read_targets, takes_targets
 from pyspark_klog.client.admin.configs import (
@@ -27,7 +28,6 @@ from pyspark_klog.client.admin.configs import (
 )
 from pyspark_klog.client.admin.quotas import Quotas, alter_quotas, describe_quotas
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.errors import BrokerError, KlogError
 
 _SECRET = "(secret)"
 _SOURCES = {each.value: each.name.lower().replace("_", " ") for each in ConfigSource}
@@ -64,20 +64,25 @@ def describe(asking: ClientOptions, quotas: bool, show_all: bool, **given: Any) 
         raise click.UsageError(
             "expected --quotas, or an option such as --topic, --broker or --user"
         )
+    found: list[tuple[Resource, list[ConfigEntry]]] = []
+    failures = Failures()
     with asking.client() as client:
         if not resources:
             _print_quotas(asking, describe_quotas(client, entity))
             return
-        found = [(each, _entries(client, each, show_all)) for each in resources]
+        for each in resources:
+            with failures.collect():
+                found.append((each, _entries(client, each, show_all)))
     if asking.as_json:
         print_json([{**_named(each), "configs": _details(entries)} for each, entries in found])
-        return
-    for number, (resource, entries) in enumerate(found):
-        if number:
-            click.echo()
-        click.echo(str(resource))
-        columns = ("name", "value", "source", *(("synonyms",) if show_all else ()))
-        print_table(columns, [_row(entry, show_all) for entry in entries])
+    else:
+        for number, (resource, entries) in enumerate(found):
+            if number:
+                click.echo()
+            click.echo(str(resource))
+            columns = ("name", "value", "source", *(("synonyms",) if show_all else ()))
+            print_table(columns, [_row(entry, show_all) for entry in entries])
+    failures.raise_collected()
 
 
 @command.command("alter")
@@ -108,20 +113,18 @@ def alter(
     if not changes:
         raise click.UsageError("expected --set, --delete, --append or --subtract")
     quotas = _quota_changes(changes) if entity else {}
-    done, refused = [], []
+    done: list[str] = []
+    failures = Failures()
     with asking.client() as client:
         if entity:
             alter_quotas(client, entity, quotas, validate_only=validate_only)
             done.append(_entity_text(entity))
         for resource in resources:
-            try:
+            with failures.collect():
                 alter_configs(client, resource, changes, validate_only=validate_only)
                 done.append(str(resource))
-            except BrokerError as error:
-                refused.append(str(error))
     say(asking.as_json, "can be altered" if validate_only else "altered", done)
-    if refused:
-        raise KlogError("\n".join(refused))
+    failures.raise_collected()
 
 
 def _changes(option: str, operation: ConfigOperation, texts: Sequence[str]) -> list[ConfigChange]:

@@ -11,9 +11,10 @@ from klog_broker.cli.common.client_options import (
     print_json,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.tables import Row, print_table
 from pyspark_klog.client.admin.log_dirs import LogDir, describe_log_dirs
-from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.errors import BrokerError, ErrorCode
 
 _HELP = """Show how large replicas are in the data directories of brokers.
 
@@ -42,25 +43,36 @@ def command(
     asking: ClientOptions, brokers: Sequence[int], topics: Sequence[str], by_topic: bool
 ) -> None:
     """Run `klog log-dirs`; the help text is _HELP."""
+    found: list[LogDir] = []
+    failures = Failures()
     with asking.client() as client:
-        found = describe_log_dirs(client, brokers or None)
+        if not brokers:
+            found = describe_log_dirs(client)
+        for broker_id in sorted(set(brokers)):
+            with failures.collect():
+                found += describe_log_dirs(client, [broker_id])
     if asking.as_json:
         print_json([_details(each, topics) for each in found])
+    elif found or not failures:
+        _print_tables(found, topics, by_topic)
+    failures.add(
+        BrokerError(each.error, f"{each.path} of broker {each.broker_id}")
+        for each in found
+        if each.error is not ErrorCode.NONE
+    )
+    failures.raise_collected()
+
+
+def _print_tables(found: Sequence[LogDir], topics: Collection[str], by_topic: bool) -> None:
+    rows = [row for each in found for row in _rows(each, topics)]
+    if by_topic:
+        print_table(("broker", "directory", "topic", "partitions", "bytes"), _summed(rows))
     else:
-        rows = [row for each in found for row in _rows(each, topics)]
-        if by_topic:
-            columns = ("broker", "directory", "topic", "partitions", "bytes")
-            print_table(columns, _summed(rows))
-        else:
-            names = ("broker", "directory", "topic", "partition", "bytes", "lag", "state")
-            print_table(names, rows)
-        click.echo()
-        totals = ("broker", "directory", "replicas", "bytes", "disk bytes", "free bytes", "state")
-        print_table(totals, [_total(each, topics) for each in found])
-    offline = [each for each in found if each.error is not ErrorCode.NONE]
-    if offline:
-        texts = (BrokerError(e.error, f"{e.path} of broker {e.broker_id}") for e in offline)
-        raise KlogError("\n".join(map(str, texts)))
+        names = ("broker", "directory", "topic", "partition", "bytes", "lag", "state")
+        print_table(names, rows)
+    click.echo()
+    totals = ("broker", "directory", "replicas", "bytes", "disk bytes", "free bytes", "state")
+    print_table(totals, [_total(each, topics) for each in found])
 
 
 def _rows(found: LogDir, topics: Collection[str]) -> list[Row]:

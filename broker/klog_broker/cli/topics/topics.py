@@ -13,9 +13,10 @@ from klog_broker.cli.common.client_options import (
     say,
     with_client_options,
 )
+from klog_broker.cli.common.failures import Failures
 from klog_broker.cli.common.tables import Row, print_table
 from pyspark_klog.client.admin.configs import Resource, ResourceType, is_own
-from pyspark_klog.client.admin.topics import NewTopic
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.cluster.metadata import TopicInfo
 from pyspark_klog.storage.text_files import encode_topic_id
 
@@ -73,22 +74,24 @@ def create(
         )
         for name in names
     ]
+    valid: list[str] = []
+    infos: list[TopicInfo] = []
+    failures = Failures()
     with asking.admin() as admin:
         if if_not_exists:
             there = set(admin.describe_topics())
             wanted = [topic for topic in wanted if topic.name not in there]
-        if wanted:
-            admin.create_topics(wanted, validate_only=validate_only)
-        made = [topic.name for topic in wanted]
-        if validate_only:
-            say(asking.as_json, "can be created", made)
-            return
-        infos = list(admin.describe_topics(made).values())
-    if asking.as_json:
-        print_json([_summary(info) for info in infos])
-        return
-    for info in infos:
-        click.echo(f"created {info.name}: {len(info.partitions)} partitions")
+        for topic in wanted:
+            with failures.collect():
+                admin.create_topics([topic], validate_only=validate_only)
+                valid.append(topic.name)
+                if not validate_only:
+                    infos += admin.describe_topics([topic.name]).values()
+    if validate_only:
+        say(asking.as_json, "can be created", valid)
+    else:
+        _say_partitions(asking, "created", infos)
+    failures.raise_collected()
 
 
 @command.command("describe")
@@ -111,28 +114,20 @@ def describe(
 ) -> None:
     """Show the partitions of topics, their leaders, and the settings that were set for these topics
     (default: all topics)."""
+    failures = Failures()
+    found: list[tuple[TopicInfo, dict[str, str | None]]] = []
     with asking.admin() as admin:
-        infos = list(admin.describe_topics(names or None).values())
+        infos = _describe_each(admin, names, failures)
         if unavailable or under_replicated:
             infos = _in_trouble(infos, unavailable, under_replicated)
-        settings = {
-            info.name: {
-                name: entry.value
-                for name, entry in sorted(admin.describe_configs(info.name).items())
-                if is_own(Resource(ResourceType.TOPIC, info.name), entry)
-            }
-            for info in infos
-        }
+        for info in infos:
+            with failures.collect():
+                found.append((info, _own_settings(admin, info.name)))
     if asking.as_json:
-        print_json([_details(info, settings[info.name]) for info in infos])
-        return
-    for number, info in enumerate(infos):
-        if number:
-            click.echo()
-        click.echo(f"topic {info.name}  id {encode_topic_id(info.topic_id)}")
-        for name, value in settings[info.name].items():
-            click.echo(f"  {name}={value}")
-        print_table(("partition", "leader", "epoch", "replicas", "in sync"), _partition_rows(info))
+        print_json([_details(info, settings) for info, settings in found])
+    else:
+        _print_details(found)
+    failures.raise_collected()
 
 
 @command.command("alter")
@@ -148,15 +143,15 @@ def describe(
 def alter(asking: ClientOptions, names: Sequence[str], partitions: int) -> None:
     """Add partitions to topics. From then on, producers may write records of the same key to
     another partition than before."""
+    infos: list[TopicInfo] = []
+    failures = Failures()
     with asking.admin() as admin:
         for name in names:
-            admin.create_partitions(name, partitions)
-        infos = list(admin.describe_topics(names).values())
-    if asking.as_json:
-        print_json([_summary(info) for info in infos])
-        return
-    for info in infos:
-        click.echo(f"altered {info.name}: {len(info.partitions)} partitions")
+            with failures.collect():
+                admin.create_partitions(name, partitions)
+                infos += admin.describe_topics([name]).values()
+    _say_partitions(asking, "altered", infos)
+    failures.raise_collected()
 
 
 @command.command("delete")
@@ -165,13 +160,58 @@ def alter(asking: ClientOptions, names: Sequence[str], partitions: int) -> None:
 @with_client_options
 def delete(asking: ClientOptions, names: Sequence[str], if_exists: bool) -> None:
     """Delete topics and all their records, permanently and without asking for confirmation."""
+    deleted: list[str] = []
+    failures = Failures()
     with asking.admin() as admin:
         if if_exists:
             there = set(admin.describe_topics())
             names = [name for name in names if name in there]
-        if names:
-            admin.delete_topics(names)
-    say(asking.as_json, "deleted", names)
+        for name in names:
+            with failures.collect():
+                admin.delete_topics([name])
+                deleted.append(name)
+    say(asking.as_json, "deleted", deleted)
+    failures.raise_collected()
+
+
+def _describe_each(admin: Admin, names: Sequence[str], failures: Failures) -> list[TopicInfo]:
+    """Return the topics with these names, or all topics if there are no names."""
+    if not names:
+        return list(admin.describe_topics().values())
+    infos: list[TopicInfo] = []
+    for name in dict.fromkeys(names):
+        with failures.collect():
+            infos += admin.describe_topics([name]).values()
+    return infos
+
+
+def _own_settings(admin: Admin, topic: str) -> dict[str, str | None]:
+    """Return the values of the settings that were set for this topic, by name."""
+    return {
+        name: entry.value
+        for name, entry in sorted(admin.describe_configs(topic).items())
+        if is_own(Resource(ResourceType.TOPIC, topic), entry)
+    }
+
+
+def _say_partitions(asking: ClientOptions, what: str, infos: Sequence[TopicInfo]) -> None:
+    """Print for each topic ``what`` (such as "created"), the topic's name, and its number of
+    partitions; with --json print a list of objects."""
+    if asking.as_json:
+        print_json([_summary(info) for info in infos])
+        return
+    for info in infos:
+        click.echo(f"{what} {info.name}: {len(info.partitions)} partitions")
+
+
+def _print_details(found: Sequence[tuple[TopicInfo, Mapping[str, str | None]]]) -> None:
+    for number, (info, settings) in enumerate(found):
+        if number:
+            click.echo()
+        click.echo(f"topic {info.name}  id {encode_topic_id(info.topic_id)}")
+        for name, value in settings.items():
+            click.echo(f"  {name}={value}")
+        print_table(("partition", "leader", "epoch", "replicas", "in sync"), _partition_rows(info))
 
 
 def _in_trouble(

@@ -1,6 +1,7 @@
 """`klog transactions find-hanging` and `abort`: find and abort transactions that block readers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import click
 
@@ -11,7 +12,8 @@ from klog_broker.cli.common.client_options import (
     say,
     with_client_options,
 )
-from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.failures import Failures
+from klog_broker.cli.common.partitions import find_partitions
 from klog_broker.cli.common.progress import progress_bar
 from klog_broker.cli.common.tables import Row, print_table
 from klog_broker.cli.groups.sink_rows import shown_time
@@ -66,27 +68,26 @@ def find_hanging(
     """
     before_ms = epoch_ms() - max_transaction_timeout * 60_000
     suspects: list[PartitionTransaction] = []
-    refused: list[str] = []
+    failures = Failures()
     with asking.client() as client:
-        partitions = _partitions(client, topics, broker_id)
+        partitions = _partitions(client, topics, broker_id, failures)
         with progress_bar("checking partitions", len(partitions)) as advance:
             for at in range(0, len(partitions), _AT_ONCE):
                 some = partitions[at : at + _AT_ONCE]
                 found, errors = active_producers(client, some)
-                refused += map(str, errors.values())
+                failures.add(error for _, error in sorted(errors.items()))
                 for partition, producers in sorted(found.items()):
                     suspects += find_idle_transactions(producers, partition, before_ms)
                 advance(len(some))
         hang = find_hanging_transactions(client, suspects)
     if asking.as_json:
         print_json([{**each.partition._asdict(), **each.producer._asdict()} for each in hang])
-    else:
+    elif hang or not failures:
         print_table(
             *(("topic", "partition", "start offset", "producer", "epoch", "written"),),
             [_row(each) for each in hang],
         )
-    if refused:
-        raise KlogError("\n".join(refused))
+    failures.raise_collected()
 
 
 @click.command("abort", context_settings=HELP)
@@ -171,10 +172,11 @@ def _begun_at(client: BlockingClient, where: TopicPartition, offset: int) -> Act
 
 
 def _partitions(
-    client: BlockingClient, topics: Sequence[str], broker_id: int | None
+    client: BlockingClient, topics: Sequence[str], broker_id: int | None, failures: Failures
 ) -> list[TopicPartition]:
+    wanted: Iterable[TopicPartition]
     if topics:
-        wanted = named_partitions(client, topics)
+        wanted = {*chain.from_iterable(find_partitions(client, topics, failures).values())}
     else:
         view = client.refresh(None)
         wanted = [

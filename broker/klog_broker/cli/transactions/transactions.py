@@ -1,7 +1,8 @@
 """`klog transactions`: lists, describes and aborts transactions, on any broker with Kafka's
 protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import click
 
@@ -11,7 +12,8 @@ from klog_broker.cli.common.client_options import (
     print_json,
     with_client_options,
 )
-from klog_broker.cli.common.partitions import named_partitions
+from klog_broker.cli.common.failures import Failures
+from klog_broker.cli.common.partitions import find_partitions
 from klog_broker.cli.common.tables import NOTHING, Row, print_table
 from klog_broker.cli.groups.sink_rows import shown_time
 from klog_broker.cli.transactions.hanging_transactions import abort, find_hanging
@@ -20,7 +22,6 @@ from pyspark_klog.client.admin.transaction_descriptions import TransactionDescri
 from pyspark_klog.client.admin.transaction_descriptions import describe_transaction as describe_id
 from pyspark_klog.client.admin.transaction_listing import TransactionFilter, list_transactions
 from pyspark_klog.client.clock import epoch_ms
-from pyspark_klog.errors import KlogError
 
 
 @click.group("transactions", context_settings=HELP)
@@ -72,12 +73,20 @@ def list_all(
 @with_client_options
 def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
     """Show the states of transactional ids, and the partitions of their transactions."""
+    found: dict[str, TransactionDescription] = {}
+    failures = Failures()
     with asking.client() as client:
-        found = {each: describe_id(client, each) for each in transactional_ids}
-    now_ms = epoch_ms()
+        for each in transactional_ids:
+            with failures.collect():
+                found[each] = describe_id(client, each)
     if asking.as_json:
         print_json([_details(each, state) for each, state in found.items()])
-        return
+    elif found:
+        _print_states(found, epoch_ms())
+    failures.raise_collected()
+
+
+def _print_states(found: Mapping[str, TransactionDescription], now_ms: int) -> None:
     columns = ("transactional id", "coordinator", "producer", "epoch", "state", "timeout ms")
     rows: list[Row] = [
         (
@@ -96,8 +105,11 @@ def describe(asking: ClientOptions, transactional_ids: Sequence[str]) -> None:
 def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
     """Show which producer ids have written to partitions, and the first offset of the open
     transaction of each, if it has one."""
+    failures = Failures()
     with asking.client() as client:
-        found, refused = active_producers(client, named_partitions(client, topics))
+        named = find_partitions(client, topics, failures)
+        found, refused = active_producers(client, {*chain.from_iterable(named.values())})
+    failures.add(error for _, error in sorted(refused.items()))
     if asking.as_json:
         print_json(
             [
@@ -106,7 +118,7 @@ def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
                 for each in producers
             ]
         )
-    else:
+    elif found or not failures:
         columns = ("topic", "partition", "producer", "epoch", "coordinator epoch", "sequence")
         rows: list[Row] = [
             (
@@ -118,8 +130,7 @@ def describe_producers(asking: ClientOptions, topics: Sequence[str]) -> None:
             for each in producers
         ]
         print_table((*columns, "written", "open since offset"), rows)
-    if refused:
-        raise KlogError("\n".join(str(error) for _, error in sorted(refused.items())))
+    failures.raise_collected()
 
 
 def _details(transactional_id: str, state: TransactionDescription) -> dict[str, object]:
