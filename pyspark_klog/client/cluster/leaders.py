@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.errors import LeaderUnknown, TopicMissing, broker_error, is_retriable
+from pyspark_klog.client.errors import (
+    LeaderUnknown,
+    TimedOut,
+    TopicMissing,
+    broker_error,
+    is_retriable,
+)
 from pyspark_klog.client.transport.socket_link import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
@@ -32,18 +38,18 @@ def call_leaders(
     deadline_ms: int | None = None,
 ) -> LeaderResults[T]:
     """Ask each leader about its partitions. While a leader changes or cannot be reached, ask again
-    until the deadline (default.api.timeout.ms unless given). ``what`` names the work in messages:
-    ``delete records``.
-
-    :raises TimedOut: if a partition has no answer at the deadline
+    until the deadline (default.api.timeout.ms unless given). A partition without an answer at the
+    deadline is refused with TimedOut. ``what`` names the work in messages: ``delete records``.
     """
     deadline = client.deadline() if deadline_ms is None else deadline_ms
     answers: LeaderResults[T] = LeaderResults({}, {})
     left = set(partitions)
+    passing: dict[TopicPartition, KlogError] = {}
+    """By partition the error of the last attempt, if it is retriable."""
 
     def attempt() -> None:
+        passing.clear()
         client.refresh({partition.topic for partition in left}, deadline)
-        passing: KlogError | None = None
         for partition in sorted(left):
             code = client.view.topics[partition.topic].error
             if code is not ErrorCode.NONE and not code.retriable:
@@ -53,31 +59,45 @@ def call_leaders(
                 left.discard(partition)
         for leader, named in _by_leader(client, left).items():
             if leader is None:
-                passing = LeaderUnknown(f"{named[0]} has no leader now")
+                passing.update((each, LeaderUnknown(f"{each} has no leader now")) for each in named)
                 continue
             by_topic: dict[str, list[int]] = defaultdict(list)
             for partition in named:
                 by_topic[partition.topic].append(partition.partition)
-            results = ask(client.link_to_broker(leader, deadline), by_topic)
+            try:
+                results = ask(client.link_to_broker(leader, deadline), by_topic)
+            except KlogError as error:
+                if not is_retriable(error):
+                    raise
+                passing.update(dict.fromkeys(named, error))
+                continue
             for partition, answer in results.items():
                 if not isinstance(answer, ErrorCode):
                     answers.found[partition] = answer
                 else:
-                    error = broker_error(answer, f"{what}: {partition}")
-                    if is_retriable(error):
-                        passing = error
+                    refusal = broker_error(answer, f"{what}: {partition}")
+                    if is_retriable(refusal):
+                        passing[partition] = refusal
                         continue
-                    answers.refused[partition] = error
+                    answers.refused[partition] = refusal
                 left.discard(partition)
         for partition in [each for each in left if not client.view.has_partition(each)]:
             answers.refused[partition] = TopicMissing(f"{partition} does not exist")
             left.discard(partition)
-        if left:
-            raise passing or LeaderUnknown(
-                f"the response of the leader of {min(left)} lacks this partition"
+        for partition in left - passing.keys():
+            passing[partition] = LeaderUnknown(
+                f"the response of the leader of {partition} lacks this partition"
             )
+        if left:
+            raise passing[min(left)]
 
-    client.run_with_retries(attempt, deadline, what)
+    try:
+        client.run_with_retries(attempt, deadline, what)
+    except TimedOut as error:
+        for partition in left:
+            cause = passing.get(partition)
+            text = str(error) if cause is None else f"{what} did not succeed in time: {cause}"
+            answers.refused[partition] = TimedOut(text)
     return answers
 
 
