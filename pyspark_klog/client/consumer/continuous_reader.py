@@ -71,6 +71,9 @@ class _PartitionState:
 
     position: int
     is_asked: bool = False
+    awaited_leader: int | None = None
+    """The leader that has to answer its request under way before it can be sent another one, with
+    this partition; None if the partition waits for no such response."""
     failures: int = 0
     absences: int = 0
     not_before_ms: int = 0
@@ -147,7 +150,11 @@ class ContinuousReader:
     def _wait(self, now_ms: int, until_ms: int) -> None:
         """Wait for a response, or until the pause after a partition's failure is over, but not
         beyond ``until_ms``."""
-        waiting = [each for each in self._partitions.values() if not each.is_asked]
+        waiting = [
+            each
+            for each in self._partitions.values()
+            if not each.is_asked and each.awaited_leader not in self._calls
+        ]
         next_ms = min((each.not_before_ms for each in waiting), default=until_ms)
         deadline_ms = max(min(next_ms, until_ms), now_ms + 1)
         if self._calls:
@@ -167,7 +174,9 @@ class ContinuousReader:
             except KlogError as error:
                 self._failed([partition], error)
                 continue
-            if info.leader not in self._calls:
+            is_busy = info.leader in self._calls
+            reading.awaited_leader = info.leader if is_busy else None
+            if not is_busy:
                 by_leader[info.leader].append(partition)
         for leader, partitions in by_leader.items():
             try:

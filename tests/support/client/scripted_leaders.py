@@ -57,6 +57,7 @@ class PaperClient:
         self.asked: list[tuple[int, dict[int, int]]] = []
         self.requests: list[FetchRequest] = []
         self.now = 0
+        self.poll_count = 0
         self.newest_fetch = 17
         leaders = {0: PartitionInfo(1, 3), 1: PartitionInfo(1, 3), 2: PartitionInfo(2, 3)}
         brokers = {number: Address("h", number) for number in (1, 2)}
@@ -73,6 +74,7 @@ class PaperClient:
         self.now += wait_ms
 
     def poll(self, until_ms: int) -> None:
+        self.poll_count += 1
         next_ms = min((each for each in self._due if each > self.now), default=until_ms)
         self.now = max(self.now, min(next_ms, until_ms))
 

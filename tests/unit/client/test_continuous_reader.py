@@ -78,6 +78,16 @@ class TestRecords:
 
 
 class TestTrouble:
+    def test_the_reader_sleeps_while_a_partition_waits_for_a_busy_leader(self) -> None:
+        client = PaperClient({1: [reply(error(0, ErrorCode.NOT_LEADER_OR_FOLLOWER))]}, ends={1, 2})
+        reader = follow(client)
+        # Partition 0 has failed. At 100 ms its pause is over, but its leader answers the request
+        # for partition 1 only after 500 ms.
+        reader.poll(499)
+        assert client.poll_count <= 5
+        reader.poll(510)
+        assert client.asked[-1] == (1, {0: 10, 1: 10})
+
     @pytest.mark.parametrize(
         "trouble",
         [
