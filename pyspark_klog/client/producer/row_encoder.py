@@ -137,12 +137,12 @@ class RowEncoder:
 
 
 def compression_level(settings: ClientSettings) -> int | None:
-    """The configured level for the codec of compression.type; None for the codec's default."""
+    """The level for the codec of compression.type; None for codecs without levels. For gzip, -1 is
+    the default; for zstd it is a level."""
     name = f"compression.{settings.text('compression.type')}.level"
     if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
         return None
-    level = settings.number(name)
-    return level if settings.is_given(name) and level != -1 else None
+    return settings.number(name)
 
 
 def _column(rows: "RecordBatch", name: str) -> "Array | None":

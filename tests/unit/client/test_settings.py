@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.producer.row_encoder import compression_level
 from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.settings.setting_rows import SETTINGS, Effect
 from pyspark_klog.client.transport.addresses import Address, read_addresses
@@ -107,3 +108,20 @@ def test_addresses() -> None:
 def test_addresses_that_are_none(text: str) -> None:
     with pytest.raises(SettingError, match=r"kafka\.bootstrap\.servers"):
         read_addresses(text, "kafka.bootstrap.servers")
+
+
+@pytest.mark.parametrize(
+    ("codec", "given", "level"),
+    [
+        ("zstd", "-1", -1),
+        ("zstd", None, 3),
+        ("gzip", "-1", -1),
+        ("lz4", None, 9),
+        ("snappy", None, None),
+    ],
+)
+def test_a_producer_compresses_with_the_level_of_its_codec(
+    codec: str, given: str | None, level: int | None
+) -> None:
+    levels = {} if given is None else {f"compression.{codec}.level": given}
+    assert compression_level(ClientSettings({"compression.type": codec, **levels})) == level
