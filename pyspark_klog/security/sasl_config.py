@@ -291,6 +291,9 @@ def _token_login(settings: Lookup, module: LoginModule | None, prefix: str) -> T
     if handler in _UNSECURED or (handler is None and by_options):
         unsecured_token(options, 0, prefix + _JAAS)
         return UnsecuredTokens(prefix + _JAAS, options)
+    retriever = _function(settings, _RETRIEVER, prefix, _RETRIEVERS, _TOKEN_FUNCTION)
+    if isinstance(retriever, UserFunction):
+        return TokenFunction(retriever, options, extensions)
     if handler is None and not settings.is_given(_ENDPOINT):
         raise SettingError(
             f"{prefix}{_MECHANISM} is OAUTHBEARER, and nothing says where tokens come from; "
@@ -303,9 +306,6 @@ def _token_login(settings: Lookup, module: LoginModule | None, prefix: str) -> T
 def _from_endpoint(
     settings: Lookup, options: Options, extensions: Mapping[str, str], prefix: str
 ) -> TokenLogin:
-    retriever = _function(settings, _RETRIEVER, prefix, _RETRIEVERS, _TOKEN_FUNCTION)
-    if isinstance(retriever, UserFunction):
-        return TokenFunction(retriever, options, extensions)
     _check_no_assertion(settings, prefix)
     url = text_of(settings, _ENDPOINT)
     if url is None:

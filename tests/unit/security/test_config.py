@@ -340,6 +340,7 @@ def test_other_sources_of_tokens() -> None:
     )
     retriever = {"sasl.oauthbearer.jwt.retriever.class": "own.tokens:get"}
     assert isinstance(_login({**OAUTH, **handler, **retriever}), TokenFunction)
+    assert isinstance(_login({**OAUTH, **retriever}), TokenFunction)
     known = {"sasl.oauthbearer.jwt.retriever.class": f"{KAFKA}.oauthbearer.FileJwtRetriever"}
     assert isinstance(_login({**OAUTH, **handler, **url, **known}), TokenFile)
 
