@@ -151,3 +151,26 @@ def test_a_connection_takes_no_longer_than_the_operation(monkeypatch: pytest.Mon
         with clock.client() as client, pytest.raises(ConnectionFailed, match="timed out"):
             client.links.link_to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
     assert timeouts == [10.0, 0.7]
+
+
+def test_all_addresses_of_a_host_take_no_longer_than_the_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts: list[tuple[str, float]] = []
+    clock = _Clock()
+
+    def drop(address: tuple[str, int], timeout: float) -> socket.socket:
+        attempts.append((address[0], timeout))
+        clock.sleep(timeout)
+        raise TimeoutError("timed out")
+
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 9)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.2", 9)),
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 9, 0, 3)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_connection", drop)
+    with clock.client() as client, pytest.raises(ConnectionFailed, match="timed out"):
+        client.links.link_to(Address("kafka", 9), client.deadline(12_000))
+    assert attempts == [("10.0.0.1", 10.0), ("10.0.0.2", 2.0), ("fe80::1%3", 0.001)]

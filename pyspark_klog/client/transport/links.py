@@ -245,6 +245,24 @@ def this_host() -> str:
     return socket.gethostname()
 
 
+def _open_socket(address: Address, limit_s: Callable[[], float]) -> socket.socket:
+    """A socket that is connected to the first IP address of the host that accepts a connection.
+    ``limit_s`` returns how long the next address is tried, in seconds.
+
+    :raises OSError: of the last address
+    """
+    failure = OSError("the host's name has no address")
+    for *_, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        ip, port, *more = place
+        # A link-local address of IPv6 can be used only with its scope, the last part of its place.
+        host = f"{ip}%{more[1]}" if more and more[1] else str(ip)
+        try:
+            return socket.create_connection((host, int(port)), timeout=limit_s())
+        except OSError as error:
+            failure = error
+    raise failure
+
+
 def _connect(
     address: Address,
     settings: ClientSettings,
@@ -256,18 +274,20 @@ def _connect(
     """A connection whose socket is connected, and which has begun to ask for the API versions.
 
     The IP addresses of the host's name are tried until one accepts, each for at most
-    socket.connection.setup.timeout.ms, or for the time that is left until the deadline when the
-    first is tried, if this is shorter. The TLS handshake, with the same limit, is done when the
-    function returns; SASL begins once the API versions are known.
+    socket.connection.setup.timeout.ms, and all together until the deadline. The TLS handshake, with
+    the same limits, is done when the function returns; SASL begins once the API versions are known.
 
     :raises ConnectionFailed: naming the address and the reason
     :raises ClientError: if the connection can't be secured as ``security`` requires
     """
     mechanism = security.mechanism() if security else None
     setup_ms = settings.number("socket.connection.setup.timeout.ms")
-    timeout_ms = max(min(setup_ms, deadline_ms - now_ms()), 1)
+
+    def limit_s() -> float:
+        return max(min(setup_ms, deadline_ms - now_ms()), 1) / 1000
+
     try:
-        sock = socket.create_connection(address, timeout=timeout_ms / 1000)
+        sock = _open_socket(address, limit_s)
     except (OSError, UnicodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise ConnectionFailed(f"could not connect to {address}: {text}") from None
@@ -280,6 +300,7 @@ def _connect(
         if settings.number(name) > 0:
             sock.setsockopt(socket.SOL_SOCKET, option, settings.number(name))
     if security is not None:
+        sock.settimeout(limit_s())
         sock = security.wrap(sock, address.host, str(address))
     sock.setblocking(False)
     connection = Connection(
