@@ -91,11 +91,12 @@ class ClusterView:
 
     def has_partition(self, partition: TopicPartition) -> bool:
         """Whether the partition exists according to the metadata, with or without a leader. True if
-        the topic has an error instead of partitions, except UNKNOWN_TOPIC_OR_PARTITION."""
+        the topic has an error other than UNKNOWN_TOPIC_OR_PARTITION: then the metadata may lack
+        partitions that exist."""
         topic = self.topics.get(partition.topic)
         if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False
-        return partition.partition in topic.partitions or not topic.partitions
+        return partition.partition in topic.partitions or topic.error is not ErrorCode.NONE
 
     def topic_id(self, name: str) -> UUID:
         """The topic's id; all zero if it is unknown or the brokers have none."""

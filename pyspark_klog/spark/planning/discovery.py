@@ -171,15 +171,17 @@ class Discovery:
 
     def _of_topic(self, topic: str) -> list[TopicPartition]:
         info = self._client.view.topics[topic]
+        assigned = self._options.assigned
         if info.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             # A topic with LEADER_NOT_AVAILABLE and partitions is usable: its leaders are looked up
             # later, when offsets are asked for.
             if not info.error.retriable:
                 raise broker_error(info.error, f"topic {topic}")
-            if not info.partitions:
-                raise LeaderUnknown(f"topic {topic} has no partitions yet")
+            if not info.partitions or any(
+                p.topic == topic and p.partition not in info.partitions for p in assigned or ()
+            ):
+                raise LeaderUnknown(f"topic {topic} lacks partitions: {info.error.name}")
         found = [TopicPartition(topic, number) for number in info.partitions]
-        assigned = self._options.assigned
         return found if assigned is None else [p for p in found if p in assigned]
 
     def _find_all(self) -> frozenset[TopicPartition]:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from pyspark_klog.client.cluster.metadata import ClusterView
+from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.metadata import (
@@ -48,6 +48,13 @@ def test_a_deleted_topic_has_no_partitions() -> None:
     view = _view(1, 5).merged(_view(1, 5, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert view.leader(_T0) is None
     assert not view.has_partition(_T0)
+
+
+def test_a_topic_with_a_passing_error_may_have_partitions_that_the_metadata_lacks() -> None:
+    lacking = TopicPartition("t", 7)
+    for code, may_exist in ((ErrorCode.LEADER_NOT_AVAILABLE, True), (ErrorCode.NONE, False)):
+        topic = TopicInfo("t", partitions={0: PartitionInfo(1)}, error=code)
+        assert ClusterView(topics={"t": topic}).has_partition(lacking) is may_exist
 
 
 def test_topics_that_a_reply_does_not_speak_of_stay() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark_klog.client.cluster.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.cluster.retry_warnings import Retries
 from pyspark_klog.client.consumer.offsets import OffsetAt
-from pyspark_klog.client.errors import TimedOut, TopicMissing
+from pyspark_klog.client.errors import LeaderUnknown, TimedOut, TopicMissing
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
@@ -155,6 +155,16 @@ def test_an_absent_topic_is_asked_for_so_many_times() -> None:
     assert cluster.waits == [70] * 3
     cluster = _Cluster([_absent("t")], [_topic("t", 1)])
     assert _discovery(cluster, subscribe="t", **options).partitions() == {_P0}
+
+
+def test_assigned_partitions_that_the_metadata_lacks_are_waited_for_while_it_has_an_error() -> None:
+    incomplete = _topic("t", 1, error=ErrorCode.LEADER_NOT_AVAILABLE)
+    found = _discovery(_Cluster([incomplete], [_topic("t", 2)]), assign='{"t":[1]}').partitions()
+    assert found == {_P1}
+    discovery = _discovery(_Cluster([incomplete]), assign='{"t":[1]}')
+    for find in (discovery.partitions, discovery.existing_partitions):
+        with pytest.raises(LeaderUnknown, match="topic t lacks partitions: LEADER_NOT_AVAILABLE"):
+            find()
 
 
 @pytest.mark.parity("source behaviour: assign of an absent partition")
