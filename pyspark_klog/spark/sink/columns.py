@@ -70,19 +70,20 @@ def timestamps(rows: "RecordBatch", name: str | None) -> "Array | None":
     return pc.if_else(is_none, pa.scalar(None, found.type), found)
 
 
-def oldest_ms(timestamps: "Array | None") -> int | None:
-    """The smallest of the timestamps, in ms since 1970; None if there is none. Negative ones are
-    left out, since rows with one are not written to their topic."""
+def oldest_ms(timestamps: "Array | None", rejected_rows: Sequence[int]) -> int | None:
+    """The smallest of the timestamps, in ms since 1970; None if there is none. The timestamps of
+    ``rejected_rows``, which are not written to their topic, are left out."""
     if timestamps is None:
         return None
     import pyarrow as pa
     import pyarrow.compute as pc
 
     times_us = timestamps.cast(pa.int64())
+    if rejected_rows:
+        numbers = pa.array(range(len(times_us)))
+        is_rejected = pc.is_in(numbers, pa.array(rejected_rows, numbers.type))
+        times_us = times_us.filter(pc.invert(is_rejected))
     oldest_us = pc.min(times_us).as_py()
-    if oldest_us is not None and oldest_us < 0:
-        # Rows with a time before 1970 are not written to their topic.
-        oldest_us = pc.min(times_us.filter(pc.greater_equal(times_us, 0))).as_py()
     return None if oldest_us is None else int(oldest_us) // 1_000
 
 

@@ -122,9 +122,6 @@ class SinkRows:
         if partition_count == 0:
             return
         times = columns.timestamps(rows, self._timestamp_column)
-        oldest_ms = columns.oldest_ms(times)
-        if oldest_ms is not None:
-            self._oldest_ms[topic] = min(self._oldest_ms.get(topic, oldest_ms), oldest_ms)
         encoded = self._encode(producer, topic, rows, times, partition_count)
         if columns.has_unknown_partition(encoded, rows, partition_count):
             # Partitions may have been added since the topic's metadata was read.
@@ -134,6 +131,9 @@ class SinkRows:
                 encoded = self._encode(producer, topic, rows, times, partition_count)
         if encoded.rejected:
             self._refuse_rejected(producer, topic, rows, encoded, partition_count)
+        oldest_ms = columns.oldest_ms(times, [row for row, _ in encoded.rejected])
+        if oldest_ms is not None:
+            self._oldest_ms[topic] = min(self._oldest_ms.get(topic, oldest_ms), oldest_ms)
         producer.add_all(
             (TopicPartition(topic, part.partition), part.payload, part.record_count)
             for part in encoded.batches

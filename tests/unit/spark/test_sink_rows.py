@@ -315,6 +315,16 @@ def test_the_oldest_timestamp_of_each_topic_is_reported(producer: _Producer) -> 
     assert sink.dead_letters == (("BAD_TIMESTAMP", 1),)
 
 
+def test_rows_that_become_dead_letters_are_not_the_oldest_of_their_topic(
+    producer: _Producer,
+) -> None:
+    sink = _sink(topic="t", deadLetterTopic="dead", timestampColumn="at")
+    at = pa.array([1_000_000, 5_000_000], pa.timestamp("us", "UTC"))
+    sink.write([_batch(value=_values(0, 1), partition=[9, 0], at=at)])
+    assert sink.dead_letters == (("BAD_PARTITION", 1),)
+    assert sink.oldest_ms == (("t", 5_000),)
+
+
 _ZONES = ("UTC", "Europe/Paris", "UTC+01:00", "GMT+8", "Etc/GMT-3", "+05:30")
 """Session time zones as Spark writes them into Arrow's types; pyarrow does not know all of them."""
 
