@@ -2,7 +2,8 @@
 
 Tools that show the lag of groups then show the query's lag. The position is a copy for people and
 monitors: a query continues at its checkpoint. A commit to the group never fails the query, and
-delays only its end, by a few seconds at most.
+delays only the end of an AvailableNow run, by at most `SETTLE_WITHIN_S`. Spark ends a query without
+waiting for `GroupCommitter.close`.
 """
 
 import logging
