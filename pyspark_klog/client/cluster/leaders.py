@@ -50,13 +50,8 @@ def call_leaders(
     def attempt() -> None:
         passing.clear()
         client.refresh({partition.topic for partition in left}, deadline)
-        for partition in sorted(left):
-            code = client.view.topics[partition.topic].error
-            if code is not ErrorCode.NONE and not code.retriable:
-                # The metadata has an error that a retry cannot cure, for example because this
-                # client's user may not describe the topic: do not ask the topic's leaders.
-                answers.refused[partition] = broker_error(code, f"{what}: {partition}")
-                left.discard(partition)
+        answers.refused.update(_refused_by_metadata(client, left, what))
+        left.difference_update(answers.refused)
         for leader, named in _by_leader(client, left).items():
             if leader is None:
                 passing.update((each, LeaderUnknown(f"{each} has no leader now")) for each in named)
@@ -75,15 +70,9 @@ def call_leaders(
                 if not isinstance(answer, ErrorCode):
                     answers.found[partition] = answer
                 else:
-                    refusal = broker_error(answer, f"{what}: {partition}")
-                    if is_retriable(refusal):
-                        passing[partition] = refusal
-                        continue
-                    answers.refused[partition] = refusal
-                left.discard(partition)
-        for partition in [each for each in left if not client.view.has_partition(each)]:
-            answers.refused[partition] = TopicMissing(f"{partition} does not exist")
-            left.discard(partition)
+                    errors = passing if answer.retriable else answers.refused
+                    errors[partition] = broker_error(answer, f"{what}: {partition}")
+        left.difference_update(answers.found, answers.refused)
         for partition in left - passing.keys():
             passing[partition] = LeaderUnknown(
                 f"the response of the leader of {partition} lacks this partition"
@@ -101,14 +90,29 @@ def call_leaders(
     return answers
 
 
+def _refused_by_metadata(
+    client: BlockingClient, partitions: Iterable[TopicPartition], what: str
+) -> dict[TopicPartition, KlogError]:
+    """The partitions about which no leader can be asked, with the reason: the partition does not
+    exist, or its topic has an error that a retry cannot cure, for example because this client's
+    user may not describe the topic."""
+    refused: dict[TopicPartition, KlogError] = {}
+    for partition in partitions:
+        code = client.view.topics[partition.topic].error
+        if not client.view.has_partition(partition):
+            refused[partition] = TopicMissing(f"{partition} does not exist")
+        elif code is not ErrorCode.NONE and not code.retriable:
+            refused[partition] = broker_error(code, f"{what}: {partition}")
+    return refused
+
+
 def _by_leader(
     client: BlockingClient, partitions: Iterable[TopicPartition]
 ) -> dict[int | None, list[TopicPartition]]:
-    """The partitions that exist, sorted, by their leader's id; under the key None the partitions
-    that have no leader."""
+    """The partitions, sorted, by their leader's id; under the key None the partitions that have no
+    leader."""
     found: dict[int | None, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
-        if client.view.has_partition(partition):
-            info = client.view.leader(partition)
-            found[None if info is None else info.leader].append(partition)
+        info = client.view.leader(partition)
+        found[None if info is None else info.leader].append(partition)
     return found
