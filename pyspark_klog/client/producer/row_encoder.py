@@ -137,12 +137,14 @@ class RowEncoder:
 
 
 def compression_level(settings: ClientSettings) -> int | None:
-    """The level for the codec of compression.type; None for codecs without levels. For gzip, -1 is
-    the default; for zstd it is a level."""
+    """The configured level for the codec of compression.type; None for the codec's default, which
+    is -1 for gzip. For zstd, -1 is a level."""
     name = f"compression.{settings.text('compression.type')}.level"
     if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
         return None
-    return settings.number(name)
+    level = settings.number(name)
+    is_default = not settings.is_given(name) or (name == "compression.gzip.level" and level == -1)
+    return None if is_default else level
 
 
 def _column(rows: "RecordBatch", name: str) -> "Array | None":

@@ -114,9 +114,10 @@ def test_addresses_that_are_none(text: str) -> None:
     ("codec", "given", "level"),
     [
         ("zstd", "-1", -1),
-        ("zstd", None, 3),
-        ("gzip", "-1", -1),
-        ("lz4", None, 9),
+        ("zstd", None, None),
+        ("gzip", "-1", None),
+        ("lz4", None, None),
+        ("lz4", "3", 3),
         ("snappy", None, None),
     ],
 )
