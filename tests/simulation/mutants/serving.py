@@ -130,7 +130,7 @@ def _forgets_nothing(_original: Any) -> Any:
 def _forgets_settings(_original: Any) -> Any:
     def apply_stored(settings: Any, image: Any) -> None:
         """A start forgets the settings that were given to the broker in earlier runs."""
-        settings._given = image.broker_configs
+        settings._stored = image.broker_configs
 
     return apply_stored
 
