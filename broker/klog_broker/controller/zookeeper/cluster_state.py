@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from klog_broker.controller.decisions.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.decisions.replica_states import ReplicaState
+from klog_broker.controller.zookeeper.cluster_log import ElectionLog
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from klog_broker.controller.zookeeper.request_sender import RequestSender
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -46,6 +47,7 @@ class ControllerState:
         `deletes_topics` is delete.topic.enable.
         """
         self.context = ControllerContext()
+        self.election_log = ElectionLog()
         self.sender = sender
         self.controller_epoch = controller_epoch
         self.is_unclean = is_unclean

@@ -32,6 +32,7 @@ from klog_broker.controller.zookeeper import (
     topic_events,
 )
 from klog_broker.controller.zookeeper.broker_catch_up import send_everything_again
+from klog_broker.controller.zookeeper.cluster_log import BrokerLog
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.controller_requests import ElectionErrors, ValidatedTopic
 from klog_broker.controller.zookeeper.errors import (
@@ -113,6 +114,7 @@ class Controller:
         self._conversation = Conversation()
         self._changes: dict[ZnodeChange, None] = {}
         self._events = EventQueue()
+        self._broker_log = BrokerLog()
         self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
         self._retry: Timer | None = None
         self._deletion_retry: Timer | None = None
@@ -147,6 +149,7 @@ class Controller:
         epoch."""
         self._writes = writes
         self._leaving = {}
+        self._broker_log.forget_brokers()
         self._start_reading()
 
     def resigned(self) -> None:
@@ -336,6 +339,7 @@ class Controller:
         match change:
             case ZnodeChange(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
+                self._broker_log.log_changes(brokers, work.controller_state.context.shutting_down)
                 yield from work.writer.in_turns(
                     work.controller_state.update_brokers(version, dict(brokers))
                 )
@@ -402,6 +406,8 @@ class Controller:
                     self._changes[_BROKERS] = None
                     work.controller_state.send_batch()
                     continue
+                finally:
+                    work.controller_state.election_log.write_lines()
                 work.controller_state.send_batch()
                 is_wanted = self._changes or self._events or self._sender.behind
                 if work.controller_state.is_settled and not is_wanted:
@@ -446,6 +452,7 @@ class Controller:
     def _read_all(self, work: EventContext) -> Steps[None]:
         controller_state = work.controller_state
         version, brokers = yield from work.reader.brokers()
+        self._broker_log.log_changes(brokers, self._leaving)
         yield from work.writer.in_turns(controller_state.update_brokers(version, dict(brokers)))
         for broker_id, broker in self._leaving.items():
             known = controller_state.context.brokers.get(broker_id)

@@ -339,6 +339,7 @@ def _written(
 ) -> None:
     context, batch = controller_state.context, controller_state.batch
     is_new = context.leadership(partition) is None
+    controller_state.election_log.count_election(context, partition, leadership.state)
     context.put_leadership(partition, leadership)
     is_led = leadership.state.leader != NO_BROKER
     context.change_state(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
