@@ -186,6 +186,11 @@ class _DelayedFetch(DelayedOperation):
                 found = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(converted)
             for each, records in zip(converted, found, strict=True):
                 if isinstance(records, ErrorCode):
+                    if records is ErrorCode.CORRUPT_MESSAGE and each.leader is not None:
+                        each.leader.log.report_damage(
+                            f"Fetch offset={each.request.fetch_offset}",
+                            "the records cannot be converted to an older format",
+                        )
                     each.refuse(records)
                 else:
                     each.records = records

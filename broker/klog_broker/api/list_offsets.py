@@ -140,7 +140,9 @@ class _ListOffsets:
             if leader is not None:
                 leader.log.read_failed(error)
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        except (DamagedLog, RecordsError):
+        except (DamagedLog, RecordsError) as error:
+            if leader is not None:
+                leader.log.report_damage(f"ListOffsets timestamp={requested.timestamp}", error)
             answer.error_code = ErrorCode.CORRUPT_MESSAGE
         except BrokerError as error:
             answer.error_code = error.code

@@ -173,7 +173,11 @@ class FetchReader:
                 each.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
             except LogStorageError:
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-            except DamagedLog:
+            except DamagedLog as error:
+                if each.leader is not None:
+                    each.leader.log.report_damage(
+                        f"Fetch offset={each.request.fetch_offset}", error
+                    )
                 each.refuse(ErrorCode.CORRUPT_MESSAGE)
             except OSError as error:
                 if each.leader is not None:

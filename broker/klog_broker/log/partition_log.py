@@ -578,6 +578,10 @@ class PartitionLog:
         """
         return self._state.log_directory.error_for(error, self.topic_partition)
 
+    def report_damage(self, request: str, error: object) -> None:
+        """Log that a request, described with its offset or time, has met damaged records."""
+        self._state.log_directory.log_damage(self.topic_partition, request, error)
+
     def offset_for_timestamp(
         self, timestamp_ms: int, *, may_block: bool = True
     ) -> TimestampOffset | None:

@@ -77,6 +77,12 @@ def offset_at(broker: MemoryBroker, timestamp_ms: int) -> tuple[int, int]:
     return found.error_code, found.offset
 
 
+def damage_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The requests and errors in the log lines about damaged records of partition plain-0."""
+    start = "topic=plain partition=0 damaged records, the client gets CORRUPT_MESSAGE: "
+    return [each.removeprefix(start) for each in caplog.messages if each.startswith(start)]
+
+
 def no_bug_in(broker: MemoryBroker) -> bool:
     return broker.broker.services.requests.bugs.total == 0
 
@@ -92,7 +98,7 @@ def test_what_is_not_looked_into_goes_as_it_is(version: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_damaged_batch_is_not_converted(codec: Codec) -> None:
+def test_a_damaged_batch_is_not_converted(codec: Codec, caplog: pytest.LogCaptureFixture) -> None:
     """Only a record's value is damaged: a batch with a new CRC would hide that."""
     broker = with_batches(codec)
     damage(broker, 1, RECORDS_AT + 30, codec)
@@ -101,25 +107,36 @@ def test_a_damaged_batch_is_not_converted(codec: Codec) -> None:
     assert before.records
     answer = fetch(broker, CONVERTED, RECORDS)
     assert (answer.error_code, answer.records) == (CORRUPT, b"")
+    assert damage_lines(caplog) == [
+        "Fetch offset=3: the records cannot be converted to an older format"
+    ]
     assert fetch(broker, CONVERTED, 2 * RECORDS).error_code == 0
     assert no_bug_in(broker)
 
 
 @pytest.mark.parametrize("at", [SIZE_AT, MAGIC_AT])
 @pytest.mark.parametrize("version", [CONVERTED, NEWEST])
-def test_an_offset_that_cannot_be_found_behind_a_damaged_batch(version: int, at: int) -> None:
+def test_an_offset_that_cannot_be_found_behind_a_damaged_batch(
+    version: int, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = with_batches()
     damage(broker, 0, at)
     assert fetch(broker, version, RECORDS).error_code == CORRUPT
+    (line,) = damage_lines(caplog)
+    assert line.startswith("Fetch offset=3: ")
     assert no_bug_in(broker)
 
 
 @pytest.mark.parametrize("at", [SIZE_AT, MAGIC_AT, LAST_OFFSET_DELTA_AT + 3, RECORDS_AT + 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_time_that_cannot_be_found_in_a_damaged_batch(codec: Codec, at: int) -> None:
+def test_a_time_that_cannot_be_found_in_a_damaged_batch(
+    codec: Codec, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
     broker = with_batches(codec)
     damage(broker, 0, at, codec)
     assert offset_at(broker, NOW_MS + 1) == (CORRUPT, -1)
+    (line,) = damage_lines(caplog)
+    assert line.startswith(f"ListOffsets timestamp={NOW_MS + 1}: ")
     assert offset_at(broker, -3) == (CORRUPT, -1)  # the largest of all
     assert offset_at(broker, -1) == (0, 3 * RECORDS)
     assert no_bug_in(broker)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from klog_broker.cli.perf.consumer_perf import count_records
 from klog_broker.cli.records import record_reader
 from klog_broker.cli.records.record_output import FIELDS, RecordFormat
 from klog_broker.cli.records.record_reader import Columns, RecordReader
@@ -122,5 +123,7 @@ class TestReader:
         data = bytearray(fetched.data)
         data[70] ^= 1
         damaged = fetched._replace(data=memoryview(data))
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecords, match=r"^t-3, .*offset \d+\W.* CRC 0x"):
             list(RecordReader(("value",), check_crcs=True).read(damaged))
+        with pytest.raises(CorruptRecords, match=r"^t-3, .*base offset \d+\W.* CRC 0x"):
+            count_records(damaged, check_crcs=True)

@@ -1,5 +1,6 @@
 """Measures reading for `klog perf consume`."""
 
+from klog_broker.cli.common.damaged_records import damage_named
 from klog_broker.cli.common.partitions import named_partitions
 from klog_broker.cli.common.progress import Advance
 from klog_broker.cli.perf.figures import Flow
@@ -57,13 +58,14 @@ def count_records(fetched: Fetched, *, check_crcs: bool) -> int:
     """Count the records of whole batches, without control records, but with records of aborted
     transactions."""
     count = 0
-    for entry in entries(fetched.data, allow_partial=True):
-        if check_crcs:
-            entry.check_crc()
-        if isinstance(entry, BatchView):
-            count += 0 if entry.is_control else entry.record_count
-        else:
-            count += sum(1 for _ in entry.records())
+    with damage_named(fetched):
+        for entry in entries(fetched.data, allow_partial=True):
+            if check_crcs:
+                entry.check_crc()
+            if isinstance(entry, BatchView):
+                count += 0 if entry.is_control else entry.record_count
+            else:
+                count += sum(1 for _ in entry.records())
     return count
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from klog_broker.cli.common.damaged_records import damage_named
 from pyspark_klog.client.consumer.continuous_reader import Fetched
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
@@ -118,6 +119,10 @@ class RecordReader:
 
     # --- small record sets: read record by record ------------------------------------------------
     def _one_by_one(self, fetched: Fetched) -> Iterator[Columns]:
+        with damage_named(fetched):
+            yield from self._entry_by_entry(fetched)
+
+    def _entry_by_entry(self, fetched: Fetched) -> Iterator[Columns]:
         records: list[Record] = []
         shows = _shown_by(fetched)
         position = 0

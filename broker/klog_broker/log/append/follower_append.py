@@ -110,7 +110,10 @@ def plan_follower_append(
     if digest.is_cut:
         _refuse_offsets(first, log_end_offset)
     if not _is_cut_off(data, size_bytes):
-        raise CorruptRecords(f"the leader sent no good batch at byte {size_bytes} of its records")
+        raise CorruptRecords(
+            f"the leader sent a batch with a wrong CRC or structure at offset {digest.end_offset}"
+            f" (byte {size_bytes} of its records)"
+        )
     if first is None:
         return None
     if digest.newest_epoch > leader_epoch:

@@ -59,6 +59,7 @@ class LogDirectory:
         self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()
+        self._damage = RateLimit()
         self._lock: FileLock | None = None
         self._names: OpenDirectory | None = None
 
@@ -109,6 +110,19 @@ class LogDirectory:
             f"no space left in the data directory {self.path} for {refused}: {error}; make room on "
             f"the disk"
         )
+
+    def log_damage(self, partition: TopicPartition, request: str, error: object) -> None:
+        """Log that a request, described with its offset or time, has met damaged records. Limits
+        the rate of the lines, because clients retry."""
+        if self._damage.allows(self._clock.monotonic_ms()):
+            _log.error(
+                "topic=%s partition=%d damaged records, the client gets CORRUPT_MESSAGE: %s: %s%s",
+                partition.topic,
+                partition.partition,
+                request,
+                error,
+                self._damage.pop_suppressed_note(),
+            )
 
     def storage_error(self) -> LogStorageError:
         """Return the exception for requests to a log in this offline directory."""
