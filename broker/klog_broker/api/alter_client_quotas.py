@@ -1,6 +1,7 @@
 """AlterClientQuotas (key 49): sets and removes quotas of users, clients and addresses.
 
-Quotas are stored, but not enforced yet; a line in the broker's log says so.
+Quotas are stored, but not enforced yet; a line in the broker's log and the error message of each
+accepted change (with error code NONE, so that clients ignore the message) say so.
 """
 
 import logging
@@ -28,6 +29,8 @@ from pyspark_klog.protocol.apis.alter_client_quotas import (
 from pyspark_klog.protocol.keys import ApiKey
 
 _log = logging.getLogger("klog.quota")
+
+WITHOUT_EFFECT = "the broker stores quotas, but does not enforce them yet"
 
 _Names = tuple[tuple[str, str | None], ...]
 
@@ -59,6 +62,7 @@ def handle(
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
             entity = checked_entity(dict(names))
             updates[entity] = _update(entity, entry.ops)
+            result.error_message = WITHOUT_EFFECT
             planned[entity] = result
         except BrokerError as error:
             _put(result, error)

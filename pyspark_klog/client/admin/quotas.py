@@ -81,9 +81,10 @@ def alter_quotas(
     *,
     validate_only: bool = False,
     deadline_ms: int | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Set quotas of an entity, or with ``validate_only`` only check the changes. The value None
-    removes a quota.
+    removes a quota. Returns the broker's remarks on the changes: a klog broker that does not
+    enforce quotas says so.
 
     :raises BrokerError: if the broker refuses a change; the message has the broker's reason
     """
@@ -100,10 +101,11 @@ def alter_quotas(
     request = AlterClientQuotasRequest(entries=[row], validate_only=validate_only)
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
-    def attempt() -> None:
+    def attempt() -> tuple[str, ...]:
         link = client.link_to_any(deadline)
         response = client.call(link, AlterClientQuotasResponse, lambda _: request)
         for answer in response.entries:
             check_error_code(answer.error_code, answer.error_message, "alter quotas")
+        return tuple(each.error_message for each in response.entries if each.error_message)
 
-    client.run_with_retries(attempt, deadline, "altering quotas", is_retriable_at_controller)
+    return client.run_with_retries(attempt, deadline, "altering quotas", is_retriable_at_controller)

@@ -185,7 +185,7 @@ def quotas_are_changed(servers: str) -> None:
     alter = ("configs", "alter")
     rate = ("--set", "producer_byte_rate=1024", "--set", "request_percentage=12.5")
     done = klog(servers, *alter, "--user", "alice", *rate)
-    assert done.output == "altered user alice\n"
+    assert done.stdout == "altered user alice\n"
     values = {"producer_byte_rate": 1024.0, "request_percentage": 12.5}
     eventually(lambda: quotas("--user", "alice") == [({"user": "alice"}, values)])
     # The quota of all clients is high, because the cases after this one consume records, too.
@@ -203,7 +203,7 @@ def quotas_are_changed(servers: str) -> None:
     assert ["ip", "127.0.0.9", "connection_creation_rate", "5"] in [each.split() for each in shown]
     assert ["user", "alice", "request_percentage", "12.5"] in [each.split() for each in shown]
     tried = klog(servers, *alter, *address[:2], "--delete", "connection_creation_rate")
-    assert tried.output == "altered ip 127.0.0.9\n"
+    assert tried.stdout == "altered ip 127.0.0.9\n"
     eventually(lambda: quotas("--ip", "127.0.0.9") == [])
     refused = klog(servers, *alter, "--user", "alice", "--set", "no_such_quota=1")
     assert (refused.exit_code, "alter quotas: " in refused.stderr) == (1, True)

@@ -52,7 +52,12 @@ def entry(names: Names, quotas: Quotas) -> altering.EntryData:
 def alter(broker: BrokerServer, *entries: altering.EntryData, **more: Any) -> dict[Who, str]:
     request = altering.AlterClientQuotasRequest(entries=list(entries), **more)
     rows = call_handler(broker, alter_client_quotas, request).entries
-    assert all((row.error_code == 0) == (row.error_message is None) for row in rows)
+    # Each accepted change is answered with a remark: quotas have no effect yet.
+    assert all(
+        (row.error_code == 0) == (row.error_message == alter_client_quotas.WITHOUT_EFFECT)
+        for row in rows
+    )
+    assert all(row.error_message for row in rows)
     found = {
         frozenset((each.entity_type, each.entity_name) for each in row.entity): ErrorCode(
             row.error_code

@@ -15,6 +15,7 @@ from klog_broker.cli import commands
 from klog_broker.cli.broker import command as broker_command
 from klog_broker.cli.common import client_options
 from klog_broker.cli.groups import groups
+from klog_broker.cli.topics import configs
 from klog_broker.config import BrokerConfig
 from pyspark_klog._version import __version__
 from pyspark_klog.client.admin.topics import ConfigEntry, NewTopic
@@ -192,6 +193,16 @@ class FakeAdmin:
 
     def delete_topics(self, names: list[str]) -> None:
         self.calls.append(("delete", *names))
+
+
+def test_a_command_that_changes_quotas_shows_the_remark_of_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remark = "the broker stores quotas, but does not enforce them yet"
+    monkeypatch.setattr(configs, "alter_quotas", lambda *_, **__: (remark,))
+    result = klog("configs", "alter", "--user", "ann", "--set", "producer_byte_rate=1")
+    assert (result.exit_code, result.stdout) == (0, "altered user ann\n")
+    assert result.stderr == f"klog: {remark}\n"
 
 
 class TestTopics:

@@ -13,7 +13,7 @@ from klog_broker.cli.common.client_options import (
     with_client_options,
 )
 from klog_broker.cli.common.failures import Failures
-from klog_broker.cli.common.tables import Row, print_table
+from klog_broker.cli.common.tables import Row, print_table, shown
 from klog_broker.cli.topics.config_targets import read_targets, takes_targets
 from pyspark_klog.client.admin.configs import (
     ConfigChange,
@@ -114,16 +114,19 @@ def alter(
         raise click.UsageError("expected --set, --delete, --append or --subtract")
     quotas = _quota_changes(changes) if entity else {}
     done: list[str] = []
+    remarks: Sequence[str] = ()
     failures = Failures()
     with asking.client() as client:
         if entity:
-            alter_quotas(client, entity, quotas, validate_only=validate_only)
+            remarks = alter_quotas(client, entity, quotas, validate_only=validate_only)
             done.append(_entity_text(entity))
         for resource in resources:
             with failures.collect():
                 alter_configs(client, resource, changes, validate_only=validate_only)
                 done.append(str(resource))
     say(asking.as_json, "can be altered" if validate_only else "altered", done)
+    for each in remarks:
+        click.echo(f"klog: {shown(each)}", err=True)
     failures.raise_collected()
 
 
@@ -159,11 +162,11 @@ def _entries(client: BlockingClient, resource: Resource, show_all: bool) -> list
 
 
 def _row(entry: ConfigEntry, show_all: bool) -> Row:
-    shown = (entry.name, _value(entry), _source(entry.source))
+    columns = (entry.name, _value(entry), _source(entry.source))
     if not show_all:
-        return shown
+        return columns
     synonyms = (f"{each.name}={each.value} ({_source(each.source)})" for each in entry.synonyms)
-    return (*shown, ", ".join(synonyms))
+    return (*columns, ", ".join(synonyms))
 
 
 def _value(entry: ConfigEntry) -> str | None:
