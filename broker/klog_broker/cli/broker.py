@@ -102,7 +102,7 @@ def _run(
             " machine, and use the connector"
         )
     _write_log_to_stderr(log_level)
-    for warning in config.warnings:
+    for warning in (*config.overridden, *config.warnings):
         logging.getLogger("klog.config").warning("%s", warning)
     # Imported late: this imports the whole broker, which --print-config does not need. Imports make
     # no garbage, and collections during the imports would take a tenth of the start-up time.

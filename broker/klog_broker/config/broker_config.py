@@ -100,6 +100,8 @@ class BrokerConfig(Mapping[str, Any]):
         given: Mapping[str, _Given],
         changed: Sequence[Mapping[str, _Given]] = (),
         generated_id: int | None = None,
+        *,
+        overridden: Sequence[str] = (),
     ) -> None:
         """Use `load` to read files and options.
 
@@ -107,8 +109,12 @@ class BrokerConfig(Mapping[str, Any]):
         name the text and source that apply. `changed` are the layers of changes to the running
         broker, which override `given`; the first of these layers that has a name gives the name's
         value. `generated_id` is the broker's id, if the settings leave the id to ZooKeeper.
+        `overridden` becomes the attribute of this name.
         """
         self._layers = (*changed, given)
+        self.overridden = tuple(overridden)
+        """One text for each setting of a given name that an option of another name overrides, to
+        be logged once."""
         self._given: dict[str, _Given] = {}
         for layer in reversed(self._layers):
             self._given |= layer
@@ -156,7 +162,12 @@ class BrokerConfig(Mapping[str, Any]):
             pairs = [_split_override(item) for item in overrides]
         for name, value in pairs:
             given[name] = _Given(value, ValueSource(Origin.COMMAND_LINE, "--set"))
+        overridden = []
         if data is not None:
+            for name in ("log.dirs", "log.dir"):
+                item = given.get(name)
+                if item is not None and item.text.strip() != str(data):
+                    overridden.append(f"--data {data} overrides {name}={item.text} ({item.source})")
             given["log.dirs"] = _Given(str(data), ValueSource(Origin.COMMAND_LINE, "--data"))
         if port is not None:
             listeners = given.get("listeners")
@@ -166,7 +177,7 @@ class BrokerConfig(Mapping[str, Any]):
             given["listeners"] = _Given(
                 with_port(current, port, names), ValueSource(Origin.COMMAND_LINE, "--port")
             )
-        return cls(given)
+        return cls(given, overridden=overridden)
 
     def with_changes(
         self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]

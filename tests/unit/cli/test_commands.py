@@ -88,6 +88,22 @@ class TestBroker:
         klog("broker", "--set", "log.dirs=x")
         assert [config.log_dirs for config in started] == [(Path("klog-data"),), (Path("x"),)]
 
+    @pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+    def test_a_data_option_that_overrides_the_file_is_logged(
+        self,
+        started: list[BrokerConfig],
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        name: str,
+    ) -> None:
+        file = tmp_path / "b.properties"
+        file.write_text(f"{name}=/disk1\n")
+        klog("broker", "--config", str(file), "--data", "/disk1")
+        assert caplog.messages == []
+        klog("broker", "--config", str(file), "--data", "d")
+        assert [config.log_dirs for config in started] == [(Path("/disk1"),), (Path("d"),)]
+        assert caplog.messages == [f"--data d overrides {name}=/disk1 ({file}:1)"]
+
     def test_a_setting_without_effect_is_one_warning_in_the_log(
         self, started: list[BrokerConfig], caplog: pytest.LogCaptureFixture
     ) -> None:
