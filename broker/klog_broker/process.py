@@ -41,6 +41,16 @@ def _stop_when_stdin_ends(broker: BrokerServer) -> None:
     threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
 
 
+def _stop_at_signals(broker: BrokerServer) -> None:
+    """Stop the broker at SIGTERM, SIGINT and SIGHUP. SIGHUP stays ignored if it is ignored
+    already, because the broker was started with nohup."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
+
+
 def _has_descriptors() -> bool:
     """Raise the limit of file descriptors as far as possible; return whether it is sufficient."""
     count = descriptors.raise_limit()
@@ -82,8 +92,8 @@ def run(
     adopt: bool = False,
     accept_missing: bool = False,
 ) -> int:
-    """Run a broker in this process until it stops, as after SIGTERM or SIGINT; return the exit
-    code.
+    """Run a broker in this process until it stops, as after SIGTERM, SIGINT or SIGHUP; return the
+    exit code.
 
     Prints `klog ready on HOST:PORT` to stdout once the broker serves, or a sentence to stderr if it
     cannot start.
@@ -101,8 +111,7 @@ def run(
         adopt=adopt,
         accept_missing=accept_missing,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
+    _stop_at_signals(broker)
     if until_stdin_ends:
         _stop_when_stdin_ends(broker)
     # With thousands of logs, garbage collection would take a tenth of the start-up time.

@@ -34,7 +34,7 @@ def refused(data: Path, *arguments: str) -> tuple[int, str]:
     return ended.returncode, "".join(line for line in lines if not _LINE.fullmatch(line))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_one_line_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     broker = BrokerProcess(tmp_path / "data")
     with RawClient(broker.address) as client:
@@ -46,6 +46,19 @@ def test_it_says_one_line_and_ends_cleanly(tmp_path: Path, number: signal.Signal
     assert broker.stdout == [f"klog ready on {host}:{port}\n"]
     assert host == "127.0.0.1"
     assert "Traceback" not in broker.log()
+
+
+def test_a_broker_that_was_started_with_nohup_ignores_sighup(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        broker = BrokerProcess(tmp_path / "data")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    broker.send_signal(signal.SIGHUP)
+    with RawClient(broker.address) as client:
+        create_topic(client, "t")
+    assert broker.terminate() == 0
+    assert "SIGHUP" not in broker.log()
 
 
 def test_what_it_kept_is_there_after_a_restart(tmp_path: Path) -> None:

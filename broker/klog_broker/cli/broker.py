@@ -1,4 +1,4 @@
-"""`klog broker`: read the configuration, then run until SIGTERM or SIGINT."""
+"""`klog broker`: read the configuration, then run until SIGTERM, SIGINT or SIGHUP."""
 
 import gc
 import logging
@@ -14,7 +14,7 @@ from pyspark_klog.errors import KlogError
 
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-_HELP = """Run a broker in the foreground, until SIGTERM or SIGINT.
+_HELP = """Run a broker in the foreground, until SIGTERM, SIGINT or SIGHUP.
 
 Prints `klog ready on HOST:PORT` to stdout when it accepts requests. Settings from the file override
 defaults, and --set overrides both; docs/configuration.md lists all settings.
