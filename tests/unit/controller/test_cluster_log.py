@@ -7,7 +7,7 @@ import pytest
 from klog_broker.controller.zookeeper.controller import RETRY_MS
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from tests.support.cluster.controller import PARTITION, THREE, TWO, Controlled
+from tests.support.cluster.controller import PARTITION, THREE, TOPIC_ID, TWO, Controlled
 
 
 @pytest.fixture
@@ -108,3 +108,16 @@ def test_an_unclean_election_is_logged_at_warning(
         "WARNING leaders elected from replicas that were not in sync, records may be lost:"
         " unclean=1 reason=replica-available-again"
     ]
+
+
+def test_a_deletion_that_waits_for_a_broker_is_logged(
+    cluster: Controlled, log: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(2, 3)
+    cluster.unregister_broker(3)
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
+    assert lines(log, "topic=t") == [
+        "WARNING topic=t the deletion waits until its brokers are registered: brokers=3"
+    ]
+    cluster.register(3)
+    assert lines(log, "topic=t") == ["INFO topic=t is deleted"]

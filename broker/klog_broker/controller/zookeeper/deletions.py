@@ -147,6 +147,7 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
     context.queue_deletion(topic)
     controller_state.unpublished.pop(topic, None)
     partitions = context.partitions_of(topic)
+    unavailable: set[BrokerId] = set()
     for number, partition in enumerate(partitions, 1):
         controller_state.pop_unsettled(partition)
         state = context.state(partition)
@@ -155,6 +156,8 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
         if state is not PartitionState.NON_EXISTENT:
             context.change_state(partition, PartitionState.NON_EXISTENT)
         for broker_id in context.assignment(partition):
+            if broker_id not in context.brokers:
+                unavailable.add(broker_id)
             if context.replica_state(partition, broker_id) is not ReplicaState.DELETION_INELIGIBLE:
                 context.change_replica_state(partition, broker_id, ReplicaState.OFFLINE)
                 if broker_id not in context.brokers:
@@ -163,6 +166,12 @@ def _queue(work: EventContext, topic: str) -> Steps[int]:
                     )
         if number % PARTITIONS_A_TURN == 0:
             yield from work.writer.pause()
+    if unavailable:
+        _log.warning(
+            "topic=%s the deletion waits until its brokers are registered: brokers=%s",
+            topic,
+            ",".join(map(str, sorted(unavailable))),
+        )
     yield from work.writer.in_turns(controller_state.batch.collect(partitions))
     return len(partitions)
 
