@@ -1,4 +1,5 @@
-"""`klog topics`, `configs`, `records`, `log-dirs` and `transactions` on a running broker."""
+"""`klog topics`, `brokers`, `leaders`, `configs`, `records`, `log-dirs` and `transactions` on a
+running broker."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,10 @@ def test_a_hanging_transaction(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
+        "brokers describe one",
+        "leaders elect",
+        "leaders elect t --all",
+        "leaders elect t:x",
         "configs describe",
         "configs describe --quotas --topic t",
         "configs describe --topic t --user u",

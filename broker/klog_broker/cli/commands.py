@@ -25,6 +25,8 @@ COMMANDS = {
     "topics": CommandEntry(
         "klog_broker.cli.topics.topics", "List, create, describe, alter and delete topics."
     ),
+    "brokers": CommandEntry("klog_broker.cli.cluster.brokers", "List and describe brokers."),
+    "leaders": CommandEntry("klog_broker.cli.cluster.leaders", "Elect leaders of partitions."),
     "groups": CommandEntry(
         "klog_broker.cli.groups.groups",
         "List, describe, reset and delete consumer groups.",

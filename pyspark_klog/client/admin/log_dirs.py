@@ -1,13 +1,13 @@
 """The data directories of brokers, and how large the replicas in them are (DescribeLogDirs)."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyspark_klog.client.admin.brokers import call_broker
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.transport.socket_link import Link
-from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -40,18 +40,14 @@ class LogDir:
 
 
 def describe_log_dirs(
-    client: BlockingClient,
-    broker_ids: Collection[int] | None = None,
-    deadline_ms: int | None = None,
+    client: BlockingClient, broker_id: int, deadline_ms: int | None = None
 ) -> list[LogDir]:
-    """The data directories of these brokers (None: of all brokers), sorted by broker and path.
+    """The data directories of a broker, sorted by path.
 
-    :raises BrokerError: if a broker refuses the request, or if one of the ids belongs to no broker
+    :raises BrokerError: if the broker refuses the request, or no live broker has the id
     """
 
-    def of_broker(link: Link, broker_id: int) -> list[LogDir]:
-        if broker_ids is not None and broker_id not in broker_ids:
-            return []
+    def ask(link: Link) -> list[LogDir]:
         request = DescribeLogDirsRequest(topics=None)
         response = client.call(link, DescribeLogDirsResponse, lambda _: request)
         code = error_code(response.error_code)
@@ -59,12 +55,9 @@ def describe_log_dirs(
             raise broker_error(code, f"describe log directories of broker {broker_id}")
         return [_log_dir(broker_id, row) for row in response.results]
 
-    found = client.collect_from_brokers(of_broker, "asking for the log directories", deadline_ms)
-    for broker_id in sorted(set(broker_ids or ()) - set(client.view.brokers)):
-        there = ", ".join(map(str, sorted(client.view.brokers)))
-        text = f"there is no broker {broker_id}; there are: {there}"
-        raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-    return sorted(found, key=lambda each: (each.broker_id, each.path))
+    what = "asking for the log directories"
+    found = call_broker(client, broker_id, ask, what, deadline_ms)
+    return sorted(found, key=lambda each: each.path)
 
 
 def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDir:

@@ -1,20 +1,15 @@
 """The administration of topics: creates, deletes, lists and describes them, adds partitions, and
 reads the settings of topics and brokers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from pyspark_klog.client.admin.configs import ConfigEntry as ConfigEntry
 from pyspark_klog.client.admin.configs import Resource, ResourceType, describe_configs
-from pyspark_klog.client.cluster.blocking_client import BlockingClient, Build
+from pyspark_klog.client.admin.controller_requests import call_controller
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.metadata import ClusterView, TopicInfo
-from pyspark_klog.client.errors import (
-    TopicMissing,
-    broker_error,
-    check_error_code,
-    is_retriable_at_controller,
-)
+from pyspark_klog.client.errors import TopicMissing, broker_error, check_error_code
 from pyspark_klog.client.settings.setting_rows import Value
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.create_partitions import (
@@ -33,9 +28,6 @@ from pyspark_klog.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from pyspark_klog.protocol.message import Response
-
-R = TypeVar("R", bound=Response)
 
 BROKERS_DEFAULT = -1
 """A number of partitions or replicas that stands for the brokers' default, or for 1 with brokers
@@ -115,7 +107,9 @@ class Admin:
             for row in response.topics:
                 check_error_code(row.error_code, row.error_message, f"create topic {row.name}")
 
-        self._ask_controller(CreateTopicsResponse, build, check, timeout_ms, "create topics")
+        call_controller(
+            self._client, CreateTopicsResponse, build, check, timeout_ms, "create topics"
+        )
         if not validate_only:
             self._wait_for_leaders([t.name for t in wanted], timeout_ms)
 
@@ -137,7 +131,9 @@ class Admin:
             for row in response.responses:
                 check_error_code(row.error_code, row.error_message, f"delete topic {row.name}")
 
-        self._ask_controller(DeleteTopicsResponse, build, check, timeout_ms, "delete topics")
+        call_controller(
+            self._client, DeleteTopicsResponse, build, check, timeout_ms, "delete topics"
+        )
         for name in wanted:
             self._client.forget_topic(name)
 
@@ -158,7 +154,9 @@ class Admin:
                     row.error_code, row.error_message, f"add partitions to topic {row.name}"
                 )
 
-        self._ask_controller(CreatePartitionsResponse, build, check, timeout_ms, "add partitions")
+        call_controller(
+            self._client, CreatePartitionsResponse, build, check, timeout_ms, "add partitions"
+        )
         self._wait_for_leaders([topic], timeout_ms, at_least=total_count)
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -202,29 +200,6 @@ class Admin:
 
     def _timeout_ms(self, given: int | None) -> int:
         return self._client.settings.number("default.api.timeout.ms") if given is None else given
-
-    def _ask_controller(
-        self,
-        response_class: type[R],
-        build: Build,
-        check: Callable[[R], None],
-        timeout_ms: int,
-        what: str,
-    ) -> None:
-        client = self._client
-        deadline_ms = client.deadline(
-            max(timeout_ms, client.settings.number("default.api.timeout.ms"))
-        )
-
-        def attempt() -> None:
-            view = client.refresh([], deadline_ms)
-            if view.controller_id in view.brokers:
-                link = client.link_to_broker(view.controller_id, deadline_ms)
-            else:
-                link = client.link_to_any(deadline_ms)
-            check(client.call(link, response_class, build, timeout_ms=timeout_ms))
-
-        client.run_with_retries(attempt, deadline_ms, what, is_retriable_at_controller)
 
     def _wait_for_leaders(self, names: list[str], timeout_ms: int, *, at_least: int = 1) -> None:
         client = self._client

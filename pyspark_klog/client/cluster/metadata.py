@@ -52,6 +52,8 @@ class ClusterView:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     controller_id: int = -1
     cluster_id: str | None = None
+    racks: dict[int, str] = field(default_factory=dict)
+    """The racks of the brokers that have one (broker.rack), by broker id."""
 
     @classmethod
     def of(cls, response: MetadataResponse) -> Self:
@@ -61,6 +63,7 @@ class ClusterView:
             {t.name: _topic(t) for t in response.topics if t.name is not None},
             response.controller_id,
             response.cluster_id,
+            {b.node_id: b.rack for b in response.brokers if b.rack is not None},
         )
 
     def merged(self, newer: "ClusterView") -> "ClusterView":

@@ -91,9 +91,51 @@ def one_missing_name_does_not_hide_the_others(servers: str) -> None:
     check(f"tx-{first}", "no-such", "transactions", "describe", "no-such", f"tx-{first}")
     check("OPEN SINCE", "no-such", "transactions", "describe-producers", "no-such", first)
     check("FREE BYTES", "broker 77", "log-dirs", "--broker", "77", "--broker", "0")
+    check("FREE BYTES", "broker 77", "brokers", "describe", "77", "0")
+    check("not needed", "no-such", "leaders", "elect", "no-such", first)
     check(f"deleted {first}\n", "no-such", "topics", "delete", "no-such", first)
     result = klog(servers, "topics", "describe", "no-such", second, "--json")
     assert (result.exit_code, [each["name"] for each in json.loads(result.stdout)]) == (1, [second])
+
+
+def brokers_are_listed_and_described(servers: str) -> None:
+    """Addresses, replicas, directories, features, and the highest versions of APIs."""
+    topic = written(servers, 2)
+    (listed,) = json_output(servers, "brokers", "list")
+    assert (listed["broker"], f"{listed['host']}:{listed['port']}") == (0, servers)
+    assert rows(servers, "brokers", "list")[0][:3] == ["0", servers, "-"]
+    (found,) = json_output(servers, "brokers", "describe", "0")
+    assert listed.items() <= found.items()
+    described = json_output(servers, "topics", "describe")
+    count = sum(len(each["partitions"]) for each in described)
+    assert (found["leaders"], found["replicas"], found["out_of_sync"]) == (count, count, 0)
+    (log_dir,) = json_output(servers, "log-dirs")
+    (directory,) = found["directories"]
+    assert (directory["directory"], directory["error"]) == (log_dir["directory"], None)
+    assert (directory["replicas"], directory["bytes"]) == (count, log_dir["bytes"])
+    assert topic in {each["topic"] for each in log_dir["replicas"]}
+    apis = {each["name"]: each for each in found["apis"]}
+    assert (apis["ElectLeaders"]["key"], apis["ElectLeaders"]["max_version"]) == (43, 2)
+    shown = rows(servers, "brokers", "describe")
+    assert shown[0][-3:] == [str(count), str(count), "0"]
+    for name, level in found["features"].items():
+        assert [name, str(level)] in shown
+    assert ["ElectLeaders", "2"] in shown
+
+
+def leaders_are_elected(servers: str) -> None:
+    """An election says for each partition that the leader is the right one already; a partition
+    that does not exist is an error."""
+    topic = new_topic(servers, 3)
+    elect = ("leaders", "elect")
+    assert rows(servers, *elect, f"{topic}:2,0") == [[topic, n, "not", "needed"] for n in "02"]
+    assert rows(servers, *elect, topic, "--unclean") == [[topic, n, "not", "needed"] for n in "012"]
+    result = {"topic": topic, "partition": 1, "result": "not needed"}
+    assert json_output(servers, *elect, f"{topic}:1") == [result]
+    assert result in json_output(servers, *elect, "--all")
+    missing = klog(servers, *elect, f"{topic}:3")
+    expected = f"klog: {topic} has no partition 3: it has 3, from 0 on\n"
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (1, "", expected)
 
 
 def settings_of_topics_are_changed(servers: str) -> None:
@@ -330,6 +372,8 @@ def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset:
 CASES: tuple[Callable[[str], None], ...] = (
     topics_are_grown_and_described,
     one_missing_name_does_not_hide_the_others,
+    brokers_are_listed_and_described,
+    leaders_are_elected,
     settings_of_topics_are_changed,
     settings_of_brokers_are_shown,
     settings_of_brokers_are_changed,

@@ -1,7 +1,7 @@
 """`klog log-dirs`: shows the size of topics on brokers' disks, on any broker with Kafka's
 protocol."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import click
 
@@ -46,21 +46,22 @@ def command(
     found: list[LogDir] = []
     failures = Failures()
     with asking.client() as client:
-        if not brokers:
-            found = describe_log_dirs(client)
-        for broker_id in sorted(set(brokers)):
+        for broker_id in sorted({*brokers} or client.refresh([]).brokers):
             with failures.collect():
-                found += describe_log_dirs(client, [broker_id])
+                found += describe_log_dirs(client, broker_id)
     if asking.as_json:
         print_json([_details(each, topics) for each in found])
     elif found or not failures:
         _print_tables(found, topics, by_topic)
-    failures.add(
-        BrokerError(each.error, f"{each.path} of broker {each.broker_id}")
-        for each in found
-        if each.error is not ErrorCode.NONE
-    )
+    failures.add(offline_errors(found))
     failures.raise_collected()
+
+
+def offline_errors(found: Iterable[LogDir]) -> Iterator[BrokerError]:
+    """Return the error of each directory that has one: an offline directory."""
+    for each in found:
+        if each.error is not ErrorCode.NONE:
+            yield BrokerError(each.error, f"{each.path} of broker {each.broker_id}")
 
 
 def _print_tables(found: Sequence[LogDir], topics: Collection[str], by_topic: bool) -> None:
@@ -71,8 +72,14 @@ def _print_tables(found: Sequence[LogDir], topics: Collection[str], by_topic: bo
         names = ("broker", "directory", "topic", "partition", "bytes", "lag", "state")
         print_table(names, rows)
     click.echo()
-    totals = ("broker", "directory", "replicas", "bytes", "disk bytes", "free bytes", "state")
-    print_table(totals, [_total(each, topics) for each in found])
+    print_totals(found, topics)
+
+
+def print_totals(found: Iterable[LogDir], topics: Collection[str] = ()) -> None:
+    """Print a line per directory: the number of replicas and their bytes (of these topics, or of
+    all), and the bytes of the disk."""
+    names = ("broker", "directory", "replicas", "bytes", "disk bytes", "free bytes", "state")
+    print_table(names, [_total(each, topics) for each in found])
 
 
 def _rows(found: LogDir, topics: Collection[str]) -> list[Row]:
@@ -113,14 +120,21 @@ def _known(count: int) -> int | None:
     return None if count < 0 else count
 
 
-def _details(found: LogDir, topics: Collection[str]) -> dict[str, object]:
+def directory_fields(found: LogDir, topics: Collection[str] = ()) -> dict[str, object]:
+    """Return the JSON fields of a directory without those of its replicas."""
     return {
-        "broker": found.broker_id,
         "directory": found.path,
         "error": None if found.error is ErrorCode.NONE else found.error.name,
         "disk_bytes": _known(found.total_bytes),
         "free_bytes": _known(found.usable_bytes),
         "bytes": _total(found, topics)[3],
+    }
+
+
+def _details(found: LogDir, topics: Collection[str]) -> dict[str, object]:
+    return {
+        "broker": found.broker_id,
+        **directory_fields(found, topics),
         "replicas": [
             {
                 "topic": topic,
