@@ -1,4 +1,5 @@
-"""`klog brokers` and `klog leaders` with brokers that are old, refuse, or cannot be reached."""
+"""`klog brokers` and `klog leaders` with brokers that are old, refuse, or cannot be reached, and in
+a cluster whose leaders change."""
 
 import json
 import socket
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -28,8 +30,11 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
+from pyspark_klog.testing import Cluster
 from tests.support.cli.command_cases import json_output, klog, rows
 from tests.support.client.refusing_broker import RefusingBroker
+from tests.support.eventually import eventually
+from tests.support.shared_cluster import agreed_controller, restart_stopped_brokers
 
 OF_KRAFT = 55
 """DescribeQuorum, which klog has no messages for."""
@@ -176,3 +181,78 @@ def test_an_election_is_repeated_where_the_broker_was_not_the_controller(
     expected = [["t", "0", "not", "needed"], ["t", "1", "elected"]]
     assert rows(servers, "leaders", "elect", "--all") == expected
     assert broker.elections[-1].topic_partitions is None
+
+
+# --- a cluster -----------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    with Cluster(zookeeper_session_timeout_ms=3_000) as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Cluster:
+    return restart_stopped_brokers(shared)
+
+
+def create_topic(servers: str, name: str, *replicas: list[int]) -> None:
+    topic = NewTopic(name, len(replicas), replica_assignment=list(replicas))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([topic])[name].result(30)
+
+
+def until_led_by(servers: str, topic: str, leader: int) -> None:
+    """Wait until a broker reports this leader (-1: none) of the topic's partition 0."""
+
+    def is_so() -> bool:
+        (found,) = json_output(servers, "topics", "describe", topic)
+        return bool(found["partitions"][0]["leader"] == leader)
+
+    eventually(is_so, deadline_s=60, what=f"leader {leader} of {topic}")
+
+
+def elected(servers: str, *arguments: str) -> bool:
+    """Elect leaders; return whether partition 0 has a new one."""
+    found = json.loads(klog(servers, "leaders", "elect", *arguments, "--json").stdout)
+    return bool(found[0]["result"] == "elected")
+
+
+def test_a_broker_that_is_back_leads_once_its_leaders_are_elected(cluster: Cluster) -> None:
+    servers = cluster.broker(3).bootstrap_servers
+    create_topic(servers, "returned", [2, 3], [3, 2])
+    until_led_by(servers, "returned", 2)
+    cluster.broker(2).stop()
+    until_led_by(servers, "returned", 3)
+    refused = klog(servers, "leaders", "elect", "returned")
+    assert [line.split() for line in refused.stdout.splitlines()[1:]] == [
+        ["returned", "0", "PREFERRED_LEADER_NOT_AVAILABLE"],
+        ["returned", "1", "not", "needed"],
+    ]
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("klog: PREFERRED_LEADER_NOT_AVAILABLE: returned-0: ")
+    restart_stopped_brokers(cluster)
+    # The replica may be out of sync for a moment yet: PREFERRED_LEADER_NOT_AVAILABLE.
+    eventually(lambda: elected(servers, "returned"), deadline_s=60, what="the election")
+    described = json_output(servers, "brokers", "describe")
+    leaders = {each["broker"]: each["leaders"] for each in described}
+    assert (sorted(leaders), leaders[2] >= 1) == ([1, 2, 3], True)
+    named = [each["broker"] for each in described if each["controller"]]
+    assert named == [agreed_controller(cluster)]
+
+
+def test_an_unclean_election_gives_a_partition_a_leader_again(cluster: Cluster) -> None:
+    chosen = agreed_controller(cluster)
+    first, second = (number for number in (1, 2, 3) if number != chosen)
+    servers = cluster.broker(chosen).bootstrap_servers
+    create_topic(servers, "forced", [first, second])
+    until_led_by(servers, "forced", first)
+    cluster.broker(second).stop()
+    cluster.broker(first).kill()
+    cluster.broker(second).start()
+    until_led_by(servers, "forced", -1)
+    preferred = klog(servers, "leaders", "elect", "forced")
+    assert "klog: PREFERRED_LEADER_NOT_AVAILABLE: forced-0: " in preferred.stderr
+    # Until the broker is registered, no replica is alive: ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    wait = "the unclean election"
+    eventually(lambda: elected(servers, "--unclean", "forced"), deadline_s=60, what=wait)
+    until_led_by(servers, "forced", second)

@@ -31,6 +31,11 @@ from tests.support.raw_requests import produced
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+API_VERSIONS = {
+    OLDEST_KAFKA: "kafka.admin.BrokerApiVersionsCommand",
+    NEWEST_KAFKA: "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -236,6 +241,38 @@ def test_kafkas_tool_sees_the_same_quotas(kafka: KafkaServer) -> None:
     assert "producer_byte_rate=1024.0" in line
     back = ("configs", "alter", "--user", "bob", "--delete", "producer_byte_rate")
     assert klog(kafka.bootstrap_servers, *back).exit_code == 0
+
+
+# --- brokers and leaders -------------------------------------------------------------------------
+def test_kafkas_tool_sees_the_same_versions(kafka: KafkaServer) -> None:
+    printed = kafka.run_tool(
+        *(API_VERSIONS[kafka.version], "--bootstrap-server", kafka.bootstrap_servers)
+    ).stdout
+    # A range is `0 to 13 [usable: 12]`; a range of one version is `0 [usable: 0]`.
+    found = re.findall(r"^\t(\w+)\((\d+)\): (\d+)(?: to (\d+))? \[", printed, re.M)
+    theirs = {int(key): (name, int(low), int(high or low)) for name, key, low, high in found}
+    (ours,) = json_output(kafka.bootstrap_servers, "brokers", "describe")
+    shown = {each["key"]: (each["min_version"], each["max_version"]) for each in ours["apis"]}
+    assert {key: versions for key, (_, *versions) in theirs.items()} == {
+        key: [*versions] for key, versions in shown.items() if key in theirs
+    }
+    assert len(theirs) > 50
+    # API 74 has another name before Kafka 4.1: ListClientMetricsResources.
+    same = [each for each in ours["apis"] if (each["key"], kafka.version) != (74, OLDEST_KAFKA)]
+    for each in same:
+        assert each["name"] in (None, theirs[each["key"]][0])
+    # The brokers of a KRaft cluster do not name the controller.
+    assert ours["controller"] is None
+    assert ours["features"]["metadata.version"] > 0
+
+
+def test_kafkas_tool_needs_no_election_either(kafka: KafkaServer) -> None:
+    topic = new_topic(kafka.bootstrap_servers, 1)
+    at = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+    printed = tool(kafka, ELECTION, *at)
+    assert f"Valid replica already elected for partitions {topic}-0" in printed
+    (row,) = rows(kafka.bootstrap_servers, "leaders", "elect", f"{topic}:0")
+    assert row == [topic, "0", "not", "needed"]
 
 
 # --- disks and transactions ----------------------------------------------------------------------
