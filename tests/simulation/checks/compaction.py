@@ -268,12 +268,15 @@ class Compaction(Watcher):
         A producer that has no response yet may retry. After a start the broker surely knows only
         the last batch of each producer.
         """
+        if partition.topic.startswith("_"):
+            return
         journal = known.journal
-        for offset in gone:
-            entry = journal.entries[offset]
-            is_last = journal.last_of.get(entry.producer_id) == entry.batch_end
-            if entry.control_type is None and not is_last and not partition.topic.startswith("_"):
-                self._records.excuse(name_of(entry.record))
+        entries = [journal.entries[offset] for offset in gone]
+        self._records.excuse(
+            name_of(each.record)
+            for each in entries
+            if each.control_type is None and journal.last_of.get(each.producer_id) != each.batch_end
+        )
 
 
 def _compacted(machine: Machine) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +74,7 @@ class Records(Watcher):
             for number in range(topic.partitions)
         }
         self._sent: dict[bytes, _Sent] = {}
+        self._sent_by: defaultdict[tuple[TopicPartition, str], set[bytes]] = defaultdict(set)
         self._attempts: Counter[bytes] = Counter()
         self._acknowledged: set[bytes] = set()
         self._forgiven: set[bytes] = set()
@@ -100,6 +101,7 @@ class Records(Watcher):
         for number in numbers:
             value = value_of(producer, number)
             self._sent[value] = _Sent(partition, producer, number, idempotent, timestamp_ms)
+            self._sent_by[partition, producer].add(value)
             self._attempts[value] += 1
             if (partition, producer) in self._doubtful and value not in self._acknowledged:
                 # An earlier batch may be refused; the producer's new epoch would repeat this one,
@@ -205,16 +207,14 @@ class Records(Watcher):
                     self._excuse(value)
         known.start = offset
 
-    def excuse(self, name: bytes) -> None:
-        """The broker may not recognize this record if it is sent again.
+    def excuse(self, names: Iterable[bytes]) -> None:
+        """The broker may not recognize these records if they are sent again.
 
-        Its producer then begins a new epoch, and repeats the batches in flight behind it, too.
+        Their producers then begin new epochs, and repeat the batches in flight behind them, too.
         """
-        if name in self._acknowledged:
-            return
-        first = self._sent[name]
-        for value, sent in self._sent.items():
-            if (sent.partition, sent.producer) == (first.partition, first.producer):
+        sent = [self._sent[name] for name in names if name not in self._acknowledged]
+        for producer in {(each.partition, each.producer) for each in sent}:
+            for value in self._sent_by[producer]:
                 self._excuse(value)
 
     def _excuse(self, value: bytes) -> None:

@@ -212,7 +212,7 @@ class RoamingProducer(FollowingProducer):
             is_out_of_order = codes[batch.partition] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if is_out_of_order and not self._is_elected(batch.partition):
                 number = self._numbers[id(batch)][0]
-                self.history.records.excuse(value_of(self.name, number))
+                self.history.records.excuse([value_of(self.name, number)])
 
     def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
         """Report only records that all in-sync replicas have: acks=1 promises nothing here."""
