@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tests.simulation.machine import Death, Machine
 from tests.simulation.plan import Plan
@@ -15,6 +15,12 @@ _YEAR_MS = 365 * 86_400_000
 _PROMISES = ("acknowledged", "assigned", "assigned", "committed")
 OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
 """Promises that a transaction has ended: its producer got the answer, or a reader saw it first."""
+
+
+def kinds_in(traces: Iterable[Sequence[str]]) -> set[str]:
+    """The kinds of faults that were injected, by the lines of these traces."""
+    words = (line.split() for lines in traces for line in lines)
+    return {each[2] for each in words if each[1] == "fault"}
 
 
 class Faults:
