@@ -30,6 +30,7 @@ from tests.support.cluster.broker import ME, NOW_MS, MemoryBroker, new_broker, t
 from tests.support.raw_requests import batch
 from tests.support.runtime.fake_network import FakeStream
 
+TOPICS = ("plain", "small-segments", "flushed")
 PARTITIONS = [("plain", 0), ("plain", 1), ("plain", 2), ("small-segments", 0), ("flushed", 0)]
 VERSIONS = range(4, 19)
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -82,7 +83,7 @@ def fetch_frame(
     for (name, partition), offset in offsets.items():
         where: dict[str, Any] = {"topic": name}
         if version >= 13:
-            where = {"topic_id": topic_ids().get(name, UUID(int=9))}
+            where = {"topic_id": topic_ids(TOPICS).get(name, UUID(int=9))}
         topic = topics.setdefault(name, FetchTopic(**where))
         row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=300)
         if version >= 12:
@@ -202,7 +203,7 @@ def delete(broker: MemoryBroker, _: list[Client]) -> None:
 
 def run(steps: list[Step]) -> list[bytes]:
     """Return the bytes that each connection received."""
-    broker = new_broker(with_kernel=False)
+    broker = new_broker(with_kernel=False, topics=TOPICS)
     clients = [Client(broker), Client(broker)]
     for step in steps:
         step(broker, clients)
@@ -251,7 +252,7 @@ def test_the_same_fetch_is_recognised(
         return is_served
 
     monkeypatch.setattr(CachedFetch, "serve", counted)
-    broker = new_broker(with_kernel=False)
+    broker = new_broker(with_kernel=False, topics=TOPICS)
     for version in VERSIONS:
         taken = 0
         stream = broker.connect()
@@ -304,7 +305,7 @@ def test_a_damaged_request_has_no_holes_or_decodes(version: int, data: st.DataOb
 
 
 def test_a_cached_fetch_does_not_hold_a_deleted_log() -> None:
-    broker = new_broker(with_kernel=False)
+    broker = new_broker(with_kernel=False, topics=TOPICS)
     stream = broker.connect()
     for number in range(3):
         stream.inbox += fetch_frame(12, number, {("flushed", 0): 0}, session_epoch=0)
@@ -316,7 +317,7 @@ def test_a_cached_fetch_does_not_hold_a_deleted_log() -> None:
 
 
 def test_a_failure_behind_the_answer_does_not_answer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = new_broker(with_kernel=False)
+    broker = new_broker(with_kernel=False, topics=TOPICS)
     stream = broker.connect()
     frames = [fetch_frame(12, number, {("plain", 0): 0}) for number in range(3)]
     for frame in frames[:2]:

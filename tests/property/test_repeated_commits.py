@@ -18,6 +18,7 @@ from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.cluster.broker import MemoryBroker, new_broker, topic_ids
 from tests.support.runtime.fake_network import FakeStream
 
+TOPICS = ("plain",)
 GROUPS = ["g", "another"]
 FORMS: list[list[tuple[int, str | None]]] = [
     [(0, "")],
@@ -48,7 +49,7 @@ turns = st.lists(st.lists(commits, max_size=4, unique_by=lambda each: each.conne
 
 
 def start(**configs: Any) -> MemoryBroker:
-    broker = new_broker(with_kernel=False, offsets_topic_num_partitions=2, **configs)
+    broker = new_broker(with_kernel=False, topics=TOPICS, offsets_topic_num_partitions=2, **configs)
     for _ in range(2):
         found = broker.call(FindCoordinatorRequest(key="g"), 3)
     assert found.error_code == 0
@@ -79,7 +80,7 @@ def send_commit(stream: FakeStream, commit: Commit, version: int) -> None:
     ]
     topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
     if version >= 10:
-        topic = OffsetCommitRequestTopic(topic_id=topic_ids()["plain"], partitions=rows)
+        topic = OffsetCommitRequestTopic(topic_id=topic_ids(TOPICS)["plain"], partitions=rows)
     request = OffsetCommitRequest(
         group_id=commit.group, generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
