@@ -1,12 +1,8 @@
 """Compaction of random logs: map and filter agree with the model, and the remaining records are
-those that the rule of the last record demands. The kernels' three forms give the same."""
+those that the rule of the last record demands."""
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import cramjam
 import lz4.frame
@@ -47,8 +43,6 @@ from tests.support.compaction.cases import (
 from tests.support.compaction.model import MAX_DECOMPRESSED_BYTES, Model, records_of
 from tests.support.records.record_sets import iterate
 
-ROOT = Path(__file__).parents[2]
-SEEDS = 250
 DAY_MS = 24 * 3600 * 1000
 CASES = st.integers(0, 2**64).map(random.Random)
 
@@ -317,28 +311,3 @@ def test_an_error_says_where() -> None:
     BatchView(data).update_crc()
     with pytest.raises(CorruptRecords, match="record 2 of the batch that ends at offset 42: "):
         filtered(bytes(data), 0)
-
-
-@pytest.fixture(scope="module")
-def digest() -> str:
-    return run_seeds(range(SEEDS))
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"NUMBA_DISABLE_JIT": "1"},
-        {"NUMBA_BOUNDSCHECK": "1"},
-    ],
-    ids=["plain", "checked"],
-)
-def test_another_form_of_the_kernels_gives_the_same(form: dict[str, str], digest: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.compaction.cases", str(SEEDS)],
-        cwd=ROOT,
-        env={**os.environ, **form},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.stderr[-2000:]) == (digest, "")

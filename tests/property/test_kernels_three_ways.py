@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from pyspark_klog.records.kernels import kernels_compiled, not_compiled_reason
+from tests.support.compaction import cases as compaction_cases
 from tests.support.log import rewriting_cases
-from tests.support.records import down_cases, kernel_cases
+from tests.support.records import down_cases, kernel_cases, scan_cases
 from tests.support.records.kernel_cases import run_seeds
 from tests.support.spark import row_hash_cases
 
@@ -19,15 +21,9 @@ CASES = {
     "down_cases": (down_cases, 400),
     "rewriting_cases": (rewriting_cases, 150),
     "row_hash_cases": (row_hash_cases, 200),
+    "compaction_cases": (compaction_cases, 250),
 }
-
-
-@pytest.fixture(scope="module", params=CASES)
-def digest(request: pytest.FixtureRequest) -> tuple[str, int, str]:
-    """Cases, how many, and what this process's form makes of them; that iterators agree is
-    asserted there."""
-    module, seeds = CASES[request.param]
-    return module.__name__, seeds, module.run_seeds(range(seeds))
+FORMS = {"plain": "NUMBA_DISABLE_JIT", "checked": "NUMBA_BOUNDSCHECK"}
 
 
 def test_here_they_are_compiled() -> None:
@@ -35,33 +31,45 @@ def test_here_they_are_compiled() -> None:
     assert not_compiled_reason() == ""
 
 
-@pytest.mark.parametrize(
-    "form",
-    [{"NUMBA_DISABLE_JIT": "1"}, {"NUMBA_BOUNDSCHECK": "1"}],
-    ids=["plain", "checked"],
-)
-def test_another_form_gives_the_same(form: dict[str, str], digest: tuple[str, int, str]) -> None:
-    assert_same_in(form, digest)
+@cache
+def digest(cases: str) -> str:
+    """Return what this process's form makes of the cases, after a comparison with the iterators."""
+    module, seeds = CASES[cases]
+    found: str = module.run_seeds(range(seeds))
+    return found
 
 
-def test_a_processor_without_a_crc_instruction_gives_the_same() -> None:
-    """Without the instruction all kernels share one CRC table, so these cases are enough."""
-    module, seeds = CASES["kernel_cases"]
-    expected = module.run_seeds(range(seeds))
-    assert_same_in({"NUMBA_CPU_NAME": "generic"}, (module.__name__, seeds, expected))
+@cache
+def other_form(form: str) -> tuple[dict[str, str], str]:
+    """Return the digest of each module of cases in another form, and what the process complains."""
+    arguments = [f"{module.__name__}={seeds}" for module, seeds in CASES.values()]
+    return digests(arguments, {FORMS[form]: "1"})
 
 
-def assert_same_in(form: dict[str, str], digest: tuple[str, int, str]) -> None:
-    module, seeds, expected = digest
+def digests(arguments: list[str], environ: dict[str, str]) -> tuple[dict[str, str], str]:
     done = subprocess.run(
-        [sys.executable, "-m", module, str(seeds)],
+        [sys.executable, "-m", "tests.support.records.kernel_forms", *arguments],
         cwd=ROOT,
-        env={**os.environ, **form},
+        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout.strip(), done.stderr[-2000:]) == (expected, "")
+    return dict(line.split() for line in done.stdout.splitlines()), done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("form", FORMS)
+def test_another_form_gives_the_same(form: str, cases: str) -> None:
+    found, complaints = other_form(form)
+    assert (found.get(CASES[cases][0].__name__), complaints) == (digest(cases), "")
+
+
+def test_a_processor_without_a_crc_instruction_gives_the_same() -> None:
+    """Without the instruction all kernels share one CRC table, so the scan's cases are enough."""
+    name = scan_cases.__name__
+    found = digests([f"{name}=60"], {"NUMBA_CPU_NAME": "generic"})
+    assert found == ({name: scan_cases.run_seeds(range(60))}, "")
 
 
 def test_without_numba_the_kernels_run_as_python() -> None:

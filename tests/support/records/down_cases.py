@@ -1,11 +1,10 @@
 """Conversion down as it is done without kernels, record by record, and random sets for both.
 
-Run as a program it prints one digest, as kernel_cases.py does.
+All forms of the kernels have to give the same digest (`tests/support/records/kernel_forms.py`).
 """
 
 import hashlib
 import random
-import sys
 from collections.abc import Iterable, Iterator
 
 from pyspark_klog.records.batch import BatchView, is_cut_off
@@ -148,7 +147,3 @@ def run_seeds(seeds: Iterable[int]) -> str:
         assert converted == expected, f"seed {seed}: {converted} converted, {expected} expected"
         digest.update(repr(converted).encode())
     return digest.hexdigest()
-
-
-if __name__ == "__main__":
-    print(run_seeds(range(int(sys.argv[1]))))

@@ -1,12 +1,10 @@
 """Random sets of batches, damage to them, and what kernels and iterators make of both.
 
-Run as a program it prints one digest over many seeds: the three forms of the kernels (compiled,
-plain, compiled with bounds checks) have to print the same.
+All forms of the kernels have to give the same digest (`tests/support/records/kernel_forms.py`).
 """
 
 import hashlib
 import random
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,6 +23,7 @@ from pyspark_klog.records.record import Record, TimestampType
 from pyspark_klog.records.record_sets import entries
 from tests.support.records.decoding import decode_to_arrow
 from tests.support.records.record_sets import iterate
+from tests.support.records.scan_cases import scan_rows
 
 ALL_COLUMNS = tuple(COLUMN_TYPES)
 MAX_MICROSECOND_MS = (2**63 - 1) // 1000
@@ -268,17 +267,6 @@ def inside_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
     return (kernel[0], None), (iterator[0], None)
 
 
-def scan_rows(data: bytes, *, check_crc: bool = True) -> tuple[int, int, list[list[int]]]:
-    """Status, end of the last good entry and one row of numbers for each."""
-    table = np.zeros(scan.TABLE_COLUMNS * (len(data) // 26 + 1), np.int64)
-    state = np.zeros(scan.STATE_FIELDS, np.int64)
-    buf = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
-    status = scan.scan_batches(buf, 0, len(data), int(check_crc), INT64_MAX, table, state)
-    found = int(state[scan.STATE_BATCHES])
-    rows = table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
-    return status, int(state[scan.STATE_POSITION]), rows.tolist()
-
-
 def is_scan_consistent(data: bytes) -> bool:
     """Whether the entries before the scan's end are those that the views see, and are valid."""
     status, end, rows = scan_rows(data)
@@ -363,7 +351,3 @@ def run_seeds(seeds: Iterable[int]) -> str:
         digest.update(repr(outcome_of(lambda data=broken: rows_by_kernel(data))).encode())
         digest.update(encode_digest(rng))
     return digest.hexdigest()
-
-
-if __name__ == "__main__":
-    print(run_seeds(range(int(sys.argv[1]))))

@@ -1,13 +1,11 @@
 """The row hash written down a second time, slowly, and random rows in all layouts of Arrow.
 
-Run as a program it prints one digest over many seeds: all forms of the kernel have to print the
-same.
+All forms of the kernels have to give the same digest (`tests/support/records/kernel_forms.py`).
 """
 
 import hashlib
 import random
 import struct
-import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -211,7 +209,3 @@ def run_seeds(seeds: Iterable[int]) -> str:
         assert seen == expected, f"seed {seed}: {seen}, expected {expected}"
         digest.update(repr(seen).encode())
     return digest.hexdigest()
-
-
-if __name__ == "__main__":
-    print(run_seeds(range(int(sys.argv[1]))))

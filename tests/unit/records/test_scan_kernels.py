@@ -10,7 +10,7 @@ from pyspark_klog.records.kernels import record_validation, scan, status, valida
 from pyspark_klog.records.layout import INT64_MAX
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.varint import append_varint
-from tests.support.records.kernel_cases import scan_rows
+from tests.support.records.scan_cases import scan_rows
 
 INT64_MIN = -(2**63)
 
