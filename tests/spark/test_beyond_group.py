@@ -201,7 +201,6 @@ def half_read(topics: Topics, group: Group) -> str:
     return topic
 
 
-@pytest.mark.oldest
 @pytest.mark.parity("beyond: 3 startingOffsets committed")
 def test_a_batch_begins_where_a_group_is(topics: Topics, group: Group, half_read: str) -> None:
     options = {"startingOffsets": "committed", "commitGroupId": group.name}

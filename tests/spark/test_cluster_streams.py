@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PLAIN, ONCE = "copied-plain", "copied-once"
 GROUP = "copying"
 RATE_A_S = 60
+_TRIGGER = {"processingTime": "1 second"}
 NUMBERS = (1, 2, 3)
 
 
@@ -59,7 +60,7 @@ class Streams:
         once = copied.select("key", "value").writeStream.format("klog")
         once = once.options(**topics.options(topic=ONCE, exactlyOnce="true"))
         self.plain, self.once = (
-            writer.option("checkpointLocation", str(folder / name)).start()
+            writer.option("checkpointLocation", str(folder / name)).trigger(**_TRIGGER).start()
             for name, writer in (("plain", plain), ("once", once))
         )
 

@@ -330,24 +330,13 @@ def test_a_user_who_may_not_write(
 
 
 # --- the sink's columns --------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        (
-            "'v' AS payload",
-            "column value is missing; expected it among ['payload']: rename the column to "
-            "write, as in withColumnRenamed('payload', 'value')",
-        ),
-        ("1 AS value", "column value is int; expected string or binary: cast it"),
-        ("'v' AS value, 1L AS partition", "column partition is bigint; expected int: cast it"),
-    ],
-)
-def test_columns_that_cannot_be_written(
-    spark: "SparkSession", topics: Topics, columns: str, words: str
-) -> None:
+def test_columns_that_cannot_be_written(spark: "SparkSession", topics: Topics) -> None:
     with _failing(AnalysisException) as line:
-        _save(spark.sql(f"SELECT {columns}"), topics, topic="t")
-    assert line == [f"SchemaError: {words}"]
+        _save(spark.sql("SELECT 'v' AS payload"), topics, topic="t")
+    assert line == [
+        "SchemaError: column value is missing; expected it among ['payload']: rename the column to "
+        "write, as in withColumnRenamed('payload', 'value')"
+    ]
 
 
 def test_columns_that_a_stream_cannot_write(topics: Topics, full: str, tmp_path: Path) -> None:
@@ -398,8 +387,9 @@ def test_a_misspelt_option(topics: Topics, rows: "DataFrame", name: str, words: 
 
 # --- packages that are missing -------------------------------------------------------------------
 def test_no_pyarrow_where_it_is_planned(
-    spark: "SparkSession", topics: Topics, rows: "DataFrame", tmp_path: Path
+    spark: "SparkSession", topics: Topics, rows: "DataFrame", full: str, tmp_path: Path
 ) -> None:
+    stream = _values(topics, full)
     words = "PackageMissing: pyarrow is not installed in this Python, " + sys.executable
     with workers_without(spark, "pyarrow", tmp_path, everywhere=True):
         with _failing(AnalysisException) as line:
@@ -413,16 +403,9 @@ def test_no_pyarrow_where_it_is_planned(
         with _failing(AnalysisException) as line:
             _save(rows, topics, topic="t")
         assert line[0].startswith(words)
-
-
-def test_no_pyarrow_where_a_stream_writes(
-    spark: "SparkSession", topics: Topics, full: str, tmp_path: Path
-) -> None:
-    frame = _values(topics, full)
-    without = workers_without(spark, "pyarrow", tmp_path, everywhere=True)
-    with without, _failing(StreamingQueryException) as line:
-        _save_stream(frame, topics, tmp_path, topic="t")
-    assert line[0].startswith("PackageMissing: pyarrow is not installed in this Python")
+        with _failing(StreamingQueryException) as line:
+            _save_stream(stream, topics, tmp_path, topic="t")
+        assert line[0].startswith(words)
 
 
 def test_no_pyarrow_on_the_executors_only(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pyspark_klog.client.admin.groups import committed_offsets, list_groups
-from pyspark_klog.client.admin.sink_progress import ProgressRow
+from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids, list_groups
+from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.names import parse_sink_id
@@ -69,6 +69,7 @@ def _repeat_last(checkpoint: Path) -> int:
 def test_a_stream_writes_each_row_once_over_restarts(
     topics: Topics, client: BlockingClient, tmp_path: Path
 ) -> None:
+    """Each batch is visible once; each task has a group, the run its mark."""
     source, to = topics.create(2), topics.create(3)
     for partition in range(2):
         topics.put_numbers(source, range(partition * 10, partition * 10 + 10), partition)
@@ -80,31 +81,25 @@ def test_a_stream_writes_each_row_once_over_restarts(
     # Tasks end their transactions themselves from the second batch of a run on.
     assert {row.run_id for row in rows.values()} == {query.runId}
     assert sum(row.row_count for row in rows.values()) == 20 - 8 * last
-    topics.put_numbers(source, range(20, 26), 1)
+    for partition in range(2):
+        topics.put_numbers(source, range(20 + partition * 6, 26 + partition * 6), partition)
     again = _copy(topics, source, to, tmp_path)
-    assert again.id == query.id
-    assert _committed(topics, to) == list(range(26))
+    assert again.id == query.id and again.runId != query.runId
+    assert _committed(topics, to) == list(range(32))
+    prefix = f"klog-sink.{query.id}.sink"
+    groups = [group for group in list_group_ids(client) if str(query.id) in group]
+    assert groups == [f"{prefix}.{each}" for each in (0, 1, "run")]
+    at = TopicPartition(to, 0)
+    mark = RunMark.from_offset(committed_offsets(client, f"{prefix}.run", [at])[at])
+    assert mark.run_id == str(again.runId) and mark.earlier_run_ids == (str(query.runId),)
+    assert last < mark.batch_id < last + 2
+    rows = _rows(client, again, to)
+    assert {(row.batch_id, row.run_id) for row in rows.values()} == {(last + 2, again.runId)}
     # Spark repeats a batch whose end it has not written down.
-    assert _repeat_last(tmp_path) == last + 1
+    assert _repeat_last(tmp_path) == last + 2
+    topics.put_numbers(source, [32], 0)
     _copy(topics, source, to, tmp_path)
-    assert _committed(topics, to) == list(range(26))
-    topics.put_numbers(source, [26], 0)
-    _copy(topics, source, to, tmp_path)
-    assert _committed(topics, to) == list(range(27))
-
-
-def test_a_batch_that_is_cut_otherwise_is_refused(topics: Topics, tmp_path: Path) -> None:
-    source, to = topics.create(1), topics.create(1)
-    topics.put_numbers(source, range(6))
-    _copy(topics, source, to, tmp_path)
-    _repeat_last(tmp_path)
-    with pytest.raises(StreamingQueryException, match="was cut into other tasks"):
-        _copy(topics, source, to, tmp_path, minPartitions=3)
-    assert _committed(topics, to) == list(range(6))
-    _copy(topics, source, to, tmp_path)
-    topics.put_numbers(source, [6])
-    _copy(topics, source, to, tmp_path, minPartitions=3)
-    assert _committed(topics, to) == list(range(7))
+    assert _committed(topics, to) == list(range(33))
 
 
 def test_tasks_without_rows_letters_and_topics_by_a_column(
@@ -126,21 +121,6 @@ def test_tasks_without_rows_letters_and_topics_by_a_column(
     assert _committed(topics, dead) == [0, 5, 10]
     rows = _rows(client, query, even)
     assert {task: row.row_count for task, row in rows.items()} == {0: 12, 1: 0}
-
-
-@pytest.mark.oldest
-def test_a_batch_write_is_exactly_once_and_leaves_no_groups(
-    topics: Topics, client: BlockingClient
-) -> None:
-    source, to = topics.create(2), topics.create(2)
-    topics.put_numbers(source, range(10), 0)
-    before = {group.group_id for group in list_groups(client)}
-    options = topics.options(exactlyOnce="true", topic=to)
-    frame = topics.batch(subscribe=source).select("value")
-    frame.write.format("klog").options(**options).mode("append").save()
-    assert _committed(topics, to) == list(range(10))
-    left = {group.group_id for group in list_groups(client)} - before
-    assert not {each for each in left if not each.endswith(".run")}
 
 
 def test_a_refusal_is_one_sentence(topics: Topics, tmp_path: Path) -> None:

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_klog.client.admin.groups import committed_offsets, list_group_ids
-from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark
 from pyspark_klog.client.admin.transaction_listing import ONGOING, list_transactions
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.ids import TopicPartition
 from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
@@ -64,9 +61,6 @@ class Copy:
         rows = frame.selectExpr("int(string(value)) AS n").collect()
         return sorted(row.n for row in rows)
 
-    def groups(self, client: BlockingClient, query: "StreamingQuery") -> list[str]:
-        return [group for group in list_group_ids(client) if str(query.id) in group]
-
     def forget_last_commit(self) -> int:
         """Forget the last commit, as if the driver had died before Spark noted the micro-batch."""
         commits = self.checkpoint / "commits"
@@ -75,33 +69,6 @@ class Copy:
         with contextlib.suppress(FileNotFoundError):
             (commits / f".{last}.crc").unlink()
         return last
-
-
-def _row(client: BlockingClient, group: str, topic: str) -> ProgressRow:
-    at = TopicPartition(topic, 0)
-    return ProgressRow.from_offset(committed_offsets(client, group, [at])[at])
-
-
-def test_runs_follow_each_other(topics: Topics, client: BlockingClient, tmp_path: Path) -> None:
-    """Each batch is visible once; each task has a group, the run its mark."""
-    copy = Copy(topics, tmp_path)
-    copy.put()
-    first = copy.run({"maxOffsetsPerTrigger": 10})
-    assert copy.committed == copy.expected
-    copy.put()
-    second = copy.run({"maxOffsetsPerTrigger": 10})
-    assert second.id == first.id and second.runId != first.runId
-    assert copy.committed == copy.expected
-    prefix = f"klog-sink.{first.id}.sink"
-    assert copy.groups(client, first) == [f"{prefix}.{each}" for each in (0, 1, "run")]
-    last = max(int(each.name) for each in (tmp_path / "commits").iterdir() if each.name.isdigit())
-    for index in range(2):
-        row = _row(client, f"{prefix}.{index}", copy.target)
-        assert (row.batch_id, row.run_id) == (last, str(second.runId))
-    at = TopicPartition(copy.target, 0)
-    mark = RunMark.from_offset(committed_offsets(client, f"{prefix}.run", [at])[at])
-    assert mark.run_id == str(second.runId) and mark.earlier_run_ids == (str(first.runId),)
-    assert 0 < mark.batch_id < last
 
 
 def test_a_micro_batch_that_is_split_otherwise_is_refused(topics: Topics, tmp_path: Path) -> None:

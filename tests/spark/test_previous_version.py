@@ -15,19 +15,23 @@ import pytest
 from pyspark_klog import testing
 from pyspark_klog.ids import TopicPartition
 from tests.support.client.transaction_cases import read_committed
+from tests.support.previous_version import copy_job
 from tests.support.previous_version.fixtures import previous
-from tests.support.previous_version.versions import ROOT, Version, this_version
+from tests.support.previous_version.versions import Version, this_version
 from tests.support.spark.checkpoints import batches
 from tests.support.spark.home import compiled_home
+from tests.support.spark.session import spark_session
 from tests.support.spark.topics import Topics
 
 __all__ = ["previous"]
 
-JOB = ROOT / "tests" / "support" / "previous_version" / "copy_job.py"
-
 
 def copy(version: Version, servers: str, source: str, target: str, checkpoint: Path) -> None:
-    """Run the copy with one version, until all records of the source are copied."""
+    """Run the copy with one version, until all records of the source are copied. This process has
+    a session of this version."""
+    if version == this_version():
+        copy_job.copy(spark_session(), servers, source, target, str(checkpoint))
+        return
     environment = os.environ | {
         "SPARK_HOME": str(compiled_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -35,7 +39,7 @@ def copy(version: Version, servers: str, source: str, target: str, checkpoint: P
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     done = subprocess.run(
-        [*version.python, "-P", str(JOB), servers, source, target, str(checkpoint)],
+        [*version.python, "-P", copy_job.__file__, servers, source, target, str(checkpoint)],
         env=environment,
         cwd=checkpoint.parent,
         capture_output=True,

@@ -64,17 +64,6 @@ def test_a_frame_of_an_empty_topic_asks_for_a_new_load_once_it_has_records(topic
     assert OUT_OF_DATE in _refusal(frame.count)
 
 
-def test_a_new_partition_asks_for_a_new_load(topics: Topics) -> None:
-    topic = topics.create(1)
-    topics.put_numbers(topic, range(3))
-    frame = topics.batch(subscribe=topic)
-    assert frame.count() == 3
-    topics.grow(topic, 2)
-    topics.put_numbers(topic, range(1), 1)
-    assert f"{topic}-1 is new; call load()" in _refusal(frame.count)
-
-
-@pytest.mark.oldest
 def test_a_fixed_range_is_read_again(topics: Topics) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(3))
@@ -209,7 +198,6 @@ def test_a_static_side_whose_topic_has_grown_ends_the_query(joined: _Joined) -> 
     assert text in " ".join(str(error).split())
 
 
-@pytest.mark.oldest
 def test_load_in_foreach_batch_sees_new_records(joined: _Joined) -> None:
     joined.start(joined.events_frame(), lambda batch: batch.join(joined.load_names(), "k", "left"))
     assert joined.look_up("a") == "A"

@@ -1,7 +1,6 @@
 """Features of klog's sink beyond Spark's: record times, dead letters, a writer for foreachBatch;
 and the texts with which it fails."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,6 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 
 import pyspark_klog
 from pyspark_klog.client.admin.topics import NewTopic
-from pyspark_klog.errors import ErrorCode
-from tests.support.client.refusing_broker import refusing_broker
 from tests.support.spark.row_sink import RowSink
 from tests.support.spark.topics import Topics, run
 
@@ -62,7 +59,6 @@ def small(topics: Topics) -> str:
 
 
 # --- item 8 --------------------------------------------------------------------------------------
-@pytest.mark.oldest
 @pytest.mark.parity("beyond: 8 dead letters", "own option: deadLetterTopic")
 def test_rows_that_cannot_be_written_become_dead_letters(
     spark: "SparkSession", topics: Topics, small: str
@@ -160,7 +156,6 @@ def row_sink(spark: "SparkSession") -> str:
     return RowSink.name()
 
 
-@pytest.mark.oldest
 @pytest.mark.parity("beyond: 8 dead letters", "beyond: 7 timestamp column", "sink: stream append")
 @pytest.mark.parametrize("rows", [False, True], ids=["arrow", "rows"])
 def test_a_streams_dead_letters_and_times(
@@ -216,14 +211,6 @@ def test_a_batch_writer_serves_update_mode(topics: Topics, tmp_path: Path) -> No
     assert (letter["query"], letter["batch"]) == (str(query.id), "1")
 
 
-@pytest.mark.parity("cluster: register")
-def test_register_is_for_late_installs(spark: "SparkSession", topics: Topics) -> None:
-    pyspark_klog.register(spark)
-    topic = topics.create(1)
-    _save(spark.sql("SELECT 'v' AS value"), topics, topic=topic)
-    assert _rows(topics, topic, "string(value)") == [("v",)]
-
-
 # --- what a user sees when it fails --------------------------------------------------------------
 @pytest.mark.parity("own option: path", differs="paths")
 def test_a_path_is_refused(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
@@ -239,71 +226,3 @@ def test_a_path_is_refused(spark: "SparkSession", topics: Topics, tmp_path: Path
     stream = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
     with pytest.raises(StreamingQueryException, match="option topic"):
         run(stream.start(str(tmp_path / "x")))
-
-
-@pytest.fixture(params=["batch", "stream"])
-def failing(
-    request: pytest.FixtureRequest, spark: "SparkSession", topics: Topics, tmp_path: Path
-) -> Iterator[Any]:
-    """A write with these options, as a batch and as a stream; gives the text that a user sees."""
-
-    def fail(**options: Any) -> str:
-        if request.param == "batch":
-            with pytest.raises(PySparkException) as caught:
-                _save(spark.sql("SELECT 'v' AS value"), topics, **options)
-            return str(caught.value)
-        source = topics.create(1)
-        topics.put_numbers(source, [1])
-        frame = topics.stream(subscribe=source, startingOffsets="earliest").select("value")
-        with pytest.raises(StreamingQueryException) as failed:
-            _start(frame, topics, tmp_path, **options)
-        # Spark's description of the query follows.
-        return str(failed.value).partition("=== Streaming Query ===")[0]
-
-    yield fail
-
-
-def _line(text: str, part: str) -> str:
-    """The line that has a part. There is no traceback, and little more than that line."""
-    assert "Traceback" not in text
-    assert len(text.strip().splitlines()) <= 3, text
-    lines = [line for line in text.splitlines() if part in line]
-    assert len(lines) == 1, text
-    return lines[0]
-
-
-def test_no_broker(failing: Any) -> None:
-    text = failing(topic="t", kafka__bootstrap__servers="127.0.0.1:1", kafka__max__block__ms=1_000)
-    assert "no broker could be reached: could not connect to 127.0.0.1:1" in _line(text, "broker")
-
-
-def test_an_unknown_topic(failing: Any) -> None:
-    text = failing(topic="no-such-topic", kafka__max__block__ms=500)
-    assert (
-        "topic no-such-topic does not exist, or has no partitions yet, after waiting 500 ms "
-        "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
-    ) in _line(text, "no-such-topic")
-
-
-@pytest.mark.parametrize("at", ["metadata", "produce"])
-def test_no_authorisation(failing: Any, at: str) -> None:
-    with refusing_broker(**{at: ErrorCode.TOPIC_AUTHORIZATION_FAILED}) as servers:
-        text = failing(topic="secret", kafka__bootstrap__servers=servers)
-    assert (
-        "TOPIC_AUTHORIZATION_FAILED: this user may not write to topic secret; it needs WRITE and "
-        "DESCRIBE there"
-    ) in _line(text, "AUTHORIZATION")
-
-
-@pytest.mark.parametrize(
-    ("columns", "text"),
-    [
-        ("'v' AS other", "column value is missing; expected it among ['other']"),
-        ("'v' AS value, 9 AS partition", "column partition is 9 in a row for topic t"),
-    ],
-)
-def test_the_sinks_columns(spark: "SparkSession", topics: Topics, columns: str, text: str) -> None:
-    topic = topics.create(2, f"t{len(columns)}")
-    with pytest.raises(PySparkException) as caught:
-        _save(spark.sql(f"SELECT {columns}"), topics, topic=topic)
-    assert _line(str(caught.value), "column ").partition("SchemaError: ")[2].startswith(text)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 import pyspark_klog
 
 
-def main(servers: str, source: str, target: str, checkpoint: str) -> None:
-    """Run the query with what is in the topic now."""
+def main(*arguments: str) -> None:
+    """Copy in a session of its own."""
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("a copy")
@@ -23,6 +23,12 @@ def main(servers: str, source: str, target: str, checkpoint: str) -> None:
         .getOrCreate()
     )
     pyspark_klog.register(spark)
+    copy(spark, *arguments)
+    spark.stop()
+
+
+def copy(spark: SparkSession, servers: str, source: str, target: str, checkpoint: str) -> None:
+    """Run the query with what is in the topic now."""
     rows = (
         spark.readStream.format("klog")
         .option("kafka.bootstrap.servers", servers)
@@ -41,7 +47,6 @@ def main(servers: str, source: str, target: str, checkpoint: str) -> None:
         .start()
     )
     query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -229,6 +229,19 @@ def test_times_without_a_match_are_left_out(offsets: list[dict[TopicPartition, i
     assert _discovery(_Cluster([]), subscribe="t").at_times({}) == {}
 
 
+def test_minus_2_is_the_earliest_offset_of_a_partition_and_minus_1_the_latest(
+    offsets: list[dict[TopicPartition, int]],
+) -> None:
+    both = frozenset({_P0, _P1})
+    start, end = '{"t":{"0":3,"1":-2}}', '{"t":{"0":-1,"1":5}}'
+    options = _options(subscribe="t", startingOffsets=start, endingOffsets=end)
+    discovery = Discovery(cast(Any, _Cluster([])), options)
+    offsets += [{_P0: 1, _P1: 2}]
+    assert resolve_start(discovery, options, both) == {_P0: 3, _P1: 2}
+    offsets[:] = [{_P0: 9, _P1: 8}]
+    assert resolve_end(discovery, options, both) == {_P0: 9, _P1: 5}
+
+
 @pytest.mark.parity("source behaviour: no timestamp match")
 def test_bounds_by_time(offsets: list[dict[TopicPartition, int]]) -> None:
     both = frozenset({_P0, _P1})

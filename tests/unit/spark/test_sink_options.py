@@ -9,7 +9,9 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DateType,
+    IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -212,6 +214,62 @@ def test_a_batch_writer_must_name_its_sink() -> None:
 
 def _schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({}, "column value is missing; expected it among []: rename the column to write"),
+        (
+            {"x": IntegerType()},
+            "column value is missing; expected it among ['x']: rename the column to write, as in "
+            "withColumnRenamed('x', 'value')",
+        ),
+        ({"value": IntegerType()}, "column value is int; expected string or binary: cast it"),
+        (
+            {"value": StringType(), "key": LongType()},
+            "column key is bigint; expected string or binary: cast it",
+        ),
+        (
+            {"value": StringType(), "partition": StringType()},
+            "column partition is string; expected int: cast it",
+        ),
+        (
+            {"value": StringType(), "partition": LongType()},
+            "column partition is bigint; expected int: cast it",
+        ),
+        (
+            {"value": BinaryType(), "topic": IntegerType()},
+            "column topic is int; expected string: cast it",
+        ),
+        (
+            {"value": StringType(), "headers": MapType(StringType(), StringType())},
+            "column headers is map<string,string>; expected array<struct<key:string,value:binary>>",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_written(columns: dict[str, DataType], text: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        check_sink_schema(_schema(**columns), read_options({**_SERVERS, "topic": "t"}))
+    assert str(caught.value) == text
+
+
+def test_a_topic_must_be_named_by_the_option_or_a_column() -> None:
+    options = read_options(_SERVERS)
+    check_sink_schema(_schema(value=StringType(), topic=StringType()), options)
+    with pytest.raises(OptionError) as caught:
+        check_sink_schema(_schema(value=StringType()), options)
+    assert str(caught.value) == "no topic is named; expected option topic, or a column topic"
+
+
+def test_a_serializer_is_refused_because_spark_gives_bytes() -> None:
+    for name in ("key", "value"):
+        with pytest.raises(OptionError) as caught:
+            _check(topic="t", **{f"kafka__{name}__serializer": "x"})
+        assert str(caught.value) == (
+            f"option kafka.{name}.serializer is not supported: {name}s are string or binary: cast "
+            "the column"
+        )
 
 
 @pytest.mark.parity("own option: timestampColumn")
