@@ -8,7 +8,6 @@ from tests.soak.connector import soak
 from tests.soak.plan import short_plan
 
 
-@pytest.mark.oldest
 @pytest.mark.timeout(900)
 def test_every_record_is_seen_and_exactly_once_by_batch_id(tmp_path: Path) -> None:
     assert soak(short_plan(), print, work=tmp_path, rate_a_s=100) == []
