@@ -8,6 +8,7 @@ KLOG_EVERY_STEP=1 takes all.
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -47,7 +48,8 @@ from tests.support.coordinator.transaction_client import (
 )
 from tests.support.log.harness import read_all
 from tests.support.raw_requests import batch, produce_request
-from tests.support.runtime.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.crash_points import CrashPoint, crash_points
+from tests.support.runtime.memory_files import MemoryFiles
 
 SETTINGS = {
     "log_flush_interval_messages": 1,
@@ -273,26 +275,21 @@ def test_a_run_without_a_crash_performs_every_request() -> None:
     check(broker.files.killed(), facts)
 
 
-def _is_cut_at(step: int, *, keeps_order: bool) -> bool:
-    files, facts, is_cut = _prepared().killed(), AcknowledgedState(), False
-    files.crash_at_step = files.steps + step
-    try:
-        run_requests(MemoryBroker(files, with_kernel=False, **SETTINGS), facts)
-    except Crashed:
-        is_cut = True
-    try:
-        check(files.crash(Random(step), keeps_order=keeps_order), facts)
-    except BaseException as error:
-        error.add_note(f"step {step}, keeps_order {keeps_order}")
-        raise
-    return is_cut
-
-
 def test_acknowledged_changes_outlive_a_power_cut_at_each_step() -> None:
     """File names on the disk change in order, or in any order."""
-    step = 1
-    while _is_cut_at(step, keeps_order=step % 2 == 0):
-        if STRIDE == 1:
-            _is_cut_at(step, keeps_order=step % 2 == 1)
-        step += STRIDE
-    assert step > 100
+    files, facts = _prepared().killed(), AcknowledgedState()
+    points = crash_points(
+        files,
+        lambda: run_requests(MemoryBroker(files, with_kernel=False, **SETTINGS), facts),
+        lambda: deepcopy(facts),
+        stride=STRIDE,
+    )
+    assert points[-1].step > 100
+    points.append(CrashPoint(files.steps + 1, files, facts))  # the power cut after the run
+    for step, found, promised in points:
+        for keeps_order in (True, False) if STRIDE == 1 else (step % 2 == 0,):
+            try:
+                check(found.crash(Random(step), keeps_order=keeps_order), deepcopy(promised))
+            except BaseException as error:
+                error.add_note(f"step {step}, keeps_order {keeps_order}")
+                raise

@@ -34,7 +34,6 @@ OTHER, THIRD = TopicPartition("other", 0), TopicPartition("third", 0)
 HOUR_MS = 3_600_000
 BETWEEN_CHECKPOINTS_MS = 6_000
 SEEDS = 60
-SEEDS_PER_TEST = 20
 OLD = [b"old-%d" % number + b"v" * 300 for number in range(12)]
 NEW = [b"new-%d" % number + b"w" * 300 for number in range(12)]
 
@@ -80,52 +79,57 @@ def check(log: PartitionLog, values: list[bytes]) -> None:
     assert log.log_end_offset == len(found)
 
 
-@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
-def test_after_a_cut_that_had_no_descriptor_for_its_checkpoints(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
-        files = MemoryFiles()
-        manager = with_checkpoints(files)
-        log = manager.get(PARTITION)
-        assert log is not None
-        without_descriptors(files, log)
-        outcomes: list[BaseException | None] = []
-        log.truncate_async(6, outcomes.append)
-        assert (outcomes, log.is_offline) == ([None], False)
-        fill(log, NEW)
-        check(open_log(files.crash(Random(seed)), CONFIG), OLD[:6] + NEW)
+def check_power_cuts(files: MemoryFiles, values: list[bytes]) -> None:
+    """Check the log after power cuts with each seed; disks of equal content are checked once."""
+    disks: set[object] = set()
+    for seed in range(SEEDS):
+        found = files.crash(Random(seed))
+        content = found.content()
+        if content not in disks:
+            disks.add(content)
+            check(open_log(found, CONFIG), values)
+    assert len(disks) > 10
 
 
-@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
-def test_after_a_start_that_found_a_log_cut_before_its_checkpoints(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
-        files = MemoryFiles()
-        manager = with_checkpoints(files)
-        log = manager.get(PARTITION)
-        assert log is not None
-        # The broker is killed after the truncation, before its checkpoints are replaced.
-        log.log_directory.replace_checkpoint = lambda *_: None  # type: ignore[method-assign]
-        log.truncate_async(6, lambda _: None)
-        files = files.killed()
-        log = open_log(files, CONFIG)
-        assert log.log_end_offset == 6
-        fill(log, NEW)
-        check(open_log(files.crash(Random(seed)), CONFIG), OLD[:6] + NEW)
+def test_after_a_cut_that_had_no_descriptor_for_its_checkpoints() -> None:
+    files = MemoryFiles()
+    manager = with_checkpoints(files)
+    log = manager.get(PARTITION)
+    assert log is not None
+    without_descriptors(files, log)
+    outcomes: list[BaseException | None] = []
+    log.truncate_async(6, outcomes.append)
+    assert (outcomes, log.is_offline) == ([None], False)
+    fill(log, NEW)
+    check_power_cuts(files, OLD[:6] + NEW)
 
 
-@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
-def test_after_a_start_that_found_checkpoints_of_a_deleted_log(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
-        files = MemoryFiles()
-        manager = with_checkpoints(files)
-        log = manager.get(PARTITION)
-        assert log is not None
-        manager.delete(PARTITION)
-        files = files.killed()
-        manager = open_manager(files, config=CONFIG)
-        log = manager.create(PARTITION, TOPIC_ID, CONFIG)
-        fill(log, NEW)
-        found = open_log(files.crash(Random(seed)), CONFIG)
-        check(found, NEW)
+def test_after_a_start_that_found_a_log_cut_before_its_checkpoints() -> None:
+    files = MemoryFiles()
+    manager = with_checkpoints(files)
+    log = manager.get(PARTITION)
+    assert log is not None
+    # The broker is killed after the truncation, before its checkpoints are replaced.
+    log.log_directory.replace_checkpoint = lambda *_: None  # type: ignore[method-assign]
+    log.truncate_async(6, lambda _: None)
+    files = files.killed()
+    log = open_log(files, CONFIG)
+    assert log.log_end_offset == 6
+    fill(log, NEW)
+    check_power_cuts(files, OLD[:6] + NEW)
+
+
+def test_after_a_start_that_found_checkpoints_of_a_deleted_log() -> None:
+    files = MemoryFiles()
+    manager = with_checkpoints(files)
+    log = manager.get(PARTITION)
+    assert log is not None
+    manager.delete(PARTITION)
+    files = files.killed()
+    manager = open_manager(files, config=CONFIG)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log, NEW)
+    check_power_cuts(files, NEW)
 
 
 def test_after_a_start_that_found_nothing_but_the_watermark_of_a_deleted_log() -> None:

@@ -10,8 +10,9 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from tests.support.log.harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
 from tests.support.log.transactional_log import append_end_marker, said_by_batches, write
+from tests.support.runtime.crash_points import CrashPoint, Restarts, crash_points
 from tests.support.runtime.manual_clock import ManualClock
-from tests.support.runtime.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.memory_files import MemoryFiles
 
 CONFIG = LogConfig(
     segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=1_200
@@ -72,28 +73,12 @@ def check(files: MemoryFiles, promised: int) -> None:
 
 @pytest.mark.parametrize("is_power_cut", [False, True])
 def test_transactions_outlive_a_crash_at_any_step(is_power_cut: bool) -> None:
-    whole = MemoryFiles()
-    use_log(whole, [0])
-    assert whole.steps > 100
-    for step in range(1, whole.steps + 1):
-        files, promised, random = MemoryFiles(), [0], Random(step)
-        files.crash_at_step = step
-        with pytest.raises(Crashed):
-            use_log(files, promised)
-        for start in range(1, STARTS + 1):
-            found = files.crash(random) if is_power_cut else files.killed()
-            found.crash_at_step = start * 4
-            try:
-                check(found, promised[0])
-            except Crashed:
-                files = found
-                continue
-            except BaseException as error:
-                error.add_note(f"step {step}, start {start}")
-                raise
-            break
-        rest = found.killed()
-        check(rest, promised[0])
+    files, promised = MemoryFiles(), [0]
+    points = crash_points(files, lambda: use_log(files, promised), lambda: promised[0])
+    assert len(points) > 100
+    restarts = Restarts(check, most=STARTS, stride=4)
+    for point in points:
+        restarts.run(point, is_power_cut=is_power_cut)
 
 
 def closed_log() -> MemoryFiles:
@@ -110,43 +95,43 @@ def closed_log() -> MemoryFiles:
     return files.killed()
 
 
+def check_power_cuts(points: list[CrashPoint[int]], seeds: int) -> None:
+    """Check the log after power cuts at these points; disks of equal content are checked once."""
+    disks: set[object] = set()
+    for step, files, promised in points:
+        for seed in range(seeds):
+            found = files.crash(Random(seed))
+            key = (found.content(), promised)
+            if key in disks:
+                continue
+            disks.add(key)
+            try:
+                check(found, promised)
+            except BaseException as error:
+                error.add_note(f"step {step}, seed {seed}")
+                raise
+
+
 def test_rows_before_the_recovery_point_survive_the_starts_that_replace_them() -> None:
     """Cut off a start that builds a damaged index again, at each step, by a power cut."""
-    step = 0
-    while True:
-        step += 1
-        for seed in range(4):
-            files = closed_log()
-            file = files.open(DATA / "topic-0" / f"{0:020d}.txnindex")
-            file.pwrite(b"\x7f", 0)
-            file.sync()
-            files.crash_at_step = files.steps + step
-            try:
-                open_manager(files, config=CONFIG)
-            except Crashed:
-                check(files.crash(Random(seed)), CLOSED_END)
-            else:
-                assert step > 10
-                return
+    files = closed_log()
+    file = files.open(DATA / "topic-0" / f"{0:020d}.txnindex")
+    file.pwrite(b"\x7f", 0)
+    file.sync()
+    points = crash_points(files, lambda: open_manager(files, config=CONFIG), lambda: CLOSED_END)
+    assert len(points) > 9
+    check_power_cuts(points, 4)
 
 
 def test_rows_of_markers_that_a_power_cut_brings_back() -> None:
     """Cut off a truncation at each step; the power cut may bring truncated records back."""
-    step = 0
-    while True:
-        step += 1
-        for seed in range(8):
-            files = closed_log()
-            manager = open_manager(files, config=CONFIG)
-            log = manager.get(PARTITION)
-            assert log is not None
-            append_end_marker(log, 2, commit=False)
-            log.flush()
-            manager.sync_recovery_points()
-            files.crash_at_step = files.steps + step
-            try:
-                truncate(log, log.log_end_offset - 1)
-            except Crashed:
-                check(files.crash(Random(seed)), log.log_end_offset)
-            else:
-                return
+    files = closed_log()
+    manager = open_manager(files, config=CONFIG)
+    log = manager.get(PARTITION)
+    assert log is not None
+    append_end_marker(log, 2, commit=False)
+    log.flush()
+    manager.sync_recovery_points()
+    cut = log.log_end_offset - 1
+    points = crash_points(files, lambda: truncate(log, cut), lambda: log.log_end_offset)
+    check_power_cuts(points, 8)

@@ -22,7 +22,8 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 from tests.support.cluster.broker import MemoryBroker
 from tests.support.coordinator.transaction_client import MemoryClient, broker_with_coordinators
-from tests.support.runtime.memory_files import Crashed, MemoryFiles
+from tests.support.runtime.crash_points import CrashPoint, crash_points
+from tests.support.runtime.memory_files import MemoryFiles
 
 NONE = ErrorCode.NONE
 PLAIN = TopicPartition("plain", 0)
@@ -97,22 +98,22 @@ def kept(broker: MemoryBroker) -> int:
     return sum(book.get(PLAIN) is not None for book in books if book is not None)
 
 
-def crash_at(step: int, dice: int, *, power: bool) -> int | None:
-    """Lose the process, or the power, at a step of the deletion, and check the next broker.
-
-    After a power cut ``dice`` decides which unsynced data is on the disk. Return how many old
-    offsets outlived the topic in the log; None if the deletion had ended before.
-    """
+@cache
+def _crash_points() -> list[CrashPoint[None]]:
+    """Return the crash points of the topic's deletion, the last of them after its end."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False)
-    broker.files.crash_at_step = broker.files.steps + step
-    try:
+
+    def delete() -> None:
         broker.call(DeleteTopicsRequest(topic_names=["plain"], timeout_ms=10_000), 5)
         for _ in range(20):
             broker.pass_time(100)
-        is_over = True
-    except Crashed:
-        is_over = False
-    files = broker.files.crash(Random(1_000 * dice + step)) if power else broker.files.killed()
+
+    points = crash_points(broker.files, delete, lambda: None)
+    return [*points, CrashPoint(len(points) + 1, broker.files.killed(), None)]
+
+
+def outlived(files: MemoryFiles) -> int:
+    """Check the next broker; return how many old offsets outlived the topic in the log."""
     again = MemoryBroker(files, with_kernel=False)
     if again.broker.services.metadata.image.topic("plain") is not None:
         assert seen(again) == dict.fromkeys(GROUPS, 5)
@@ -126,22 +127,28 @@ def crash_at(step: int, dice: int, *, power: bool) -> int | None:
     last = MemoryBroker(again.files, with_kernel=False)
     assert seen(last) == {"direct": 7, "in-transaction": -1}
     last.close()
-    return None if is_over else left
+    return left
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
 def test_no_old_offset_is_returned_after_a_crash_at_any_step_of_a_deletion(power: bool) -> None:
     # At some steps a power cut leaves the topic deleted without the records that delete its
     # offsets. After the loss of only the process, the next one knows which offsets to delete.
-    most = len(GROUPS) if power else 0
+    expected = len(GROUPS) if power else 0
+    points = _crash_points()
+    assert len(points) > 20
+    most, disks = 0, set[object]()
     for dice in range(5):
-        left: list[int] = []
-        while (outlived := crash_at(len(left) + 1, dice, power=power)) is not None:
-            left.append(outlived)
-        assert len(left) > 20
-        if max(left) == most:
+        for step, before, _ in points:
+            # After a power cut, dice decide which unsynced data is on the disk.
+            files = before.crash(Random(1_000 * dice + step)) if power else before.copy()
+            content = files.content()
+            if content not in disks:
+                disks.add(content)
+                most = max(most, outlived(files))
+        if most == expected:
             return
-    raise AssertionError(f"at most {max(left)} outlived the topic, expected {most}")
+    raise AssertionError(f"at most {most} outlived the topic, expected {expected}")
 
 
 @pytest.mark.parametrize("expiry_ms", [-1, 60_000])

@@ -63,6 +63,9 @@ class _Inode:
         twin.lost, twin.modified_ms = set(self.lost), self.modified_ms
         return twin
 
+    def all_content(self) -> tuple[object, ...]:
+        return (bytes(self.content), self.modified_ms)
+
     def after_crash(self, random: Random) -> "_Inode":
         survivor = _Inode()
         survivor.modified_ms = self.modified_ms
@@ -145,6 +148,9 @@ class _Directory:
             for change in self.changes
         ]
         return twin
+
+    def all_content(self) -> tuple[object, ...]:
+        return tuple((name, node.all_content()) for name, node in sorted(self.entries.items()))
 
 
 def _apply(
@@ -335,6 +341,7 @@ class MemoryFiles:
         self.steps = 0
         self.crash_at_step: int | None = None
         self.is_crashed = False
+        self.before_step: Callable[[], None] = lambda: None
         self.open_mappings = 0
         self.opened: WeakSet[MemoryFile] = WeakSet()  # files that are still referenced
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
@@ -358,6 +365,7 @@ class MemoryFiles:
         """Counts an operation that changes the disk; crashes at the one that is to crash."""
         if self.is_crashed:
             raise Crashed
+        self.before_step()
         self.steps += 1
         if self.crash_at_step is not None and self.steps >= self.crash_at_step:
             self.is_crashed = True
@@ -372,7 +380,16 @@ class MemoryFiles:
     def killed(self) -> "MemoryFiles":
         """The disk as the next process finds it when only the process died."""
         self.is_crashed = True
+        return self.copy()
+
+    def copy(self) -> "MemoryFiles":
+        """Return the disk that a kill at this moment would leave; this one stays in use."""
         return MemoryFiles(self._root.after_kill({}))
+
+    def content(self) -> tuple[object, ...]:
+        """Return all that a process can read: names, bytes and times. Disks with equal content
+        differ only in what a later power cut may lose."""
+        return self._root.all_content()
 
     # --- cold pages ------------------------------------------------------------------------------
     def freeze(self) -> None:
