@@ -9,6 +9,7 @@ import pytest
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.cli.command_cases import (
     CASES,
     a_hanging_transaction_is_found_and_aborted,
@@ -21,13 +22,13 @@ SETTINGS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partit
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("commands") / "data", SETTINGS) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("commands") / "data", SETTINGS) as running:
         yield running
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_case(broker: BrokerProcess, case: Callable[[str], None]) -> None:
+def test_case(broker: BrokerThread, case: Callable[[str], None]) -> None:
     case(broker.bootstrap_servers)
 
 
@@ -78,7 +79,7 @@ def test_a_hanging_transaction(tmp_path: Path) -> None:
         "transactions describe-producers t:x",
     ],
 )
-def test_wrong_usage(broker: BrokerProcess, arguments: str) -> None:
+def test_wrong_usage(broker: BrokerThread, arguments: str) -> None:
     result = klog(broker.bootstrap_servers, *arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
 
@@ -101,7 +102,7 @@ def test_wrong_usage(broker: BrokerProcess, arguments: str) -> None:
     ],
 )
 def test_a_file_of_offsets_that_is_wrong(
-    broker: BrokerProcess, tmp_path: Path, text: str, expected: str
+    broker: BrokerThread, tmp_path: Path, text: str, expected: str
 ) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(text)
@@ -111,7 +112,7 @@ def test_a_file_of_offsets_that_is_wrong(
     assert expected in result.stderr
 
 
-def test_what_has_settings(broker: BrokerProcess) -> None:
+def test_what_has_settings(broker: BrokerThread) -> None:
     topic = new_topic(broker.bootstrap_servers, 1)
     found = json_output(broker.bootstrap_servers, "configs", "list")
     assert {"type": "topic", "name": topic} in found

@@ -25,6 +25,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
 
@@ -32,8 +33,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("groups") / "data", SETTINGS) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("groups") / "data", SETTINGS) as running:
         with RawClient(running.address) as client:
             create_topic(client, "t", 2)
             find(client, "any")
@@ -41,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[RawClient]:
+def client(broker: BrokerThread) -> Iterator[RawClient]:
     with RawClient(broker.address, client_id="c") as connected:
         yield connected
 
@@ -187,7 +188,7 @@ def fetch(
 
 @pytest.mark.parametrize("version", range(7))
 def test_the_coordinator_of_every_group_is_this_broker(
-    client: RawClient, broker: BrokerProcess, version: int
+    client: RawClient, broker: BrokerThread, version: int
 ) -> None:
     found = find(client, "some-group", version)
     assert (found.host, found.port) == broker.address
@@ -218,7 +219,7 @@ def test_a_member_joins_syncs_and_leaves_in_every_version(client: RawClient, ver
 
 
 def test_two_members_share_a_group_and_the_second_waits_for_the_first(
-    client: RawClient, broker: BrokerProcess
+    client: RawClient, broker: BrokerThread
 ) -> None:
     first, generation = join(client, "pair", 3)
     with RawClient(broker.address, client_id="d") as other:
@@ -457,7 +458,7 @@ def test_groups_and_offsets_survive_kill_and_clean_stop(tmp_path: Path) -> None:
 def test_offsets_of_an_empty_group_expire(tmp_path: Path) -> None:
     settings = SETTINGS | {"offsets.retention.check.interval.ms": 50}
     with (
-        BrokerProcess(tmp_path / "data", settings) as broker,
+        BrokerThread(tmp_path / "data", settings) as broker,
         RawClient(broker.address) as client,
     ):
         create_topic(client, "t", 2)
@@ -479,7 +480,7 @@ def test_offsets_of_topics_that_a_stable_group_no_longer_reads_expire(tmp_path: 
     settings = SETTINGS | {"offsets.retention.check.interval.ms": 50}
     reads_t = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
     with (
-        BrokerProcess(tmp_path / "data", settings) as broker,
+        BrokerThread(tmp_path / "data", settings) as broker,
         RawClient(broker.address) as client,
     ):
         create_topic(client, "t", 1)

@@ -11,7 +11,7 @@ from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
 from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.client.cases import batch, client_of, new_topic
 from tests.support.client.group_member import joined_member
 
@@ -20,13 +20,13 @@ RECORDS = 10
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("groups") / "data", SETTINGS) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("groups") / "data", SETTINGS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def topics(broker: BrokerProcess) -> tuple[str, str]:
+def topics(broker: BrokerThread) -> tuple[str, str]:
     """Two topics of two partitions each, with records in partition 0."""
     names = new_topic(broker.bootstrap_servers, 2), new_topic(broker.bootstrap_servers, 2)
     with client_of(broker.bootstrap_servers) as client:
@@ -38,7 +38,7 @@ def topics(broker: BrokerProcess) -> tuple[str, str]:
 
 
 @pytest.fixture
-def group(broker: BrokerProcess, topics: tuple[str, str], request: pytest.FixtureRequest) -> str:
+def group(broker: BrokerThread, topics: tuple[str, str], request: pytest.FixtureRequest) -> str:
     """A group that has committed 3 in partition 0 of both topics."""
     name = str(request.node.name)
     offsets = {TopicPartition(topic, 0): CommittedOffset(3, metadata="at 3") for topic in topics}
@@ -47,16 +47,16 @@ def group(broker: BrokerProcess, topics: tuple[str, str], request: pytest.Fixtur
     return name
 
 
-def klog(broker: BrokerProcess, *arguments: str) -> Result:
+def klog(broker: BrokerThread, *arguments: str) -> Result:
     servers = ["--bootstrap-server", broker.bootstrap_servers]
     return CliRunner().invoke(command, ["groups", *arguments, *servers], prog_name="klog")
 
 
-def listed(broker: BrokerProcess) -> set[str]:
+def listed(broker: BrokerThread) -> set[str]:
     return {each["group"] for each in json.loads(klog(broker, "list", "--json").output)}
 
 
-def test_groups_are_listed(broker: BrokerProcess, group: str) -> None:
+def test_groups_are_listed(broker: BrokerThread, group: str) -> None:
     header, *rows = klog(broker, "list").output.splitlines()
     assert header.split() == ["GROUP", "STATE", "TYPE", "MEMBERS", "PROTOCOL", "COORDINATOR"]
     assert [group, "Empty", "classic", "0", "0"] in [row.split() for row in rows]
@@ -75,7 +75,7 @@ def test_groups_are_listed(broker: BrokerProcess, group: str) -> None:
 
 
 def test_groups_are_described_with_their_lag(
-    broker: BrokerProcess, group: str, topics: tuple[str, str]
+    broker: BrokerThread, group: str, topics: tuple[str, str]
 ) -> None:
     lines = klog(broker, "describe", group).output.splitlines()
     lag = RECORDS - 3
@@ -104,7 +104,7 @@ def test_groups_are_described_with_their_lag(
 
 
 def test_the_members_of_a_group_and_what_they_read(
-    broker: BrokerProcess, group: str, topics: tuple[str, str]
+    broker: BrokerThread, group: str, topics: tuple[str, str]
 ) -> None:
     member = joined_member(broker.bootstrap_servers, topics[0], group, client_id="reader")
     (told,) = json.loads(klog(broker, "describe", group, "--json").output)
@@ -139,7 +139,7 @@ def test_the_members_of_a_group_and_what_they_read(
     member.close()
 
 
-def test_all_groups_are_described(broker: BrokerProcess, group: str) -> None:
+def test_all_groups_are_described(broker: BrokerThread, group: str) -> None:
     told = json.loads(klog(broker, "describe", "--all-groups", "--json").output)
     assert group in {each["group"] for each in told}
     assert {each["group"] for each in told} == listed(broker)
@@ -147,7 +147,7 @@ def test_all_groups_are_described(broker: BrokerProcess, group: str) -> None:
 
 
 def test_offsets_of_some_partitions_are_deleted(
-    broker: BrokerProcess, group: str, topics: tuple[str, str]
+    broker: BrokerThread, group: str, topics: tuple[str, str]
 ) -> None:
     result = klog(broker, "delete-offsets", group, f"{topics[0]}:0")
     assert (result.exit_code, result.output) == (0, f"deleted offsets in {topics[0]}:0\n")
@@ -159,7 +159,7 @@ def test_offsets_of_some_partitions_are_deleted(
     assert klog(broker, "delete-offsets", group, f"{topics[0]}:x").exit_code == 2
 
 
-def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:
+def test_a_group_that_there_is_not(broker: BrokerThread) -> None:
     result = klog(broker, "describe", "nobody")
     assert (result.exit_code, result.stderr) == (
         1,
@@ -172,7 +172,7 @@ def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:
 
 
 def test_groups_are_deleted_and_refused_groups_are_named(
-    broker: BrokerProcess, group: str, topics: tuple[str, str]
+    broker: BrokerThread, group: str, topics: tuple[str, str]
 ) -> None:
     member = joined_member(broker.bootstrap_servers, topics[0], f"{group}-busy")
     result = klog(broker, "delete", f"{group}-busy", group)
@@ -186,7 +186,7 @@ def test_groups_are_deleted_and_refused_groups_are_named(
 
 
 def test_offsets_are_deleted_in_topics_that_nobody_reads(
-    broker: BrokerProcess, group: str, topics: tuple[str, str]
+    broker: BrokerThread, group: str, topics: tuple[str, str]
 ) -> None:
     read, other = topics
     member = joined_member(broker.bootstrap_servers, read, group)
@@ -202,7 +202,7 @@ def test_offsets_are_deleted_in_topics_that_nobody_reads(
     assert result.stderr == "klog: topic no-such-topic does not exist\n"
 
 
-def test_offsets_of_a_deleted_topic(broker: BrokerProcess, group: str) -> None:
+def test_offsets_of_a_deleted_topic(broker: BrokerThread, group: str) -> None:
     """A topic's offsets are deleted with the topic."""
     topic = new_topic(broker.bootstrap_servers, 1)
     with client_of(broker.bootstrap_servers) as client, Admin(client=client) as admin:
@@ -213,5 +213,5 @@ def test_offsets_of_a_deleted_topic(broker: BrokerProcess, group: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["delete"], ["describe"], ["delete-offsets", "g"]])
-def test_what_must_be_named(broker: BrokerProcess, arguments: list[str]) -> None:
+def test_what_must_be_named(broker: BrokerThread, arguments: list[str]) -> None:
     assert klog(broker, *arguments).exit_code == 2

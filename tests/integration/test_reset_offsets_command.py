@@ -16,21 +16,21 @@ from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.client.cases import batch, client_of, new_topic
 
 FIRST, END = 2, 10
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     settings = {"offsets.topic.num.partitions": 2}
-    with BrokerProcess(tmp_path_factory.mktemp("reset") / "data", settings) as running:
+    with BrokerThread(tmp_path_factory.mktemp("reset") / "data", settings) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def topic(broker: BrokerProcess) -> str:
+def topic(broker: BrokerThread) -> str:
     """Offsets 2 to 10 are there in partition 0; partitions 1 and 2 are empty."""
     name = new_topic(broker.bootstrap_servers, 3)
     with client_of(broker.bootstrap_servers) as client:
@@ -42,26 +42,26 @@ def topic(broker: BrokerProcess) -> str:
 
 
 @pytest.fixture
-def group(broker: BrokerProcess, topic: str, request: pytest.FixtureRequest) -> str:
+def group(broker: BrokerThread, topic: str, request: pytest.FixtureRequest) -> str:
     """A group that has committed 5 in partition 0, and 0 in partition 1."""
     name = str(request.node.name).replace(" ", "")
     commit(broker, name, {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 0})
     return name
 
 
-def commit(broker: BrokerProcess, group: str, offsets: dict[TopicPartition, int]) -> None:
+def commit(broker: BrokerThread, group: str, offsets: dict[TopicPartition, int]) -> None:
     with client_of(broker.bootstrap_servers) as client:
         commit_offsets(client, group, {each: CommittedOffset(at) for each, at in offsets.items()})
 
 
-def committed(broker: BrokerProcess, group: str) -> dict[int, int]:
+def committed(broker: BrokerThread, group: str) -> dict[int, int]:
     """Return the group's committed offsets in the one topic, by partition."""
     with client_of(broker.bootstrap_servers) as client:
         found = committed_offsets(client, group)
     return {partition.partition: at.offset for partition, at in found.items()}
 
 
-def reset(broker: BrokerProcess, *arguments: str) -> Result:
+def reset(broker: BrokerThread, *arguments: str) -> Result:
     words = ["groups", "reset-offsets", *arguments]
     servers = ["--bootstrap-server", broker.bootstrap_servers]
     return CliRunner().invoke(command, [*words, *servers], prog_name="klog")
@@ -87,7 +87,7 @@ def reset(broker: BrokerProcess, *arguments: str) -> Result:
     ids=str,
 )
 def test_every_strategy(
-    broker: BrokerProcess,
+    broker: BrokerThread,
     group: str,
     topic: str,
     way: list[str],
@@ -122,7 +122,7 @@ def test_every_strategy(
     assert committed(broker, group) == {0: expected, 1: 0}
 
 
-def test_where_there_is_no_offset_yet(broker: BrokerProcess, group: str, topic: str) -> None:
+def test_where_there_is_no_offset_yet(broker: BrokerThread, group: str, topic: str) -> None:
     result = reset(broker, group, "--topic", topic, "--shift-by", "1", "--execute")
     expected = f"klog: --shift-by needs committed offsets, but there are none in {topic}-2\n"
     assert (result.exit_code, result.stderr) == (1, expected)
@@ -131,12 +131,12 @@ def test_where_there_is_no_offset_yet(broker: BrokerProcess, group: str, topic: 
     assert committed(broker, group) == {0: 5, 1: 0, 2: 0}
 
 
-def test_all_topics_are_those_with_offsets(broker: BrokerProcess, group: str) -> None:
+def test_all_topics_are_those_with_offsets(broker: BrokerThread, group: str) -> None:
     assert reset(broker, group, "--all-topics", "--to-latest", "--execute").exit_code == 0
     assert committed(broker, group) == {0: END, 1: 0}
 
 
-def test_a_group_begins_with_its_offsets(broker: BrokerProcess, topic: str) -> None:
+def test_a_group_begins_with_its_offsets(broker: BrokerThread, topic: str) -> None:
     result = reset(broker, "quite-new", "--topic", f"{topic}:0,1", "--to-earliest", "--execute")
     assert result.exit_code == 0
     assert committed(broker, "quite-new") == {0: FIRST, 1: 0}
@@ -146,7 +146,7 @@ def test_a_group_begins_with_its_offsets(broker: BrokerProcess, topic: str) -> N
 
 
 def test_what_was_exported_is_read_again(
-    broker: BrokerProcess, group: str, topic: str, tmp_path: Path
+    broker: BrokerThread, group: str, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "offsets.csv"
     exported = reset(broker, group, "--all-topics", "--to-current", "--export")
@@ -172,7 +172,7 @@ def test_what_was_exported_is_read_again(
     ],
 )
 def test_a_file_that_is_wrong(
-    broker: BrokerProcess, tmp_path: Path, text: str | None, expected: str
+    broker: BrokerThread, tmp_path: Path, text: str | None, expected: str
 ) -> None:
     file = tmp_path / "offsets.csv"
     if text is not None:
@@ -182,7 +182,7 @@ def test_a_file_that_is_wrong(
 
 
 def test_a_partition_of_a_file_that_does_not_exist(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    broker: BrokerThread, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text(f"{topic},9,1\n")
@@ -193,7 +193,7 @@ def test_a_partition_of_a_file_that_does_not_exist(
     assert (result.exit_code, result.stderr) == (1, "klog: topic no-such-topic does not exist\n")
 
 
-def test_progress_of_a_sink_is_no_position(broker: BrokerProcess, topic: str) -> None:
+def test_progress_of_a_sink_is_no_position(broker: BrokerThread, topic: str) -> None:
     sink = SinkId("klog-sink", "0b7e42f4-0000-4000-8000-000000000001", "sink")
     result = reset(broker, sink.task(0), "--topic", topic, "--to-earliest", "--execute")
     assert (result.exit_code, committed(broker, sink.task(0))) == (1, {})
@@ -217,7 +217,7 @@ def test_progress_of_a_sink_is_no_position(broker: BrokerProcess, topic: str) ->
     ],
     ids=" ".join,
 )
-def test_wrong_usage(broker: BrokerProcess, arguments: list[str]) -> None:
+def test_wrong_usage(broker: BrokerThread, arguments: list[str]) -> None:
     result = reset(broker, "g", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
 

@@ -12,7 +12,7 @@ from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets
 from pyspark_klog.client.admin.sink_progress import ProgressRow, RunMark, SinkId
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.client.cases import batch, client_of, new_topic
 from tests.support.client.group_member import joined_member
 
@@ -23,13 +23,13 @@ TIME = "2023-11-14 22:13:20 UTC"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("sinks") / "data", SETTINGS) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("sinks") / "data", SETTINGS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def topic(broker: BrokerProcess) -> str:
+def topic(broker: BrokerThread) -> str:
     """A topic with a record, which a member of a group reads when it has joined."""
     name = new_topic(broker.bootstrap_servers, 2)
     with client_of(broker.bootstrap_servers) as client:
@@ -40,7 +40,7 @@ def topic(broker: BrokerProcess) -> str:
 
 
 @pytest.fixture
-def sink(broker: BrokerProcess, topic: str, request: pytest.FixtureRequest) -> SinkId:
+def sink(broker: BrokerThread, topic: str, request: pytest.FixtureRequest) -> SinkId:
     """A sink whose two tasks have written micro-batches 41 and 42, and whose run has a mark."""
     sink = SinkId("klog-sink", f"query-of-{request.node.name.replace('_', '-')}", "sink")
     commit(broker, sink.task(0), topic, ProgressRow(42, RUN, 5, 600, 0xABC, TIME_MS).to_offset())
@@ -49,17 +49,17 @@ def sink(broker: BrokerProcess, topic: str, request: pytest.FixtureRequest) -> S
     return sink
 
 
-def commit(broker: BrokerProcess, group: str, topic: str, position: CommittedOffset) -> None:
+def commit(broker: BrokerThread, group: str, topic: str, position: CommittedOffset) -> None:
     with client_of(broker.bootstrap_servers) as client:
         commit_offsets(client, group, {TopicPartition(topic, 0): position})
 
 
-def klog(broker: BrokerProcess, *arguments: str) -> Result:
+def klog(broker: BrokerThread, *arguments: str) -> Result:
     servers = ["--bootstrap-server", broker.bootstrap_servers]
     return CliRunner().invoke(command, [*arguments, *servers], prog_name="klog")
 
 
-def told(broker: BrokerProcess, *arguments: str) -> Any:
+def told(broker: BrokerThread, *arguments: str) -> Any:
     result = klog(broker, *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.output)
@@ -69,7 +69,7 @@ def of_sink(rows: Any, sink: SinkId) -> Any:
     return [row for row in rows if row["query"] == sink.query_id]
 
 
-def test_sinks_are_listed_one_a_line(broker: BrokerProcess, sink: SinkId) -> None:
+def test_sinks_are_listed_one_a_line(broker: BrokerThread, sink: SinkId) -> None:
     header, *rows = klog(broker, "sinks", "list").output.splitlines()
     assert header.split() == ["QUERY", "NAME", "PREFIX", "TASKS", "BATCH", "WRITTEN"]
     expected = [sink.query_id, "sink", "klog-sink", "2", "42", *TIME.split()]
@@ -86,7 +86,7 @@ def test_sinks_are_listed_one_a_line(broker: BrokerProcess, sink: SinkId) -> Non
     ]
 
 
-def test_a_sink_is_described_by_its_rows(broker: BrokerProcess, sink: SinkId, topic: str) -> None:
+def test_a_sink_is_described_by_its_rows(broker: BrokerThread, sink: SinkId, topic: str) -> None:
     lines = klog(broker, "sinks", "describe", sink.query_id).output.splitlines()
     assert lines[0] == f"sink sink of query {sink.query_id}  prefix klog-sink"
     assert lines[1] == f"run {RUN} began to commit with batch 40, {TIME}"
@@ -119,7 +119,7 @@ def test_a_sink_is_described_by_its_rows(broker: BrokerProcess, sink: SinkId, to
 
 
 def test_groups_of_sinks_stand_apart_from_consumers(
-    broker: BrokerProcess, sink: SinkId, topic: str
+    broker: BrokerThread, sink: SinkId, topic: str
 ) -> None:
     consumer = f"consumers-of-{sink.query_id}"
     commit(broker, consumer, topic, CommittedOffset(0))
@@ -133,7 +133,7 @@ def test_groups_of_sinks_stand_apart_from_consumers(
 
 
 def test_a_group_of_a_sink_has_rows_and_no_lag(
-    broker: BrokerProcess, sink: SinkId, topic: str
+    broker: BrokerThread, sink: SinkId, topic: str
 ) -> None:
     lines = klog(broker, "groups", "describe", sink.task(0)).output.splitlines()
     assert lines[0] == f"group {sink.task(0)}  Empty  members 0"
@@ -146,7 +146,7 @@ def test_a_group_of_a_sink_has_rows_and_no_lag(
 
 
 def test_a_group_that_only_looks_like_a_sinks_is_a_consumers(
-    broker: BrokerProcess, topic: str
+    broker: BrokerThread, topic: str
 ) -> None:
     """An id of four parts and a number, with positions of somebody else, or none at all."""
     for group in ("com.example.orders.1", "com.example.orders.run", "com.example.orders.2"):
@@ -162,7 +162,7 @@ def test_a_group_that_only_looks_like_a_sinks_is_a_consumers(
     assert (result.exit_code, "no exactly-once sink of query example" in result.stderr) == (1, True)
 
 
-def test_a_group_with_members_is_a_consumers(broker: BrokerProcess, topic: str) -> None:
+def test_a_group_with_members_is_a_consumers(broker: BrokerThread, topic: str) -> None:
     member = joined_member(broker.bootstrap_servers, topic, "klog-sink.busy.sink.0")
     kinds = {each["group"]: each["kind"] for each in told(broker, "groups", "list")}
     member.close()
@@ -170,7 +170,7 @@ def test_a_group_with_members_is_a_consumers(broker: BrokerProcess, topic: str) 
 
 
 def test_a_sinks_rows_are_deleted_and_nothing_else(
-    broker: BrokerProcess, sink: SinkId, topic: str
+    broker: BrokerThread, sink: SinkId, topic: str
 ) -> None:
     other = SinkId("klog-sink", sink.query_id, "other")
     longer = SinkId("klog-sink", f"{sink.query_id}-2", "sink")
@@ -193,14 +193,14 @@ def test_a_sinks_rows_are_deleted_and_nothing_else(
     assert longer.stem in result.stderr
 
 
-def test_a_time_that_no_calendar_has(broker: BrokerProcess, topic: str) -> None:
+def test_a_time_that_no_calendar_has(broker: BrokerThread, topic: str) -> None:
     sink = SinkId("klog-sink", "late", "sink")
     commit(broker, sink.task(0), topic, ProgressRow(1, RUN, 1, 1, 1, 2**63 - 1).to_offset())
     assert f"{2**63 - 1} ms" in klog(broker, "sinks", "describe", "late").output
 
 
 def test_the_mark_that_a_batch_write_leaves_is_no_sink_of_a_query(
-    broker: BrokerProcess, topic: str
+    broker: BrokerThread, topic: str
 ) -> None:
     sink = SinkId("klog-sink", "632f7c320940ffa55097e2ad441bb498", "sink")
     commit(broker, sink.mark, topic, RunMark(0, "run", TIME_MS).to_offset())
