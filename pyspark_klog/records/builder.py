@@ -270,9 +270,9 @@ def empty_batch(source: BatchView) -> bytes:
     """Return the header of ``source`` as a batch without records, so that the log still has the
     producer's last sequence.
 
-    Compaction writes such a batch in place of a batch that lost all its records. Offsets, producer
-    fields, leader epoch, max timestamp and attributes stay, except codec and delete horizon. The
-    base timestamp becomes -1.
+    Compaction leaves such a batch in place of the last batch of a producer if that batch has lost
+    all its records. Offsets, producer fields, leader epoch, max timestamp and attributes stay,
+    except codec and delete horizon. The base timestamp becomes -1.
     """
     return _assemble(
         base_offset=source.base_offset,

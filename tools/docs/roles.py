@@ -35,9 +35,10 @@ _STEPS = """\
 
 _TOLD = """
 A role change of a replica whose log is offline fails with an error, unless the role change only
-stops the replica. A replica whose log could not be created because of an I/O error is Offline, too;
-on a full disk, or without a free file descriptor, the replica stays not hosted. In both cases the
-controller repeats the role change every 10 seconds until the log is created.
+stops the replica. A replica whose log could not be created because of an I/O error is Offline, too.
+On a full disk the replica stays not hosted, and the controller (of a standalone broker: the broker
+itself) repeats the role change every 10 seconds until the log is created. A broker without a free
+file descriptor closes the controller's connection, and the controller sends the request again.
 
 ## How requests to a leader are answered
 
