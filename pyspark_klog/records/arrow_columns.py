@@ -53,6 +53,23 @@ def schema_for(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
 
 
+def repeated(value: str | int, rows: int) -> pa.Array:
+    """Return a column of ``rows`` rows that all have ``value``: a text, or a 32-bit number.
+
+    pa.scalar and pa.array are not used, because their first call in a process imports pandas, which
+    takes 0.3 s of processor time.
+    """
+    if isinstance(value, str):
+        data = value.encode()
+        ends = pa.py_buffer(np.array([0, len(data)], np.int32))
+        one = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])
+    else:
+        one = pa.Array.from_buffers(
+            pa.int32(), 1, [None, pa.py_buffer(np.array([value], np.int32))]
+        )
+    return pa.repeat(one[0], rows)
+
+
 def wanted_bits(columns: Sequence[str]) -> int:
     """Return the bit mask that requests ``columns`` from the kernel ``decode_batches``: the sum of
     the WANT_* bits of those ``columns`` that the kernel can fill."""

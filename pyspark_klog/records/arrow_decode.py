@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.aborted_transactions import AbortedFilter
 from pyspark_klog.records.arrow_columns import (
-    COLUMN_TYPES,
     DEFAULT_COLUMNS,
     MAX_COLUMN_BYTES,
     ColumnBuffers,
+    repeated,
     schema_for,
     wanted_bits,
 )
@@ -308,7 +308,7 @@ class ArrowDecoder:
         longest = self._constants.get(name)
         if longest is None or len(longest) < rows:
             value = self._topic if name == "topic" else self._partition
-            longest = pa.repeat(pa.scalar(value, COLUMN_TYPES[name]), rows)
+            longest = repeated(value, rows)
             self._constants[name] = longest
         return longest.slice(0, rows)
 
