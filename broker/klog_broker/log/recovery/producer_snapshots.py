@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from klog_broker.log.producers.producer_state import ProducerStates
-from klog_broker.log.recovery.segment_recovery import (
+from klog_broker.log.recovery.producer_replay import (
     NOTHING_UNINDEXED,
-    OnChunk,
-    ignore_chunk,
     refill_windows,
     replay_producers,
 )
+from klog_broker.log.recovery.segment_recovery import OnChunk, ignore_chunk
 from klog_broker.log.segment.segment import Segment
 from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.runtime.disk.files import File, Files
