@@ -2,7 +2,8 @@
 
 from pyspark_klog.errors import KlogError
 
-HOW_TO_GO_ON = "set option failOnDataLoss=false to go on with what is there"
+SKIP = "set option failOnDataLoss=false"
+"""The beginning of an advice to skip lost records."""
 NEW_CHECKPOINT = (
     "give a stream a new checkpointLocation: from the old one it would go on in the midst of the "
     "new topic"

@@ -65,8 +65,9 @@ def from_json_dict(given: object, where: str) -> Offsets:
                 raise OffsetError(f"{where} has offset {offset} for {partition}")
     except OffsetError as error:
         raise OffsetError(
-            f"{error}; klog {__version__} cannot go on from this checkpoint: if a newer klog wrote "
-            "it, run that one, else choose another checkpointLocation"
+            f"{error}; klog {__version__} cannot go on from this checkpoint (is this another "
+            "query's checkpointLocation?): if a newer klog wrote it, run that one, else choose "
+            "another checkpointLocation"
         ) from None
     return offsets
 

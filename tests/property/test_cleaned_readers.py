@@ -18,6 +18,7 @@ from klog_broker.runtime.disk.files import Files, RealFiles
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.arrow_decode import ArrowDecoder
 from pyspark_klog.spark.files.segment_range import SegmentRange
+from pyspark_klog.spark.planning.losses import Loss
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.planning.samples import parse_sample
 from pyspark_klog.storage.partition_files import PartitionFiles
@@ -160,8 +161,8 @@ def test_segment_files_and_verify(
 
 
 def segment_rows(data: Path, start: int, stop: int) -> Rows:
-    def on_lost(text: str) -> None:
-        raise AssertionError(text)
+    def on_lost(loss: Loss) -> None:
+        raise AssertionError(str(loss))
 
     offsets = OffsetRange(*PARTITION, start, stop)
     decoder = ArrowDecoder(topic="t", partition=0, start_offset=start, end_offset=stop)

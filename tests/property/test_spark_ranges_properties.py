@@ -78,7 +78,7 @@ def test_every_partition_is_read_reported_or_at_its_end(
     for partition in start.keys() | end.keys():
         begin = start.get(partition, first_of_new.get(partition, 0))
         reported = partition in found.absent or any(
-            text.startswith(f"{partition} ") for text in found.lost
+            loss.text.startswith(f"{partition} ") for loss in found.lost
         )
         assert partition in read or reported or end.get(partition) == begin
     assert all(offsets.start < offsets.end for offsets in found.ranges)

@@ -265,6 +265,6 @@ def test_an_offset_out_of_range_goes_by_fail_on_data_loss(topics: Topics, group:
         topics.batch(**options).collect()
     assert (
         f"group {group.name} is out of range: {topic}-0 at 999, but the partition has offsets 0 "
-        "to 3; set option failOnDataLoss=false to go on with what is there"
+        "to 3: the topic was created again, or its last records were lost; set the group's "
     ) in str(caught.value)
     assert _values(topics.batch(failOnDataLoss="false", **options)) == [0, 1, 2, 12]

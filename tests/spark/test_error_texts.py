@@ -221,8 +221,8 @@ def test_data_loss_in_a_batch(topics: Topics, full: str) -> None:
         _read(topics, subscribe=full, **ends)
     assert line == [
         f"DataLost: offset 50 of {full}-0 is out of range: offsets 50 to 60 were to be read, and 0 "
-        "to 10 are there (ends exclusive); set option failOnDataLoss=false to go on with what is "
-        "there"
+        "to 10 are there (ends exclusive): startingOffsets is beyond the end; begin at offset 10 "
+        "or before, and check the topic and kafka.bootstrap.servers"
     ]
 
 
@@ -230,9 +230,9 @@ def test_data_loss_in_a_stream(topics: Topics, full: str, tmp_path: Path) -> Non
     with _failing(StreamingQueryException) as line:
         _stream(topics, tmp_path, subscribe=full, startingOffsets=f'{{"{full}":{{"0":50}}}}')
     assert line == [
-        f"DataLost: {full}-0 ends at offset 10, before offset 50, where reading was to begin: its "
-        "topic may have been deleted and created again; set option failOnDataLoss=false to go on "
-        "with what is there"
+        f"DataLost: startingOffsets is beyond the end: it names offset 50 of {full}-0, which ends "
+        "at offset 10; give offsets up to the end, or latest, and check the topic and "
+        "kafka.bootstrap.servers"
     ]
 
 

@@ -29,9 +29,10 @@ class OffsetsLost(ClientError):
     """Offsets from ``start`` on do not exist; ``available`` is the range of existing offsets, with
     an exclusive end.
 
-    ``is_recreated`` says that the topic was deleted and created again. ``stable_end`` is set if the
-    log has later offsets, which only an open transaction hides from a reader of committed records:
-    the offset at which that transaction begins.
+    ``is_deleted`` says that brokers do not know the partition any more, ``is_recreated`` that the
+    topic was deleted and created again. ``stable_end`` is set if the log has later offsets, which
+    only an open transaction hides from a reader of committed records: the offset at which that
+    transaction begins.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class OffsetsLost(ClientError):
         start: int,
         available: tuple[int, int],
         *,
+        is_deleted: bool = False,
         is_recreated: bool = False,
         stable_end: int | None = None,
     ) -> None:
@@ -48,6 +50,7 @@ class OffsetsLost(ClientError):
         self.partition = partition
         self.start = start
         self.available = available
+        self.is_deleted = is_deleted
         self.is_recreated = is_recreated
         self.stable_end = stable_end
 
@@ -73,6 +76,7 @@ def partition_deleted(partition: TopicPartition, start: int, end: int) -> Offset
         partition,
         start,
         (0, 0),
+        is_deleted=True,
     )
 
 

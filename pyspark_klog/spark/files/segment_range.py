@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark.files.discovery import PartitionGone, check_directory, with_stable_listing
+from pyspark_klog.spark.planning.losses import (
+    Loss,
+    files_deleted,
+    files_end_early,
+    files_gone,
+)
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import read_checkpoint
@@ -48,7 +54,7 @@ class _Open(NamedTuple):
 class SegmentRange:
     """Reads ``offsets``, a range of one partition's offsets, from a broker's data directory.
 
-    ``on_lost`` is called with a sentence if records have disappeared since Spark planned the query.
+    ``on_lost`` is called with the loss if records have disappeared since Spark planned the query.
     If it returns instead of raising, reading goes on at the next record that still exists.
     ``counter`` counts the bytes that were read.
     """
@@ -59,7 +65,7 @@ class SegmentRange:
         offsets: OffsetRange,
         *,
         read_committed: bool,
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[Loss], None],
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.counter = ReadCounter()
@@ -83,7 +89,7 @@ class SegmentRange:
         try:
             yield from self._batches(decoder)
         except PartitionGone as error:
-            self._on_lost(f"{error}: {self._wanted()}")
+            self._on_lost(files_gone(f"{error}: {self._wanted()}"))
 
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
@@ -111,6 +117,10 @@ class SegmentRange:
     def _wanted(self) -> str:
         return f"offsets {self._position} to {self._end} (exclusive) were to be read"
 
+    def _report_deleted(self, first: int) -> None:
+        text = f"{self._partition} begins at offset {first} now: {self._wanted()}"
+        self._on_lost(files_deleted(text, first))
+
     def _find_aborted(self, listing: Listing) -> list[AbortedEntry]:
         return aborted_transactions(self._files, listing, self._position, self._end)
 
@@ -120,7 +130,7 @@ class SegmentRange:
         starts = read_checkpoint(self._path, names.LOG_START_OFFSET_CHECKPOINT) or {}
         start = starts.get(self._partition, 0)
         if start > self._position:
-            self._on_lost(f"{self._partition} begins at offset {start} now: {self._wanted()}")
+            self._report_deleted(start)
             self._position = min(start, self._end)
             decoder.skip_to(self._position)
 
@@ -134,7 +144,7 @@ class SegmentRange:
         base = listing.segment_of(self._position)
         if base is None:
             base = listing.bases[0]
-            self._on_lost(f"{self._partition} begins at offset {base} now: {self._wanted()}")
+            self._report_deleted(base)
             self._position = base
             if base >= self._end:
                 return None
@@ -145,9 +155,8 @@ class SegmentRange:
             file.close()
             following = listing.after(base)
             if following is None:
-                self._on_lost(
-                    f"{self._partition} ends at offset {self._position}: {self._wanted()}"
-                )
+                text = f"{self._partition} ends at offset {self._position}: {self._wanted()}"
+                self._on_lost(files_end_early(text, self._position))
                 return None
             base = following
             file = self._files.open(base)

@@ -75,6 +75,13 @@ def option_of(bound: Bound, side: Side) -> str:
     return f"{side}OffsetsByTimestamp" if isinstance(bound, AtTimestamps) else f"{side}Offsets"
 
 
+def numbers_of(bound: Bound | None) -> Offsets:
+    """The offsets that a bound names as numbers, without EARLIEST and LATEST; empty for a time or a
+    group's offsets."""
+    offsets = bound.offsets if isinstance(bound, ByTopic) else bound
+    return {p: o for p, o in offsets.items() if o >= 0} if isinstance(offsets, dict) else {}
+
+
 def read_bound(options: Mapping[str, str], side: Side) -> Bound | None:
     """The bound that the options give for the start or the end (``side``); None without an option.
 

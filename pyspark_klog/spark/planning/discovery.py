@@ -20,6 +20,7 @@ from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.java_regex import compile_java
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning import losses
 
 _log = logging.getLogger(__name__)
 
@@ -111,8 +112,19 @@ class Discovery:
             self._attempts(self._refresh)
         raise AssertionError("fetchOffset.numRetries >= 1: the last attempt returns or raises")
 
-    def absence(self, partition: TopicPartition, until: str) -> str:
-        """Say why a partition that was read before cannot be read any more.
+    def other_checkpoint(self, position: Collection[TopicPartition]) -> losses.Loss | None:
+        """The loss if the options select none of the partitions of ``position``, which comes from a
+        checkpoint (probably another query's); None if the options select one of them."""
+        if not position or any(self._selects(partition) for partition in position):
+            return None
+        options = self._options
+        value = options.topic_pattern or ", ".join(options.topics)
+        if options.assigned is not None:
+            value = ", ".join(map(str, sorted(options.assigned)))
+        return losses.other_checkpoint(position, self._selecting_option(), value)
+
+    def absence(self, partition: TopicPartition, until: str) -> losses.Loss:
+        """Why a partition that was read before cannot be read any more, and what to do.
 
         ``until`` says how far it was read.
         """
@@ -120,30 +132,27 @@ class Discovery:
         self._attempts(lambda: self._client.refresh([topic]))
         info = self._client.view.topics[topic]
         if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return (
-                f"{partition} cannot be read any more: {until}, and this user may not describe "
-                f"topic {topic}"
-            )
+            return losses.not_authorized(partition, until)
         if not info.partitions:
-            return f"{partition} is gone: {until}, and topic {topic} does not exist any more"
+            return losses.topic_deleted(partition, until)
         if partition.partition not in info.partitions:
-            return f"{partition} is gone: {until}, and topic {topic} has no such partition any more"
-        option, is_named = self._naming(partition)
-        if not is_named:
-            return (
-                f"{partition} is not read any more: {until}, and option {option} does not name it"
-            )
-        return (
-            f"{partition} was not there a moment ago: {until}, and topic {topic} may be another "
-            "one now"
-        )
+            return losses.fewer_partitions(partition, until)
+        if not self._selects(partition):
+            return losses.not_selected(partition, until, self._selecting_option())
+        return losses.found_too_late(partition, until)
 
-    def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
-        """The option that selects topics or partitions, and whether it selects this partition."""
+    def _selecting_option(self) -> str:
         if self._options.assigned is not None:
-            return "assign", partition in self._options.assigned
-        option = "subscribe" if self._pattern is None else "subscribePattern"
-        return option, partition.topic in self._topics()
+            return "assign"
+        return "subscribe" if self._pattern is None else "subscribePattern"
+
+    def _selects(self, partition: TopicPartition) -> bool:
+        """Whether the options select this partition by its name, be it deleted or not."""
+        if self._options.assigned is not None:
+            return partition in self._options.assigned
+        if self._pattern is None:
+            return partition.topic in self._options.topics
+        return self._pattern.search(partition.topic) is not None
 
     def partition_counts(self) -> dict[str, int]:
         """The number of partitions of each topic, including partitions that are not read."""

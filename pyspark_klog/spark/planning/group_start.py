@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost, OffsetError
+from pyspark_klog.spark.errors import DataLost, OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.losses import group_out_of_range, group_place_lost
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +41,7 @@ def start_of(
             start.offsets[partition] = offset
         else:
             start.offsets[partition] = first
-            start.lost.append(
-                f"{partition} at {offset}, but the partition has offsets {first} to {end}"
-            )
+            start.lost.append(group_place_lost(partition, offset, (first, end)))
     return start
 
 
@@ -69,10 +68,10 @@ def committed_start(
             "committedOffsetsMissing to earliest or latest to begin there, or check commitGroupId"
         )
     if start.lost:
-        text = f"group {group_id} is out of range: {'; '.join(start.lost)}"
+        loss = group_out_of_range(group_id, start.lost)
         if options.fail_on_data_loss:
-            raise DataLost(f"{text}; {HOW_TO_GO_ON}")
-        _log.warning("some data may have been lost: %s", text)
+            raise DataLost(str(loss))
+        _log.warning("some data may have been lost: %s", loss.text)
     others = earliest if options.committed_offsets_missing == "earliest" else latest
     return start.offsets | {partition: others[partition] for partition in start.missing}
 

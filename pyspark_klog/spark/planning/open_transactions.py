@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.bounds import AtCommitted, numbers_of, option_of
+from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.time_zones import time_text
 
 if TYPE_CHECKING:
@@ -62,9 +64,9 @@ def open_transaction(partition: TopicPartition, first_offset: int, since_ms: int
 
 
 def describe_early_ends(
-    start: Offsets, end: Offsets, transactions: Mapping[TopicPartition, str]
+    options: Options, start: Offsets, end: Offsets, transactions: Mapping[TopicPartition, str]
 ) -> str:
-    """Say which partitions would end before they begin, and what to do.
+    """Say which partitions of a batch would end before they begin, why, and what to do.
 
     ``transactions`` has a sentence about the open transaction for each partition that ends early
     because of one.
@@ -74,11 +76,30 @@ def describe_early_ends(
     texts[0] += ", ".join(f"{p} from {start[p]} to {end[p]}" for p in early)
     if transactions:
         texts += [", ".join(transactions[p] for p in sorted(transactions)), RUN_AGAIN]
-    if len(transactions) < len(early):
-        texts.append(
-            "check the starting and ending options, and whether the topic was created again"
+    causes = {_early_end_advice(options, p) for p in early if p not in transactions}
+    return "; ".join([*texts, *sorted(causes)])
+
+
+def _early_end_advice(options: Options, partition: TopicPartition) -> str:
+    """Why a batch would end before it begins in ``partition`` if no transaction is the cause, and
+    what to do."""
+    starting, ending = options.starting, options.ending
+    assert starting is not None and ending is not None
+    names = option_of(starting, "starting"), option_of(ending, "ending")
+    is_start_given = partition in numbers_of(starting)
+    is_end_given = partition in numbers_of(ending)
+    by_offsets = names == ("startingOffsets", "endingOffsets")
+    if by_offsets and is_start_given and not is_end_given:
+        return (
+            "startingOffsets is beyond the end: give offsets up to the end, and check the topic "
+            "and kafka.bootstrap.servers"
         )
-    return "; ".join(texts)
+    if by_offsets and is_end_given and not isinstance(starting, AtCommitted):
+        return (
+            "endingOffsets is before the first offset, since retention or DeleteRecords deleted "
+            "records: give a later end"
+        )
+    return f"check {names[0]} and {names[1]}"
 
 
 def open_transactions(

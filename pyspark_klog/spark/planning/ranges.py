@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.planning.losses import Loss, end_lost, new_partition_deleted
 
 
 class OffsetRange(NamedTuple):
@@ -23,8 +24,8 @@ class OffsetRange(NamedTuple):
 
 @dataclass(slots=True)
 class RangePlan:
-    """The ranges to read. ``lost`` has a sentence about each partition with records that were
-    deleted before they could be read.
+    """The ranges to read. ``lost`` has the loss of each partition with records that were deleted
+    before they could be read.
 
     ``absent`` are the partitions that were read before and do not exist any more: they have a start
     and no end.
@@ -32,7 +33,7 @@ class RangePlan:
 
     ranges: list[OffsetRange] = field(default_factory=list)
     absent: list[TopicPartition] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
 
 
 def plan(
@@ -51,14 +52,9 @@ def plan(
         if begin is None:
             begin = first_of_new[partition]
             if begin > 0:
-                result.lost.append(
-                    f"{partition} is new and begins at offset {begin}: what was before is gone"
-                )
+                result.lost.append(new_partition_deleted(partition, begin))
         if end[partition] < begin:
-            result.lost.append(
-                f"{partition} ends at offset {end[partition]}, before offset {begin}, where "
-                "reading was to begin: its topic may have been deleted and created again"
-            )
+            result.lost.append(end_lost(partition, begin, end[partition]))
         elif end[partition] > begin:
             result.ranges.append(OffsetRange(*partition, begin, end[partition]))
     return result

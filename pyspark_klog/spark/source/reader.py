@@ -80,7 +80,8 @@ class BatchReader(Prompt, DataSourceReader):
         """
         start, end = self._find_offsets()
         if any(end[p] < start[p] for p in start):
-            raise OffsetError(describe_early_ends(start, end, self._ends_before_start(start, end)))
+            held_back = self._ends_before_start(start, end)
+            raise OffsetError(describe_early_ends(self._options, start, end, held_back))
         ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
         planned = tasks(ranges, self._options, self._topic_ids)
         if not may_be_outdated(self._options):

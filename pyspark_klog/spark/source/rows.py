@@ -17,9 +17,10 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.ids import NO_TOPIC_ID, UUID
-from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost, SchemaError
-from pyspark_klog.spark.options.bounds import AtTimestamp, AtTimestamps, option_of
+from pyspark_klog.spark.errors import DataLost, SchemaError
+from pyspark_klog.spark.options.bounds import AtTimestamp, AtTimestamps, numbers_of, option_of
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.losses import GivenOffsets, Loss, loss_in_task
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.workers.clients import check_numba, client_for, freeze_once
 
@@ -145,19 +146,29 @@ class RangeReader:
         return source_schema(include_headers=options.include_headers, columns=options.columns)
 
     def _on_lost(self, lost: "OffsetsLost") -> None:
-        text, how = str(lost), HOW_TO_GO_ON
-        if lost.is_recreated:
-            how = f"run a batch again, and {NEW_CHECKPOINT}"
-        elif lost.stable_end is not None:
+        options = self.options
+        given = None
+        if options.ending is not None:
+            given = GivenOffsets(numbers_of(options.starting), numbers_of(options.ending))
+        if lost.stable_end is None:
+            loss = loss_in_task(lost, given)
+        else:
             from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT, open_transactions
 
             first_offsets = {lost.partition: lost.stable_end}
-            found = open_transactions(client_for(self.options.client), first_offsets)
-            text = f"{text}: {found[lost.partition]}"
-            how = HOW_TO_WAIT
-        if self.options.fail_on_data_loss:
-            raise DataLost(f"{text}; {how}") from None
-        _log.warning("some data may have been lost: %s", text)
+            found = open_transactions(client_for(options.client), first_offsets)
+            loss = Loss(f"{lost}: {found[lost.partition]}", HOW_TO_WAIT)
+        report_loss(loss, fails=options.fail_on_data_loss)
+
+
+def report_loss(loss: Loss, *, fails: bool) -> None:
+    """Report lost records: fail, or log a warning.
+
+    :raises DataLost: if ``fails``, with text and advice
+    """
+    if fails:
+        raise DataLost(str(loss)) from None
+    _log.warning("some data may have been lost: %s", loss.text)
 
 
 def _with_keys(

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.paths import local_directory
+from pyspark_klog.spark.planning.losses import Loss, files_end_early
 from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT, ends_before_start
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.source.reader import BatchReader, RangePartition
-from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.source.rows import RangeReader, report_loss
 from pyspark_klog.spark.workers.clients import freeze_once
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ class SegmentReader(BatchReader):
                     f"{bound} (ends exclusive)"
                 )
                 transaction = discovery.open_transaction_at(p, bound)
-                if transaction is None:
-                    report_loss(text, fails=options.fail_on_data_loss)
-                else:
-                    text = f"{text}: {transaction}"
-                    report_loss(text, fails=options.fail_on_data_loss, how=HOW_TO_WAIT)
+                loss = files_end_early(text, bound)
+                if transaction is not None:
+                    loss = Loss(f"{text}: {transaction}", HOW_TO_WAIT)
+                report_loss(loss, fails=options.fail_on_data_loss)
                 end[p] = max(bound, start[p])
         _log.info("planned a read: path=%s read_bytes=%d", options.path, discovery.read_bytes)
         return start, end
@@ -96,15 +95,5 @@ class SegmentRangeReader(RangeReader):
         freeze_once()
         _log.info("read range=%s read_bytes=%d", offsets, reading.counter.total_bytes)
 
-    def _on_files_lost(self, text: str) -> None:
-        report_loss(text, fails=self.options.fail_on_data_loss)
-
-
-def report_loss(text: str, *, fails: bool, how: str = HOW_TO_GO_ON) -> None:
-    """Report lost records: fail, or log a warning.
-
-    :raises DataLost: if ``fails``; its text ends with ``how``, which says what the user can do
-    """
-    if fails:
-        raise DataLost(f"{text}; {how}")
-    _log.warning("some data may have been lost: %s", text)
+    def _on_files_lost(self, loss: Loss) -> None:
+        report_loss(loss, fails=self.options.fail_on_data_loss)

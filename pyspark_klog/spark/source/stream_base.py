@@ -14,9 +14,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID, TopicPartition
-from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost
+from pyspark_klog.spark.errors import NEW_CHECKPOINT, DataLost
 from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
+from pyspark_klog.spark.options.bounds import numbers_of
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.losses import Loss, start_beyond_end
 from pyspark_klog.spark.planning.open_transactions import HOW_TO_WAIT
 from pyspark_klog.spark.planning.ranges import OffsetRange, plan
 from pyspark_klog.spark.source.reader import RangePartition, tasks
@@ -110,9 +112,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             # again, and may have partitions that were added since the batch's end was written to
             # the checkpoint. These partitions belong to the next batch.
             del begin[partition]
-        for partition in sorted(until.keys() - self._existing()):
-            text = f"it was to be read up to offset {until[partition]}"
-            self._report(discovery.absence(partition, text))
+        absent = sorted(until.keys() - self._existing())
+        texts = {p: f"it was to be read up to offset {until[p]}" for p in absent}
+        self._report_absent(texts, until.keys())
+        for partition in absent:
             del until[partition]
             begin.pop(partition, None)
         ranges = self._planned(begin, until, discovery.earliest(until.keys() - begin.keys()))
@@ -163,14 +166,30 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         # Leave out deleted partitions: a group's coordinator refuses offsets for them.
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
-    def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
-        """Report lost data. With failOnDataLoss raise DataLost with ``text`` and the advice
-        ``how``; without it log a warning, once for each text."""
+    def _report(self, loss: Loss) -> None:
+        """Report lost data. With failOnDataLoss raise DataLost with text and advice; without it log
+        the text as a warning, once."""
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{text}; {how}")
-        if text not in self._warned:
-            self._warned.add(text)
-            _log.warning("some data may have been lost: %s", text)
+            raise DataLost(str(loss))
+        if loss.text not in self._warned:
+            self._warned.add(loss.text)
+            _log.warning("some data may have been lost: %s", loss.text)
+
+    def _report_absent(
+        self, texts: Mapping[TopicPartition, str], position: Collection[TopicPartition]
+    ) -> None:
+        """Report the partitions of ``texts``, each with how far it was read, as lost.
+
+        ``position`` has all partitions of the checkpoint, ``texts`` those that do not exist or are
+        not read.
+        """
+        discovery = self._begin()
+        other = discovery.other_checkpoint(position) if texts else None
+        if other is not None:
+            self._report(other)
+            return
+        for partition, until in texts.items():
+            self._report(discovery.absence(partition, until))
 
     def _has_durable_start(self) -> bool:
         """Whether the checkpoint has the query's start. If it has none, Spark calls initialOffset,
@@ -184,7 +203,17 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         discovery = self._begin()
         partitions = discovery.partitions()
         self._topic_ids |= discovery.topic_ids({p.topic for p in partitions})
-        return resolve_start(discovery, self._options, partitions)
+        start = resolve_start(discovery, self._options, partitions)
+        given = numbers_of(self._options.starting)
+        if given:
+            # Check before Spark writes the start to the checkpoint: once it is there, a corrected
+            # option has no effect.
+            ends = self._not_before_open_transactions(start, discovery.latest(given, start))
+            beyond = {p: (start[p], end) for p, end in ends.items() if end < start[p]}
+            if beyond:
+                self._report(start_beyond_end(beyond))
+            start |= {p: end for p, (_, end) in beyond.items()}
+        return start
 
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, refresh: bool = False
@@ -223,7 +252,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         held_back = self._begin().open_transactions(start, ends)
         for partition, text in sorted(held_back.items()):
             where = f"before offset {start[partition]}, where reading was to begin"
-            self._report(f"{text}, {where}", HOW_TO_WAIT)
+            self._report(Loss(f"{text}, {where}", HOW_TO_WAIT))
         return ends | {p: start[p] for p in held_back}
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
@@ -238,11 +267,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _planned(self, start: Offsets, end: Offsets, first_of_new: Offsets) -> list[OffsetRange]:
         """The ranges of offsets from ``start`` to ``end``; first reports lost data."""
         found = plan(start, end, first_of_new)
-        for partition in found.absent:
-            text = f"it was read up to offset {start[partition]}"
-            self._report(self._begin().absence(partition, text))
-        for text in found.lost:
-            self._report(text)
+        texts = {p: f"it was read up to offset {start[p]}" for p in found.absent}
+        self._report_absent(texts, start.keys())
+        for loss in found.lost:
+            self._report(loss)
         return found.ranges
 
     # --- topics that were deleted and created again ----------------------------------------------
@@ -301,4 +329,4 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             )
             if not self._options.fail_on_data_loss:
                 text += instead
-            self._report(text, NEW_CHECKPOINT)
+            self._report(Loss(text, NEW_CHECKPOINT))

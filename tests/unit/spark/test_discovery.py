@@ -307,46 +307,87 @@ def test_an_absent_topic_or_one_without_an_id_is_no_other_topic() -> None:
 
 # --- why a partition is not read any more --------------------------------------------------------
 _NOT_SEEN = TopicInfo("t", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_SKIP = "set option failOnDataLoss=false"
 
 
 @pytest.mark.parametrize(
-    ("info", "options", "text"),
+    ("info", "options", "text", "end"),
     [
-        (_absent("t"), {"subscribe": "t"}, "t-1 is gone: R, and topic t does not exist any more"),
+        (
+            _absent("t"),
+            {"subscribe": "t"},
+            "t-1 is gone: R, and topic t does not exist any more; check kafka.bootstrap.servers",
+            f"to read on without the topic, {_SKIP}",
+        ),
         (
             _topic("t", 1),
             {"subscribe": "t"},
-            "t-1 is gone: R, and topic t has no such partition any more",
+            "t-1 is gone: R, and topic t has no such partition any more, so it was deleted and "
+            "created again; give a stream a new checkpointLocation",
+            "in the midst of the new topic",
         ),
         (
             _topic("t", 2),
             {"subscribe": "s"},
-            "t-1 is not read any more: R, and option subscribe does not name it",
+            "t-1 is not read any more: R, and option subscribe does not name it; name it in option",
+            f"or, to leave it out from now on, {_SKIP} for one run",
         ),
         (
             _topic("t", 2),
             {"assign": '{"t":[0]}'},
-            "t-1 is not read any more: R, and option assign does not name it",
+            "t-1 is not read any more: R, and option assign does not name it; name it",
+            f"{_SKIP} for one run",
         ),
         (
             _topic("t", 2),
             {"subscribePattern": "s.*"},
-            "t-1 is not read any more: R, and option subscribePattern does not name it",
+            "t-1 is not read any more: R, and option subscribePattern does not name it; name it",
+            f"{_SKIP} for one run",
         ),
         (
             _NOT_SEEN,
             {"subscribePattern": "t.*"},
-            "t-1 cannot be read any more: R, and this user may not describe topic t",
+            "t-1 cannot be read any more: R, and this user may not describe topic t; let the user ",
+            f"to read on without the topic, {_SKIP}",
         ),
         (
             _topic("t", 2),
             {"subscribe": "t"},
-            "t-1 was not there a moment ago: R, and topic t may be another one now",
+            "t-1 was not there a moment ago: R, and topic t may be another one now; start the",
+            "which looks for the partition again",
         ),
     ],
 )
 def test_only_what_is_gone_is_called_gone(
-    info: TopicInfo, options: dict[str, str], text: str
+    info: TopicInfo, options: dict[str, str], text: str, end: str
 ) -> None:
     discovery = _discovery(_Cluster([info]), **options)
-    assert discovery.absence(_P1, "R") == text
+    found = str(discovery.absence(_P1, "R"))
+    assert found.startswith(text) and found.endswith(end)
+
+
+_ELSEWHERE = TopicPartition("other", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [
+        ({"subscribe": "s,u"}, "subscribe (s, u)"),
+        ({"subscribePattern": "s.*"}, "subscribePattern (s.*)"),
+        ({"assign": '{"t":[0,2]}'}, "assign (t-0, t-2)"),
+    ],
+)
+def test_only_a_checkpoint_without_any_selected_partition_is_another_querys(
+    options: dict[str, str], value: str
+) -> None:
+    discovery = _discovery(_Cluster([]), **options)
+    found = discovery.other_checkpoint([_P1, _ELSEWHERE])
+    assert found is not None and found.text == (
+        f"the checkpoint has offsets of topic other, t, and option {value} selects none of them "
+        "(is this another query's checkpointLocation?)"
+    )
+    selected = TopicPartition("t" if "assign" in options else "s", 0)
+    assert discovery.other_checkpoint([selected, _P1]) is None
+    assert discovery.other_checkpoint([]) is None
+    many = discovery.other_checkpoint([TopicPartition(f"o{n}", 0) for n in range(5)])
+    assert many is not None and "of topic o0, o1, o2 and 2 more, and" in many.text

@@ -59,7 +59,9 @@ def test_a_new_partition_is_read_from_its_earliest() -> None:
 def test_a_new_partition_that_lacks_its_beginning_is_a_loss() -> None:
     found = plan(_of(1), _of(1, 8), {TopicPartition("t", 1): 3})
     assert found.ranges == [OffsetRange("t", 1, 3, 8)]
-    assert [("t-1 is new" in text and "offset 3" in text) for text in found.lost] == [True]
+    assert [("t-1 is new" in lost.text and "offset 3" in lost.text) for lost in found.lost] == [
+        True
+    ]
 
 
 def test_a_partition_that_is_gone_is_a_loss() -> None:
@@ -71,7 +73,7 @@ def test_a_partition_that_is_gone_is_a_loss() -> None:
 def test_an_end_before_the_start_is_a_loss_and_is_skipped() -> None:
     found = plan(_of(9), _of(3), {})
     assert found.ranges == []
-    assert "offset 3, before offset 9" in found.lost[0]
+    assert "offset 3, before offset 9" in found.lost[0].text
 
 
 def test_offsets_are_written_in_one_order() -> None:

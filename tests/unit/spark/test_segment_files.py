@@ -20,6 +20,7 @@ from pyspark_klog.spark.files import discovery as segment_discovery
 from pyspark_klog.spark.files.segment_range import SegmentRange
 from pyspark_klog.spark.options.paths import local_directory
 from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.losses import Loss
 from pyspark_klog.spark.planning.ranges import OffsetRange
 from pyspark_klog.spark.source.reader import RangePartition
 from pyspark_klog.spark.source.rows import RangeReader
@@ -155,8 +156,8 @@ def _read_chunks(
     return reading, [*batches, rest] if rest is not None else batches
 
 
-def _fail(text: str) -> None:
-    raise DataLost(text)
+def _fail(loss: Loss) -> None:
+    raise DataLost(str(loss))
 
 
 @pytest.mark.parametrize("damage", ["missing", "nonsense", "zeros"])
@@ -377,16 +378,16 @@ def test_an_end_before_the_start_names_the_open_transaction(log: LogFiles) -> No
         "when the transaction has ended (klog transactions list shows it)"
     )
     # Waiting does not help behind the high watermark.
-    with pytest.raises(OffsetError, match="from 7 to 2; check the starting and ending options"):
+    with pytest.raises(OffsetError, match="from 7 to 2; startingOffsets is beyond the end"):
         _ranges(log.data, startingOffsets=_json(7), **_COMMITTED)
-    with pytest.raises(OffsetError, match="from 7 to 6; check the starting and ending options"):
+    with pytest.raises(OffsetError, match="from 7 to 6; startingOffsets is beyond the end"):
         _ranges(log.data, startingOffsets=_json(7))
 
 
 def test_an_end_behind_the_high_watermark_names_no_transaction(log: LogFiles) -> None:
     log.append(4)
     log.commit(2)
-    with pytest.raises(DataLost, match="set option failOnDataLoss=false to go on") as caught:
+    with pytest.raises(DataLost, match="set option failOnDataLoss=false to read up to") as caught:
         _ranges(log.data, endingOffsets=_json(4), **_COMMITTED)
     assert "transaction" not in str(caught.value)
 
@@ -573,7 +574,7 @@ class _Meddling(SegmentRange):
         return super()._read(segment, decoder)
 
 
-def _meddled(log: LogFiles, meddle: dict[int, Any], lost: list[str]) -> list[int]:
+def _meddled(log: LogFiles, meddle: dict[int, Any], lost: list[Loss]) -> list[int]:
     offsets = OffsetRange("t", 0, 0, 60)
     decoder = RangeReader(read_options({"path": str(log.data), "subscribe": "t"})).decoder(offsets)
     reading = _Meddling(log.data, offsets, read_committed=False, on_lost=lost.append, meddle=meddle)
@@ -583,27 +584,27 @@ def _meddled(log: LogFiles, meddle: dict[int, Any], lost: list[str]) -> list[int
 
 def test_an_open_segment_is_read_to_its_end_though_deleted(log: LogFiles) -> None:
     _three_segments(log)
-    lost: list[str] = []
+    lost: list[Loss] = []
     assert _meddled(log, {0: lambda: log.delete(0)}, lost) == list(range(60))
     assert lost == []
 
 
 def test_what_goes_while_another_is_read_is_reported(log: LogFiles) -> None:
     _three_segments(log)
-    lost: list[str] = []
+    lost: list[Loss] = []
 
     def retention() -> None:
         log.delete(0)
         log.delete(20)
 
     assert _meddled(log, {0: retention}, lost) == [*range(20), *range(40, 60)]
-    [text] = lost
-    assert "t-0 begins at offset 40 now: offsets 20 to 60" in text
+    [loss] = lost
+    assert "t-0 begins at offset 40 now: offsets 20 to 60" in loss.text
 
 
 def test_segments_that_a_cleaner_merges_are_followed(log: LogFiles) -> None:
     _three_segments(log)
-    lost: list[str] = []
+    lost: list[Loss] = []
 
     def clean() -> None:
         merged = b"".join(log.file(Suffix.LOG, base).read_bytes() for base in (0, 20))

@@ -15,6 +15,7 @@ from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
+from pyspark_klog.spark.planning.losses import Loss, topic_deleted
 from pyspark_klog.spark.planning.samples import Sample
 from pyspark_klog.spark.source.reader import RangePartition
 from pyspark_klog.spark.source.stream_reader import LimitedStreamReader, PlainStreamReader
@@ -29,6 +30,7 @@ class _Paper(Discovery):
 
     def __init__(self, options: Options, **topic: tuple[int, int]) -> None:
         self._options = options
+        self._pattern = None
         self.questions = 0
         self.looks = 0
         self.known: Collection[TopicPartition] | None = None
@@ -52,8 +54,8 @@ class _Paper(Discovery):
     def recreated_topics(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
         return {t: found for t, found in self.topic_ids(known).items() if found != known[t]}
 
-    def absence(self, partition: TopicPartition, until: str) -> str:
-        return f"{partition} is gone: {until}"
+    def absence(self, partition: TopicPartition, until: str) -> Loss:
+        return topic_deleted(partition, until)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {p: self.log[p][0] for p in partitions}
@@ -303,6 +305,74 @@ def test_what_was_refused_is_said_at_the_first_use() -> None:
     ):
         with pytest.raises(OptionError, match=r"^no$"):
             use()
+
+
+# --- advice by cause -----------------------------------------------------------------------------
+@pytest.mark.parametrize("is_old_spark", [False, True])
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_checkpoint_of_other_topics_is_taken_for_another_querys(
+    is_old_spark: bool, is_planned: bool
+) -> None:
+    reader, _ = (_plain if is_old_spark else _reader)({"p0": (0, 3)})
+    start, end = {"a": {"0": 3}, "b": {"0": 1}}, {"a": {"0": 5}, "b": {"0": 1}}
+    with pytest.raises(DataLost) as caught:
+        if is_planned:
+            reader.partitions(start, end)
+        elif is_old_spark:
+            reader.partitions(start, start)
+            reader.latestOffset()
+        else:
+            reader.latestOffset(start, ReadAllAvailable())
+    assert str(caught.value) == (
+        "the checkpoint has offsets of topic a, b, and option subscribe (t) selects none of them "
+        "(is this another query's checkpointLocation?); give each query a checkpointLocation of "
+        "its own, and a new one if it is to read other topics than before"
+    )
+
+
+def test_a_checkpoint_of_some_other_topics_is_not_taken_for_another_querys() -> None:
+    reader, _ = _reader({"p0": (0, 3)})
+    with pytest.raises(DataLost, match=r"^a-0 is gone: it was read up to offset 3"):
+        reader.latestOffset({"a": {"0": 3}, "t": {"0": 1}}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("is_old_spark", [False, True])
+@pytest.mark.parametrize("offsets", ['{"0":9,"1":5}', '{"0":9,"1":-1}'])
+def test_a_start_beyond_the_end_fails_before_it_is_in_the_checkpoint(
+    is_old_spark: bool, offsets: str
+) -> None:
+    """A start in the checkpoint would be used again after the option is corrected."""
+    reader, _ = (_plain if is_old_spark else _reader)(
+        {"p0": (0, 5), "p1": (0, 5)}, startingOffsets=f'{{"t":{offsets}}}'
+    )
+    with pytest.raises(DataLost) as caught:
+        reader.latestOffset(*(() if is_old_spark else (reader.initialOffset(), None)))
+    assert str(caught.value) == (
+        "startingOffsets is beyond the end: it names offset 9 of t-0, which ends at offset 5; give "
+        "offsets up to the end, or latest, and check the topic and kafka.bootstrap.servers"
+    )
+
+
+def test_a_start_beyond_the_end_begins_at_the_end_without_fail_on_data_loss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader, paper = _reader({"p0": (0, 5)}, startingOffsets='{"t":{"0":9}}', failOnDataLoss="false")
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 5}}
+    assert caplog.messages == [
+        "some data may have been lost: startingOffsets is beyond the end: it names offset 9 of "
+        "t-0, which ends at offset 5"
+    ]
+    paper.log[TopicPartition("t", 0)] = (0, 7)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert _ranges(reader.partitions(start, end)) == [("t", 0, 5, 7)]
+
+
+def test_a_start_behind_an_open_transaction_is_not_beyond_the_end() -> None:
+    reader, paper = _reader({"p0": (0, 5)}, startingOffsets='{"t":{"0":9}}')
+    paper.transactions = {TopicPartition("t", 0): "t-0 has an open transaction"}
+    with pytest.raises(DataLost, match="nothing is lost: run the query again when"):
+        reader.initialOffset()
 
 
 # --- topics that were deleted and made again -----------------------------------------------------
@@ -673,4 +743,4 @@ def test_a_start_behind_an_open_transaction_waits_for_its_end(
     paper.transactions = {TopicPartition("t", 0): "t-0 has an open transaction"}
     with pytest.raises(DataLost, match="nothing is lost: run the query again when") as caught:
         strict.latestOffset(start, ReadAllAvailable())
-    assert "set option failOnDataLoss=false to go on" not in str(caught.value)
+    assert "set option failOnDataLoss=false" not in str(caught.value)
