@@ -31,6 +31,35 @@ def test_no_address_answers() -> None:
         client.link_to_any(client.deadline(1_000))
 
 
+def test_a_silent_first_server_leaves_time_for_the_others() -> None:
+    """Also if request.timeout.ms is above the operation's limit."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        refusing_broker() as servers,
+        BlockingClient(
+            {
+                "bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]},{servers}",
+                "default.api.timeout.ms": "2000",
+            }
+        ) as client,
+    ):
+        assert client.refresh(["t"]).brokers
+
+
+def test_each_silent_server_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with (
+            BlockingClient({"bootstrap.servers": f"127.0.0.1:{port},localhost:{port}"}) as client,
+            pytest.raises(
+                TimedOut,
+                match=rf"^127\.0\.0\.1:{port} did not answer in time: asking for versions; "
+                rf"localhost:{port} did not answer in time: asking for versions$",
+            ),
+        ):
+            client.link_to_any(client.deadline(200))
+
+
 def test_waits_before_a_connection_grow_and_start_again_once_it_was_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -147,8 +147,13 @@ class Links:
         come last. ``doubted`` is the address of a broker whose metadata seems to be old: it comes
         after all other addresses whose last attempt has not failed.
 
+        An address that accepts the connection but does not answer costs at most half of the time
+        until the deadline, unless it is the last one.
+
         :raises NoBrokerAvailable: naming each address and why it failed
-        :raises KlogError: the first error that is not retriable, without trying further addresses
+        :raises TimedOut: naming each address, if the last one did not answer until the deadline
+        :raises KlogError: the first other error that is not retriable, without trying further
+            addresses
         """
         now_ms = self._now_ms()
         for link in list(self._links.values()):
@@ -162,12 +167,19 @@ class Links:
                 return link
         shuffled = sorted(known, key=lambda _: self._random())
         addresses = dict.fromkeys([*shuffled, *self._bootstrap, *self._links])
+        order = sorted(addresses, key=lambda each: (each in self._failures, each == doubted))
         reasons: list[str] = []
-        for address in sorted(
-            addresses, key=lambda each: (each in self._failures, each == doubted)
-        ):
+        for address in order:
+            until_ms = deadline_ms
+            if address != order[-1]:
+                until_ms -= max(deadline_ms - self._now_ms(), 0) // 2
             try:
-                return self.link_to(address, deadline_ms)
+                return self.link_to(address, until_ms)
+            except TimedOut as error:
+                reasons.append(str(error))
+                if address == order[-1]:
+                    raise TimedOut("; ".join(reasons)) from error
+                self._note_failure(address)
             except KlogError as error:
                 if not is_retriable(error):
                     raise

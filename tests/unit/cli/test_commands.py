@@ -182,7 +182,7 @@ class FakeAdmin:
     def __init__(self, *, settings: dict[str, Any]) -> None:
         servers = settings["bootstrap.servers"]
         waits = settings["default.api.timeout.ms"], settings["request.timeout.ms"]
-        self.calls.append(("connect", servers, *set(waits)))
+        self.calls.append(("connect", servers, *waits))
 
     def __enter__(self) -> "FakeAdmin":
         return self
@@ -231,7 +231,7 @@ class TestTopics:
     def test_list(self, calls: list[tuple[Any, ...]]) -> None:
         result = klog("topics", "list", "--bootstrap-server", "h:1")
         assert result.output == "TOPIC    PARTITIONS  REPLICAS\nflights           2         2\n"
-        assert calls == [("connect", "h:1", 10_000), ("close",)]
+        assert calls == [("connect", "h:1", 10_000, 5_000), ("close",)]
 
     @pytest.mark.parametrize(
         "command", [["list"], ["describe"], ["delete", "t"], ["create", "flights"]]

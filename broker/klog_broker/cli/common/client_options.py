@@ -129,15 +129,25 @@ def read_settings(
     settings: dict[str, Value] = {
         "bootstrap.servers": DEFAULT_SERVER,
         "default.api.timeout.ms": DEFAULT_TIMEOUT_MS,
-        "request.timeout.ms": DEFAULT_TIMEOUT_MS,
+        "request.timeout.ms": _request_timeout_ms(DEFAULT_TIMEOUT_MS),
     }
     if config_file is not None:
         settings |= _settings_of(config_file)
     if servers is not None:
         settings["bootstrap.servers"] = servers
     if timeout_ms is not None:
-        settings |= {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+        settings |= {
+            "default.api.timeout.ms": timeout_ms,
+            "request.timeout.ms": _request_timeout_ms(timeout_ms),
+        }
     return settings
+
+
+def _request_timeout_ms(timeout_ms: int) -> int:
+    """Return the time limit of one request of a command that has the time limit ``timeout_ms``: the
+    half, as in the defaults of Kafka's clients, so that a command can ask a second broker after one
+    that did not answer."""
+    return max(timeout_ms // 2, 1)
 
 
 def _settings_of(file: Path) -> dict[str, Value]:
