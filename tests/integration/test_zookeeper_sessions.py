@@ -118,6 +118,14 @@ def test_an_expired_session_makes_no_new_one_and_leaves_no_thread(world: RealWor
     assert log[-1] is EXPIRED
 
 
+def test_a_session_has_the_time_out_that_the_server_sets(world: RealWorld) -> None:
+    log: list[Any] = []
+    session = sessions_by_kazoo(world.server.address, 100)(world.loop, log.append)
+    world.until(lambda: log, "a session")
+    assert session.timeout_ms == 500  # two of its ticks
+    session.close()
+
+
 def test_a_session_that_is_closed_leaves_no_thread(world: RealWorld) -> None:
     log: list[Any] = []
     sessions = [sessions_by_kazoo(world.server.address, SESSION_MS) for _ in range(3)]

@@ -24,10 +24,6 @@ from pyspark_klog.ids import BrokerId, TopicId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint
 
-# How much longer than a session's time-out a broker waits until ZooKeeper has ended the session.
-# ZooKeeper ends sessions only at its own clock ticks (tickTime, usually 2 s), so an expired session
-# is gone at most two ticks after its time-out.
-_GRACE_MS = 5_000
 _UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -48,12 +44,11 @@ class ZooKeeperMember:
         loop: Loop,
         clock: Clock,
         open_session: OpenSession,
-        session_timeout_ms: int,
         *,
         on_in_use: Callable[[str], None],
     ) -> None:
-        """Prepare the member. If another broker keeps this broker's id registered for longer than a
-        session timeout, `on_in_use` is called with a sentence about it for the operator."""
+        """Prepare the member. If another broker keeps this broker's id registered for longer than
+        ZooKeeper takes to end a session, `on_in_use` is called with a sentence about it for the operator."""
         self.outcome: JoinResult | NotJoined | None = None
         self.changes: ControllerTopicChanges
         self.controller: Controller
@@ -63,7 +58,6 @@ class ZooKeeperMember:
         self._loop = loop
         self._clock = clock
         self._sessions = Sessions(loop, open_session)
-        self._patience_ms = session_timeout_ms + _GRACE_MS
         self._on_in_use = on_in_use
         self._follows = False
 
@@ -121,7 +115,6 @@ class ZooKeeperMember:
         self.registration = Registration(
             self._loop,
             broker_id,
-            self._patience_ms,
             then=self.election,
             on_in_use=self._on_in_use,
         )

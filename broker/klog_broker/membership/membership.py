@@ -82,7 +82,6 @@ class Membership:
             loop,
             clock,
             open_session,
-            config["zookeeper.session.timeout.ms"],
             on_in_use=self._in_use,
         )
         self._in_force = in_force

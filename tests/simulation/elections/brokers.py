@@ -52,7 +52,7 @@ class BrokerLife:
         self._written = 0
         self._followed = False
         self.member = ZooKeeperMember(
-            self.loop, world.clock, self._open_session, SESSION_MS, on_in_use=self._in_use
+            self.loop, world.clock, self._open_session, on_in_use=self._in_use
         )
         self.member.begin_joining(Chance(world.random.getrandbits(32)), self.number, 1_000)
 

@@ -106,8 +106,8 @@ class Carrier:
             self.known = zookeeper.create_session(self._timeout_ms)
         self._connection = connection = Connection(self, server)
         zookeeper.attach(self.known, connection)
-        session_id = self.known.session_id
-        connection.to_client(lambda: self._session.connected(session_id))
+        session_id, timeout_ms = self.known.session_id, self.known.timeout_ms
+        connection.to_client(lambda: self._session.connected(session_id, timeout_ms))
         late, self._late = self._late, []
         for request in late:
             connection.send(request, lambda _answer: None, None)

@@ -101,6 +101,7 @@ class SimulatedZooKeeper:
         self.entries: list[Entry] = []
         """All writes and ends of sessions; the index plus one is the zxid."""
         self.is_down = False
+        self.min_session_timeout_ms = 0
         self._servers = [Server(self) for _ in range(servers)]
         self._sessions: dict[int, ServerSession] = {}
         self._clients: list[Client] = []
@@ -154,6 +155,7 @@ class SimulatedZooKeeper:
 
     def create_session(self, timeout_ms: int) -> ServerSession:
         """Begin a new session."""
+        timeout_ms = max(timeout_ms, self.min_session_timeout_ms)
         session = ServerSession((1 << 56) + len(self._sessions) + 1, timeout_ms)
         self._sessions[session.session_id] = session
         return session

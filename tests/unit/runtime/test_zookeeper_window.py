@@ -25,7 +25,7 @@ def test_so_many_are_at_the_server(given: int, most: int) -> None:
     loop: Any = SteppedLoop()
     session = CarriedSession(loop, lambda _: None, requests_in_flight=given)
     session.carrier = carrier = Holding()
-    session.connected(1)
+    session.connected(1, 6_000)
     for _ in range(100):
         session.get("/a", lambda _: None)
     assert len(carrier.sent) - 1 == most

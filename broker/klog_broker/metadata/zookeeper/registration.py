@@ -31,6 +31,18 @@ _log = logging.getLogger("klog.cluster")
 
 RETRY_MS = 1_000
 _UNSIGNED = (1 << 64) - 1
+_GRACE_MS = 5_000
+
+
+def longest_wait_ms(timeout_ms: int) -> int:
+    """Return how long a broker waits until ZooKeeper has ended another session that has the
+    time-out ``timeout_ms``.
+
+    A ZooKeeper server rounds the end of a session up to its next tick (tickTime). A tick is at most
+    half of a time-out, unless minSessionTimeout is configured. `_GRACE_MS` is for the deletion of
+    the session's znodes.
+    """
+    return timeout_ms + timeout_ms // 2 + _GRACE_MS
 
 
 class Registration:
@@ -38,8 +50,9 @@ class Registration:
 
     Another session may own the registration: an earlier session of this broker, which will expire,
     or the session of another broker with the same id. The broker cannot tell these apart, so it
-    waits for the end of that session. If the session still owns the registration after
-    `patience_ms`, the broker calls `on_in_use` with a sentence for the operator, and never
+    waits for the end of that session, for as long as ZooKeeper takes to end a session with the
+    time-out of this broker's own (`Session.timeout_ms`). If that session still owns the
+    registration then, the broker calls `on_in_use` with a sentence for the operator, and never
     registers.
     """
 
@@ -47,7 +60,6 @@ class Registration:
         self,
         loop: Loop,
         broker_id: BrokerId,
-        patience_ms: int,
         *,
         then: SessionUser,
         on_in_use: Callable[[str], None],
@@ -60,7 +72,6 @@ class Registration:
         """The epoch of the present registration; -1 while the broker is not registered."""
         self._loop = loop
         self._path = broker_path(broker_id)
-        self._patience_ms = patience_ms
         self._then = then
         self._on_in_use = on_in_use
         self._says: Callable[[], BrokerRegistration] | None = None
@@ -78,8 +89,8 @@ class Registration:
 
     def connected(self, session: Session) -> None:
         """Register the broker in `session`, unless this session has already registered it. If
-        another session owns the registration, wait up to `patience_ms` again, because no session
-        ends while ZooKeeper is down."""
+        another session owns the registration, wait for the end of that session from the beginning,
+        because no session ends while ZooKeeper is down."""
         self._session = session
         self._end_waiting()
         self._start_registration()
@@ -136,22 +147,24 @@ class Registration:
         if self._deadline is not None:
             return
 
-        def over() -> None:
-            self._conversation.start_steps(self._check_again(session, says, owner))
+        wait_ms = longest_wait_ms(session.timeout_ms)
 
-        self._deadline = self._loop.call_later(self._patience_ms, over)
+        def over() -> None:
+            self._conversation.start_steps(self._check_again(session, says, owner, wait_ms))
+
+        self._deadline = self._loop.call_later(wait_ms, over)
         holder = yield from self._holder(session, owner)
         _log.warning(
             "broker_id=%d is registered by %s; waiting for the end of that session, at most %d ms",
             self.broker_id,
             holder,
-            self._patience_ms,
+            wait_ms,
         )
 
     def _check_again(
-        self, session: Session, says: Callable[[], BrokerRegistration], owner: int
+        self, session: Session, says: Callable[[], BrokerRegistration], owner: int, waited_ms: int
     ) -> Steps[None]:
-        """Check, after `patience_ms`, whether the session with the id `owner` still owns the
+        """Check, after `waited_ms`, whether the session with the id `owner` still owns the
         registration, as it did before. If ZooKeeper is down, the check gets no response, and the
         wait starts again when the broker is connected (`connected`).
         """
@@ -164,7 +177,7 @@ class Registration:
         self._is_refused = True
         self._on_in_use(
             f"broker.id={self.broker_id} is in use: {self._path} belongs to another broker"
-            f" ({holder}), and it did not end within {self._patience_ms} ms; give this broker"
+            f" ({holder}), and it did not end within {waited_ms} ms; give this broker"
             " another number and an empty data directory, or stop that one"
         )
 

@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers import utils
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import Callback, KazooState, ZnodeStat
 from kazoo.retry import KazooRetry
 
@@ -196,6 +197,8 @@ class KazooCarrier:
         self._handler = _Handler(loop, self._thread_ended)
         self._on_closed: Callable[[], None] | None = None
         self._has_thread_ended = False
+        self._timeout_ms = session_timeout_ms
+        """The session's time-out as the server has set it."""
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -211,6 +214,7 @@ class KazooCarrier:
         self._handler.servers = len(self._client.hosts)
         self._client.add_listener(self._state_changed)
         _resolve_patiently(self._client)
+        self._note_timeout()
         self._client.start_async()
 
     # --- methods that the loop's thread calls ----------------------------------------------------
@@ -282,18 +286,34 @@ class KazooCarrier:
         session = self._session
         if state == KazooState.CONNECTED:
             session_id, _password = self._client.client_id
+            timeout_ms = self._timeout_ms
             _log.info(
-                "session=0x%x connected to ZooKeeper hosts=%s",
+                "session=0x%x connected to ZooKeeper hosts=%s session_timeout_ms=%d",
                 session_id & (1 << 64) - 1,
                 self._hosts,
+                timeout_ms,
             )
-            self._loop.post(lambda: session.connected(session_id))
+            self._loop.post(lambda: session.connected(session_id, timeout_ms))
         elif state == KazooState.SUSPENDED:
             _log.warning("disconnected from ZooKeeper hosts=%s", self._hosts)
             self._loop.post(session.disconnected)
         else:
             self._handler.is_over = True
             self._loop.post(session.expired)
+
+    def _note_timeout(self) -> None:
+        """Make the client note the session time-out of each response to a connect request, which
+        kazoo does not keep."""
+        connection = self._client._connection
+        invoke = connection._invoke
+
+        def invoke_and_note(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+            answer = invoke(timeout_s, request, xid)
+            if isinstance(request, Connect):
+                self._timeout_ms = answer[0].time_out
+            return answer
+
+        connection._invoke = invoke_and_note
 
     def _thread_ended(self, failure: Exception | None) -> None:
         self._client.close()

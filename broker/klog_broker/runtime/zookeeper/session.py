@@ -108,6 +108,7 @@ class CarriedSession:
         the limit `REQUESTS_IN_FLIGHT`, but not raise it.
         """
         self.session_id = 0
+        self.timeout_ms = 0
         self.carrier: Carrier
         self._loop = loop
         self._on_event = on_event
@@ -182,11 +183,13 @@ class CarriedSession:
         self.carrier.close(done or _nothing)
 
     # --- methods that the carrier, owner of ZooKeeper's connection, calls ------------------------
-    def connected(self, session_id: int) -> None:
-        """Handle a new connection, on which a ZooKeeper server has accepted the session."""
+    def connected(self, session_id: int, timeout_ms: int) -> None:
+        """Handle a new connection, on which a ZooKeeper server has accepted the session with a
+        time-out of ``timeout_ms``."""
         if self._state is not _State.UNCONNECTED:
             return
         self.session_id = session_id
+        self.timeout_ms = timeout_ms
         self._state = _State.PREPARING
         connection = self._connections
 

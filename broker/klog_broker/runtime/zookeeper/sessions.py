@@ -200,6 +200,11 @@ class Session(Protocol):
     def session_id(self) -> int:
         """The session's id, as in `Stat.ephemeral_owner`; 0 before the first connection."""
 
+    @property
+    def timeout_ms(self) -> int:
+        """The session's time-out, which the ZooKeeper server has set: at least minSessionTimeout,
+        two of its ticks unless configured. 0 before the first connection."""
+
     def get(self, path: str, done: Done[Node], *, watch: Watch | None = None) -> None:
         """Read a znode. The watch is called when its data changes or the znode is deleted.
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.zookeeper.registration import Registration
+from klog_broker.metadata.zookeeper.registration import Registration, longest_wait_ms
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.runtime.zookeeper.sessions import ANY_VERSION, Create, Delete
 from pyspark_klog.ids import BrokerId
@@ -13,7 +13,7 @@ from pyspark_klog.znodes.paths import broker_path
 from tests.support.cluster.zookeeper import SESSION_MS, ClusterWorld, NotedUser
 
 PATH = broker_path(BrokerId(7))
-PATIENCE_MS = 8_000
+WAIT_MS = longest_wait_ms(SESSION_MS)
 SAYS = BrokerRegistration((Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),), 5, "r1")
 OTHERS = BrokerRegistration((Endpoint("PLAINTEXT", "10.0.0.9", 9, "PLAINTEXT"),), 5)
 
@@ -27,7 +27,6 @@ class Registered:
         self.registration = Registration(
             cluster.loop,
             BrokerId(7),
-            PATIENCE_MS,
             then=self.then,
             on_in_use=self.refusals.append,
         )
@@ -122,17 +121,30 @@ def test_the_end_of_the_last_session_is_waited_for(
     assert "broker_id=7 is registered by session 0x" in caplog.text
 
 
+def test_the_wait_is_as_long_as_zookeepers_time_out_not_as_the_configured_one(
+    cluster: ClusterWorld,
+) -> None:
+    """A ZooKeeper server with a tick of 20 s lengthens shorter time-outs to 40 s."""
+    cluster.zookeeper.min_session_timeout_ms = 40_000
+    last = Registered(cluster)
+    cluster.until(lambda: last.epoch >= 0)
+    last.client.die()
+    broker = Registered(cluster)
+    cluster.until(lambda: broker.epoch >= 0)
+    assert not broker.refusals
+
+
 def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) -> None:
     cluster.call_zookeeper("create", PATH, encode_broker(OTHERS), ephemeral=True)
     broker = Registered(cluster)
-    cluster.advance(PATIENCE_MS - 500)
+    cluster.advance(WAIT_MS - 500)
     assert not broker.refusals
     cluster.until(lambda: broker.refusals, within_ms=2_000)
     (text,) = broker.refusals
     owner = cluster.stat(PATH).ephemeral_owner
     assert text == (
         f"broker.id=7 is in use: /brokers/ids/7 belongs to another broker (session 0x{owner:x},"
-        f" PLAINTEXT://10.0.0.9:9), and it did not end within {PATIENCE_MS} ms; give this broker"
+        f" PLAINTEXT://10.0.0.9:9), and it did not end within {WAIT_MS} ms; give this broker"
         " another number and an empty data directory, or stop that one"
     )
     cluster.call_zookeeper("delete", PATH, ANY_VERSION)
@@ -145,14 +157,14 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
 def test_the_next_owner_of_the_broker_id_is_waited_for_as_long(cluster: ClusterWorld) -> None:
     cluster.call_zookeeper("create", PATH, encode_broker(OTHERS), ephemeral=True)
     broker = Registered(cluster)
-    cluster.advance(PATIENCE_MS - 500)
+    cluster.advance(WAIT_MS - 500)
     other = cluster.zookeeper.client("other").opener(SESSION_MS)(cluster.loop, lambda _: None)
     took: list[Any] = []
     other.multi([Delete(PATH), Create(PATH, encode_broker(OTHERS), ephemeral=True)], took.append)
-    cluster.advance(PATIENCE_MS - 500)
+    cluster.advance(WAIT_MS - 500)
     assert len(took[0]) == 2
     assert not broker.refusals
-    cluster.until(lambda: broker.refusals, within_ms=PATIENCE_MS)
+    cluster.until(lambda: broker.refusals, within_ms=WAIT_MS)
     assert f"0x{other.session_id:x}" in broker.refusals[0]
 
 
@@ -161,9 +173,9 @@ def test_time_without_zookeeper_does_not_count(cluster: ClusterWorld) -> None:
     broker = Registered(cluster)
     cluster.advance(1_000)
     cluster.zookeeper.stop()
-    cluster.advance(2 * PATIENCE_MS)
+    cluster.advance(2 * WAIT_MS)
     cluster.zookeeper.start()
-    cluster.advance(PATIENCE_MS // 2)
+    cluster.advance(WAIT_MS // 2)
     assert not broker.refusals
-    cluster.until(lambda: broker.refusals, within_ms=PATIENCE_MS)
+    cluster.until(lambda: broker.refusals, within_ms=WAIT_MS)
     assert "whose data cannot be read" in broker.refusals[0]
