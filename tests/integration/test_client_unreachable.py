@@ -32,7 +32,8 @@ def test_no_address_answers() -> None:
 
 
 def test_a_silent_first_server_leaves_time_for_the_others() -> None:
-    """Also if request.timeout.ms is above the operation's limit."""
+    """The client goes on to the next server although request.timeout.ms, 30 s, is longer than the
+    time that the operation has."""
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         refusing_broker() as servers,

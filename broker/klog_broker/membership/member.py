@@ -48,7 +48,8 @@ class ZooKeeperMember:
         on_in_use: Callable[[str], None],
     ) -> None:
         """Prepare the member. If another broker keeps this broker's id registered for longer than
-        ZooKeeper takes to end a session, `on_in_use` is called with a sentence about it for the operator."""
+        ZooKeeper takes to end a session, `on_in_use` is called with a sentence about it for the
+        operator."""
         self.outcome: JoinResult | NotJoined | None = None
         self.changes: ControllerTopicChanges
         self.controller: Controller
