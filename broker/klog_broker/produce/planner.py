@@ -16,119 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from operator import sub
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.segment.planned_append import FirstBatch, PlannedLog, PlanTarget
+from klog_broker.log.segment.planned_append import PlannedLog, PlanTarget
 from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.delayed_responses import DelayedAppend, DelayedResponse
+from klog_broker.produce.planner_interfaces import (
+    NOTHING_RECEIVED,
+    PlannedConnection,
+    PlanTargets,
+    Received,
+)
 from klog_broker.produce.response_parts import ResponsePart, split_responses
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.net.socket_calls import SocketCalls
 from klog_broker.runtime.system.clock import Clock
 
 _log = logging.getLogger("klog.produce")
-
-
-class PlannedConnection(Protocol):
-    """The methods of a connection that are used by a produce plan, which serves the plain Produce
-    requests of many connections together."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection is still open. The appends of a produce plan can complete delayed
-        requests, and a connection is closed if sending its response fails."""
-
-    @property
-    def descriptor(self) -> int:
-        """The socket's descriptor, for calls that receive from or send to many sockets at once."""
-
-    @property
-    def principal_number(self) -> int:
-        """A small number for the connection's principal, by which the produce kernel (compiled
-        code) knows what the principal may write (security/principal_numbers.py)."""
-
-    def plannable(self) -> tuple[int, int] | None:
-        """Return start and end of the connection's unparsed bytes in the receive arena (the buffer
-        for all connections). Return None if the produce plan may not serve them, for example
-        because an earlier request that no plan has served is still unanswered, or too many
-        responses are unsent."""
-
-    def on_planned(self, taken_bytes: int, responses: Sequence[bytes | DelayedResponse]) -> None:
-        """Continue after the event-loop turn's produce plan (the compiled kernel serves many
-        connections together), to which the connection offered bytes that it had received: the plan
-        has served the first ``taken_bytes`` of them. The connection sends ``responses``, and parses
-        the other bytes."""
-
-    def continue_after_plan(
-        self, start: int, end: int, taken_bytes: int, responses: Sequence[bytes | DelayedResponse]
-    ) -> None:
-        """Continue after the event-loop turn's produce plan (the compiled kernel serves many
-        connections together), which received bytes for the connection, and left bytes to parse or
-        responses to send. The plan has served the first ``taken_bytes`` of the receive arena's
-        bytes from ``start`` to ``end``. The connection sends ``responses``, and parses the other
-        bytes."""
-
-    def close(self, reason: str) -> None:
-        """Close the connection."""
-
-
-class Received(NamedTuple):
-    """The bytes that one call of compiled code (``SocketCalls.receive``) has received for an
-    event-loop turn's produce plan, from connections that joined the plan instead of receiving by
-    themselves. A connection from which no bytes came is not in ``connections``."""
-
-    connections: Sequence[PlannedConnection]
-    bounds: Sequence[int]
-    """The bytes of connection number ``i`` are in the receive arena, from ``bounds[i]`` up to
-    ``bounds[i + 1]``."""
-
-
-NOTHING_RECEIVED = Received((), (0,))
-
-
-class PlanTargets(Protocol):
-    """Finds the partitions to which an event-loop turn's produce plan (the kernel's list of
-    appends) may append; implemented in targets.py."""
-
-    @property
-    def version(self) -> int:
-        """A number that changes whenever a result of ``find`` (the partition to append to, or None)
-        may have changed."""
-
-    @property
-    def checks_access(self) -> bool:
-        """Whether principals may have different rights. If not, the facts of a partition (such as
-        its next offset) in the kernel's table are valid for all principals."""
-
-    def find(
-        self, topic: bytes, *, by_id: bool, partition: int, principal: int
-    ) -> PlanTarget | None:
-        """Return the partition if the produce plan (the kernel's list of appends) may append to it
-        for the principal whose number (security/principal_numbers.py) is ``principal``; None leaves
-        the request to the ordinary Produce handler. ``topic`` is the topic's name, or its id if
-        ``by_id``."""
-
-    def hold(
-        self,
-        answer: bytearray,
-        held: Sequence[DelayedAppend],
-        timeout_ms: int,
-        answered: Callable[[int], None],
-    ) -> DelayedResponse | None:
-        """Return the delayed response for the batches ``held``, which were appended with acks=all;
-        None if no batch has to wait for replication, so that the bytes ``answer`` can be sent
-        now."""
-
-    def appended(self) -> None:
-        """Complete the delayed fetches of followers now: responses to acks=all requests wait until
-        the followers have the batches that were just appended."""
-
-    def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Return whether the transaction coordinator and the log allow the batch to begin its
-        producer's transaction in this partition now. False leaves the request to the ordinary
-        Produce handler."""
 
 
 _NO_DELAYED_REQUESTS: Mapping[int, int] = {}

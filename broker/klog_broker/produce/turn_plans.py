@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
 from klog_broker.produce.kernel_loading import LoadKernel
-from klog_broker.produce.planner import NOTHING_RECEIVED, Received
+from klog_broker.produce.planner_interfaces import NOTHING_RECEIVED, Received
 from klog_broker.runtime.net.socket_calls import ARENA_FULL, MAX_SOCKETS
 
 if TYPE_CHECKING:
