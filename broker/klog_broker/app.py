@@ -79,11 +79,6 @@ from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
 
-# The longest pause between two runs of the log manager's periodic work (retention, flushes and so
-# on). A pause normally ends when the next work is due, but a deletion or a new setting can make
-# work due earlier than was known when the pause began.
-_LONGEST_PAUSE_MS = 1000
-
 
 class _Started(NamedTuple):
     services: BrokerParts
@@ -328,7 +323,7 @@ class BrokerServer:
         follow_leaderships(services, TRANSACTION_STATE, services.transactions)
         for name in deleted:
             services.groups.delete_topic_offsets(name)
-        self._schedule_log_work()
+        services.logs.start_periodic_work(self.loop)
         self._cleaner.start_checks()
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
@@ -594,20 +589,6 @@ class BrokerServer:
         self.cluster_lifecycle.close(cleanly=True)
         self._workers.close()
         self.loop.close()
-
-    def _schedule_log_work(self) -> None:
-        logs = self.services.logs
-
-        def run() -> None:
-            logs.run_due()
-            schedule()
-
-        def schedule() -> None:
-            pause_ms = logs.next_deadline_ms() - self.loop.now_ms()
-            self.loop.call_later(min(max(pause_ms, 1), _LONGEST_PAUSE_MS), run)
-
-        logs.set_wake(lambda: self.loop.call_soon(logs.run_due))
-        schedule()
 
     def _on_directory_offline(self, directory: Path, error: BaseException) -> None:
         _log.error("directory=%s is offline: %s", directory, error)

@@ -19,6 +19,7 @@ from klog_broker.log.log_config import INT64_MAX
 from klog_broker.log.manager.checkpoints import ALL_CHECKPOINTS, Checkpoint, Checkpoints
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.storage import names
@@ -35,6 +36,10 @@ _UNUSED_FILES_MS = 60_000
 # For how many logs one event-loop turn does a periodic task, such as collecting the offsets for a
 # checkpoint: this takes some 0.2 ms.
 LOGS_A_TURN = 100
+# The longest pause between two runs of the periodic work. A pause normally ends when the next work
+# is due, but a deletion or a new setting can make work due earlier than was known when the pause
+# began.
+_LONGEST_PAUSE_MS = 1000
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,20 @@ class Housekeeping:
         """
         self._settings = settings
         self.measure_free_space()
+
+    def start(self, loop: Loop) -> None:
+        """From now on, call :meth:`run_due` in the event loop whenever periodic work is due."""
+
+        def run() -> None:
+            self.run_due()
+            schedule()
+
+        def schedule() -> None:
+            pause_ms = self.next_deadline_ms() - loop.now_ms()
+            loop.call_later(min(max(pause_ms, 1), _LONGEST_PAUSE_MS), run)
+
+        self.wake = lambda: loop.call_soon(self.run_due)
+        schedule()
 
     def next_deadline_ms(self) -> int:
         """The time on the monotonic clock at which periodic work, such as retention, is due:

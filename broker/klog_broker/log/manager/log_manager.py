@@ -30,6 +30,7 @@ from klog_broker.log.validation.plain_checks import PlainChecks
 from klog_broker.log.validation.record_checks import RecordChecks
 from klog_broker.metrics.topic_counts import CountsByTopic
 from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
 from klog_broker.runtime.system.descriptors import describe_exhaustion, is_exhausted
@@ -364,6 +365,10 @@ class LogManager:
         self._housekeeping.apply_settings(settings)
 
     # --- periodic work ---------------------------------------------------------------------------
+    def start_periodic_work(self, loop: Loop) -> None:
+        """From now on, call :meth:`run_due` in the event loop whenever periodic work is due."""
+        self._housekeeping.start(loop)
+
     def next_deadline_ms(self) -> int:
         """The time on the monotonic clock at which periodic work, such as retention, is due:
         :meth:`run_due` must be called then."""
