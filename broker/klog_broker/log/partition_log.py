@@ -95,7 +95,7 @@ class PartitionLog:
             state, helpers, recovery_point=loaded.recovery_point, on_flushed=self._flushed
         )
         on_appended = self._count_appended
-        writer = self._writer = LogWriter(state, roll=self.roll, on_appended=on_appended)
+        writer = self._writer = LogWriter(state, flushing, on_appended=on_appended)
         self._appender = Appender(state, writer, flushing)
         self._plain = PlainAppender(state, writer, self._appender)
         self._follower = FollowerAppender(state, writer, on_appended=on_appended)
@@ -103,7 +103,7 @@ class PartitionLog:
             state,
             flushing,
             helpers,
-            roll=self.roll,
+            roll=writer.roll,
             remove_later=remove_later,
             renew_checkpoints=renew_checkpoints,
             start_grew=self._start_grew,
@@ -270,28 +270,7 @@ class PartitionLog:
         Raises OSError if the roll failed; LogStorageError, and takes the log offline, if also the
         files of the new segment cannot be removed.
         """
-        state = self._state
-        old, base_offset = state.active, state.log_end_offset
-        if old.base_offset == base_offset:
-            return
-        try:
-            new = Segment.create(state.files, self.path, base_offset, state.config, now_ms)
-            old.deactivate()
-        except OSError:
-            # The files of the new segment must not stay: the old segment would grow past the offset
-            # in their names, and the next start would cut off the records from that offset on.
-            try:
-                Segment.remove_files(state.files, self.path, base_offset)
-            except OSError as error:
-                raise state.go_offline(error) from error
-            raise
-        snapshot = state.snapshots.write(state.producers, base_offset)
-        self._flushing.add([*old.sync_files(), *snapshot])
-        old.close_indexes()
-        state.set_segments((*self.segments, new))
-        state.choose_jitter()
-        # Once the old segment is synced, the recovery point moves to the new one.
-        self._flushing.start_flush()
+        self._writer.roll(now_ms)
 
     # --- durability ------------------------------------------------------------------------------
     @property

@@ -2,7 +2,7 @@
 
 Written bytes lie after the log's end, where readers do not see them. If the write fails, or if the
 caller drops the append before the commit, the bytes are cut off again. The commit makes the batches
-part of the log.
+part of the log. Before an append that exceeds a limit of the active segment, a new segment begins.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +11,8 @@ from klog_broker.log.producers.producer_state import ProducerMarker
 from klog_broker.log.producers.producer_steps import ProducerStep, apply_step
 from klog_broker.log.segment.batch_positions import AppendedBatch
 from klog_broker.log.segment.planned_append import NO_BEGIN, AppendLimits, PlannedAppend
+from klog_broker.log.segment.segment import Segment
+from klog_broker.log.state.durability import LogFlushing
 from klog_broker.log.state.log_state import LogState
 from klog_broker.log.state.rolling import should_roll
 from pyspark_klog.errors import InvariantViolation
@@ -21,19 +23,18 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 class LogWriter:
     """Writes and commits the appends of one log.
 
-    ``roll(now_ms)`` begins a new segment. ``on_appended()`` is called after each append as the
-    leader.
+    ``on_appended()`` is called after each append as the leader.
     """
 
     def __init__(
         self,
         state: LogState,
+        flushing: LogFlushing,
         *,
-        roll: Callable[[int], None],
         on_appended: Callable[[], None],
     ) -> None:
         self._state = state
-        self._roll = roll
+        self._flushing = flushing
         self._on_appended = on_appended
 
     def append_batch(
@@ -60,7 +61,36 @@ class LogWriter:
         self.write(data, 1, aborted)
         self.commit_as_leader(batch, steps, now_ms)
 
-    # --- rolling before an append ----------------------------------------------------------------
+    # --- rolling ---------------------------------------------------------------------------------
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log's end, unless the last segment is empty.
+
+        Raises OSError if the roll failed; LogStorageError, and takes the log offline, if also the
+        files of the new segment cannot be removed.
+        """
+        state = self._state
+        old, base_offset = state.active, state.log_end_offset
+        if old.base_offset == base_offset:
+            return
+        try:
+            new = Segment.create(state.files, state.path, base_offset, state.config, now_ms)
+            old.deactivate()
+        except OSError:
+            # The files of the new segment must not stay: the old segment would grow past the offset
+            # in their names, and the next start would cut off the records from that offset on.
+            try:
+                Segment.remove_files(state.files, state.path, base_offset)
+            except OSError as error:
+                raise state.go_offline(error) from error
+            raise
+        snapshot = state.snapshots.write(state.producers, base_offset)
+        self._flushing.add([*old.sync_files(), *snapshot])
+        old.close_indexes()
+        state.set_segments((*state.segments.segments, new))
+        state.choose_jitter()
+        # Once the old segment is synced, the recovery point moves to the new one.
+        self._flushing.start_flush()
+
     def roll_for(self, batch: AppendedBatch, now_ms: int) -> bool:
         """Begin a new segment if the batch exceeds a limit of the active segment (its size,
         offsets, age or indexes); returns whether a segment began.
@@ -81,7 +111,7 @@ class LogWriter:
                 jitter_ms=state.jitter_ms,
             ):
                 return False
-            self._roll(now_ms)
+            self.roll(now_ms)
         except OSError as error:
             raise state.write_failed(error) from error
         return state.active is not active
@@ -96,7 +126,7 @@ class LogWriter:
         try:
             limits = state.append_limits(now_ms)
             if limits is None:
-                self._roll(now_ms)
+                self.roll(now_ms)
                 limits = state.append_limits(now_ms)
         except OSError as error:
             raise state.write_failed(error) from error
