@@ -266,26 +266,6 @@ def compressed_batch(
     )
 
 
-def empty_batch(source: BatchView) -> bytes:
-    """Return the header of ``source`` as a batch without records, so that the log still has the
-    producer's last sequence.
-
-    Compaction leaves such a batch in place of the last batch of a producer if that batch has lost
-    all its records. Offsets, producer fields, leader epoch, max timestamp and attributes stay,
-    except codec and delete horizon. The base timestamp becomes -1.
-    """
-    return _assemble(
-        base_offset=source.base_offset,
-        leader_epoch=source.partition_leader_epoch,
-        attributes=source.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
-        last_offset_delta=source.last_offset_delta,
-        timestamps_ms=(NO_TIMESTAMP_MS, source.max_timestamp_ms),
-        producer=(source.producer_id, source.producer_epoch, source.base_sequence),
-        record_count=0,
-        section=b"",
-    )
-
-
 def _assemble(
     *,
     base_offset: int,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, empty_batch
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import (
     ControlType,
@@ -20,7 +20,7 @@ from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_sets import entries
 from tests.support.golden.cases import CODECS, GOLDEN_DIR, START_MS, Expected, Golden
-from tests.support.records.record_sets import iterate
+from tests.support.records.record_sets import empty_batch, iterate
 from tests.support.records.up_conversion import up_convert
 
 GOLDENS = [Golden.load(path) for path in sorted(GOLDEN_DIR.glob("*.json"))]

@@ -21,7 +21,7 @@ from klog_broker.compaction.key_map import SLOT_BYTES, KeyMap
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, empty_batch
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.kernels import scan
 from pyspark_klog.records.kernels.status import OK
@@ -29,6 +29,7 @@ from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import entries
 from tests.support.compaction.model import MAX_DECOMPRESSED_BYTES, Model, ModelMap
+from tests.support.records.record_sets import empty_batch
 
 NOW_MS = 1_700_000_000_000
 KEYS = (b"", b"a", b"b", b"seven..", b"eight...", b"nine.....", b"k" * 23, b"k" * 300)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, empty_batch
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import TimestampType
+from tests.support.records.record_sets import empty_batch
 
 HORIZON_MS = 1_700_000_000_000
 FIRST_MS = 1_000_000

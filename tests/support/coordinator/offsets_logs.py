@@ -9,7 +9,7 @@ from klog_broker.runtime.disk.files import ReadRegion
 from pyspark_klog.ids import UUID, Offset
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, empty_batch
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.state_records.consumer_offsets import encode_key, encode_offset_key
@@ -21,6 +21,7 @@ from pyspark_klog.state_records.group_metadata import (
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 from pyspark_klog.state_records.versions import encode_versioned
 from tests.support.cluster.state_log import Bytes, MemoryStateLog
+from tests.support.records.record_sets import empty_batch
 
 Row = tuple[bytes | None, bytes | None]
 int32s = st.integers(-(2**31), 2**31 - 1)

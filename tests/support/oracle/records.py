@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, empty_batch
+from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import (
     ControlType,
@@ -19,6 +19,7 @@ from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_sets import entries
 from tests.fuzz.corpus import batch as likely_batch
 from tests.fuzz.corpus import damaged_batch, old_set
+from tests.support.records.record_sets import empty_batch
 
 NOW_MS = 1_700_000_000_000
 NO_PRODUCER = -1

@@ -1,4 +1,4 @@
-"""Reads records out of record sets for tests, and sets fields of batches."""
+"""Reads records out of record sets for tests, empties batches, and sets fields of batches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import write_header
 from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from pyspark_klog.records.control import EndTransactionMarker, encode_control_key
 from pyspark_klog.records.layout import Buffer
@@ -48,3 +49,25 @@ def encode_end_transaction(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
 def set_leader_epoch(view: BatchView, leader_epoch: int) -> None:
     """Writes the leader epoch into a batch, whose CRC does not cover it."""
     at.INT32.pack_into(view._buffer, view.position + at.LEADER_EPOCH_AT, leader_epoch)
+
+
+def empty_batch(source: BatchView) -> bytes:
+    """Return the header of ``source`` as a batch without records.
+
+    Compaction leaves such a batch in place of the last batch of a producer if that batch has lost
+    all its records. Offsets, producer fields, leader epoch, max timestamp and attributes stay,
+    except codec and delete horizon. The base timestamp becomes -1.
+    """
+    batch = bytearray(at.BATCH_HEADER_BYTES)
+    write_header(
+        batch,
+        base_offset=source.base_offset,
+        leader_epoch=source.partition_leader_epoch,
+        attributes=source.attributes
+        & (at.TIMESTAMP_TYPE_BIT | at.TRANSACTIONAL_BIT | at.CONTROL_BIT),
+        last_offset_delta=source.last_offset_delta,
+        timestamps_ms=(at.NO_TIMESTAMP_MS, source.max_timestamp_ms),
+        producer=(source.producer_id, source.producer_epoch, source.base_sequence),
+        record_count=0,
+    )
+    return bytes(batch)
