@@ -81,12 +81,12 @@ def queue_controller_request(
     services: BetweenBrokersServices,
     request: ControllerRequest,
     context: RequestContext,
-    begin: Callable[[Callable[[], None]], None],
+    carry_out: Callable[[Callable[[], None]], None],
 ) -> None:
     """Queue a controller request. Once all earlier ones are done, and if its epochs are still
-    valid, `begin` is called with a callback: `begin` carries the request out, answers it or closes
-    its connection, and then calls the callback. A request with invalid epochs is refused, or its
-    connection is closed (`ControllerRequestQueue`).
+    valid, `carry_out` is called with a callback: `carry_out` carries the request out, answers it or
+    closes its connection, and then calls the callback. A request with invalid epochs is refused, or
+    its connection is closed (`ControllerRequestQueue`).
 
     :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED if the request came on another listener than
         the inter-broker listener
@@ -106,7 +106,7 @@ def queue_controller_request(
             request.controller_epoch,
             request.broker_epoch,
             int(context.connection_id.rpartition("-")[2]),
-            begin,
+            carry_out,
             refuse,
             response_sink.close,
         )

@@ -18,14 +18,14 @@ _NEVER = (-1, -1)
 
 
 class QueuedRequest(NamedTuple):
-    """A controller's request. The queue calls one of `begin`, `refuse` and `close`, once."""
+    """A controller's request. The queue calls one of `carry_out`, `refuse` and `close`, once."""
 
     controller_epoch: int
     broker_epoch: int
     connection_number: int
     """The number of the connection on which the request came; a later connection has a greater
     number."""
-    begin: Callable[[Callable[[], None]], None]
+    carry_out: Callable[[Callable[[], None]], None]
     """Carries the request out, and calls the callback that it gets once the request is answered, or
     its connection is closed instead."""
     refuse: Callable[[ErrorCode], None]
@@ -122,7 +122,7 @@ class ControllerRequestQueue:
             self.controller_epoch = request.controller_epoch
             self._connection_number = request.connection_number
             self._is_busy = True
-            request.begin(self._on_answered)
+            request.carry_out(self._on_answered)
 
     def _on_answered(self) -> None:
         self._is_busy = False
