@@ -49,8 +49,8 @@ from klog_broker.metadata.image import (
 from klog_broker.metadata.live_brokers import LiveBrokerIds
 from klog_broker.metadata.role_changes import RoleChange, RoleChangeErrors
 from klog_broker.metrics.requests import RequestTimes
-from klog_broker.monitoring.collection import Sources
 from klog_broker.monitoring.server import MetricsServer
+from klog_broker.monitoring.sources import Sources
 from klog_broker.network.server import Server
 from klog_broker.parts import BrokerParts
 from klog_broker.produce.kernel_loading import CompileKernel, LoadKernel
@@ -483,6 +483,7 @@ class BrokerServer:
             self.server,
             cleaner,
             process_facts,
+            lambda: not (self._is_serving and self.services.known_topics.has_been_complete),
             lambda: self._is_stopping,
             loop.now_ms(),
             now_ms,

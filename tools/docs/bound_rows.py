@@ -399,6 +399,11 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
             "status 503, and the broker closes the connection",
         ),
         Bound(
+            "partitions that /ready names for each failure",
+            "klog_broker.monitoring.health.MOST_NAMES",
+            "further ones are only counted",
+        ),
+        Bound(
             "line and headers of an HTTP request",
             "klog_broker.monitoring.http_reader.MAX_HEAD_BYTES",
             "status 431, and the broker closes the connection",

@@ -1,6 +1,7 @@
 """Prints docs/metrics.md: how a broker is watched, and every metric."""
 
 from klog_broker.monitoring.catalog import METRICS
+from klog_broker.monitoring.health import MOST_NAMES
 from klog_broker.monitoring.scrapes import CACHED_MS
 
 _HEAD = """\
@@ -29,17 +30,41 @@ directories: restrict the port to your monitoring.
 | path | response |
 |---|---|
 | `/metrics` | all metrics, in Prometheus' text format |
-| `/health` | 200 while the broker runs, with JSON: `state`, `offline_directories`, `loading` |
-| `/ready` | the same, but 503 unless `state` is `ready` |
+| `/ready` | 200 if clients should use this broker, otherwise 503; the body is JSON |
+| `/health` | the same body, always with 200: the process runs |
 
-In `/health`, `state` is `loading` while a coordinator loads partitions (the field `loading` has
-their number for `groups` and `transactions`; only clients of these partitions wait), `stopping`
-during shutdown, and otherwise `ready`. On a standalone broker an offline data directory does not
-change the state while another directory is online, because the other directories are served and a
-restart would not repair the disk. A broker of a cluster stops if any data directory goes offline.
+```json
+{"state": "ready", "zookeeper_connected": true, "offline_directories": [], "full_directories": [],
+ "affected_partitions": {"under_min_isr": {"count": 1, "partitions": ["orders-3"]}}}
+```
 
-The metrics port opens together with the other listeners, after the recovery of logs: give liveness
-probes enough time, for example with Kubernetes' `startupProbe`.
+| `state` | status of `/ready` | the broker |
+|---|---|---|
+| `starting` | 503 | is about to serve; in a cluster also until the controller has sent all \
+partitions |
+| `stopping` | 503 | stops; meanwhile other brokers of a cluster take over its partitions |
+| `no-zookeeper-session` | 503 | has no connection to ZooKeeper, and cannot know whether its \
+session has ended. It serves its present partitions |
+| `no-usable-directory` | 503 | has no data directory that is online and above the floor of free \
+disk space |
+| `ready` | 200 | serves. `affected_partitions` names partitions that do not work |
+
+A failure of some partitions does not change the state, because the others are served, and a restart
+would not repair a disk. `affected_partitions` has for each kind of failure the number of partitions
+on this broker and the names of the first {names}:
+
+| kind | clients |
+|---|---|
+| `offline` | get KAFKA_STORAGE_ERROR: a disk or a log failed |
+| `disk_full` | cannot write: the disk is [below its floor](operations.md#when-the-disk-fails) |
+| `under_min_isr` | cannot write with acks=all: [too few replicas](clusters-of-brokers.md) are \
+in sync |
+| `coordinator_loading` | wait for their group or transactional id |
+| `coordinator_failed` | cannot use their group or transactional id; the broker's log has the \
+reason |
+
+The metrics port opens together with the other listeners, after the recovery of logs; until then it
+refuses connections. Give liveness probes enough time, for example with Kubernetes' `startupProbe`.
 
 The broker renders the metrics at most once in {kept}, in short steps between requests of clients.
 Each partition has four lines in `/metrics`: 10,000 partitions make 3 MB and take 45 ms per scrape.
@@ -134,5 +159,5 @@ def metrics_page() -> str:
         for row in METRICS
     )
     alerts = (f"| `{expression}` | {says} |" for expression, says in _ALERTS)
-    head = _HEAD.format(kept=f"{CACHED_MS} ms")
+    head = _HEAD.replace("{kept}", f"{CACHED_MS} ms").replace("{names}", str(MOST_NAMES))
     return "\n".join((head + "\n".join(alerts), _ALL + "\n".join(rows), ""))

@@ -95,6 +95,11 @@ class Cleaner:
         if self._settings.enabled:
             self._check_all_logs()
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the cleaner works: log.cleaner.enable."""
+        return self._settings.enabled
+
     def apply_settings(self, settings: CleanerSettings) -> None:
         """Use new settings. Rounds that pause to stay within the I/O limit continue at once.
 
@@ -129,6 +134,7 @@ class Cleaner:
         logs that are due (`Extent.is_due`), as many as log.cleaner.threads allows."""
         if not (self._is_checking or self._is_stopped):
             self._is_checking = True
+            self.counts.last_check_ms = self._clock.monotonic_ms()
             for log in tuple(self.set_aside):
                 if self._logs.get(log.topic_partition) is not log:
                     del self.set_aside[log]  # the topic was deleted, and perhaps created again
@@ -292,7 +298,6 @@ class Cleaner:
         counts.bytes_read += tally.bytes_read
         counts.bytes_kept += tally.bytes_kept
         counts.total_ms += now_ms - running.began_ms
-        counts.last_ended_ms = now_ms
         _log.info(
             "log=%s cleaned_to=%d bytes=%d kept_bytes=%d records=%d kept_records=%d keys=%d "
             "map_full=%s took_ms=%d",

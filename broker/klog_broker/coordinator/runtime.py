@@ -183,6 +183,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
         status."""
         return Counter(each.status for each in self._shards.values())
 
+    def partitions_in(self, status: ShardStatus) -> list[int]:
+        """The partitions of the state topic whose shards have this status, in ascending order."""
+        return sorted(each for each, shard in self._shards.items() if shard.status is status)
+
     # --- finding the shard of a group or transactional id ----------------------------------------
     def partition_for(self, key: str) -> int | None:
         """The partition that stores the records of ``key``, a group or transactional id; None while

@@ -25,6 +25,7 @@ from klog_broker.cluster.known_topics import (
 from klog_broker.cluster.producer_ids import ProducerIds
 from klog_broker.cluster.topic_requests import TopicRequests
 from klog_broker.config import BrokerConfig
+from klog_broker.controller.zookeeper.controller import Controller
 from klog_broker.coordinator_hosting.transactions import (
     TransactionHosting,
     TransactionParts,
@@ -36,6 +37,7 @@ from klog_broker.fetch.follower_fetch import FollowerRefusal, followers_on, no_f
 from klog_broker.lifecycle.log_opening import OpenStore
 from klog_broker.membership.membership import Membership
 from klog_broker.membership.zookeeper_sessions import OpenSession, configured_sessions
+from klog_broker.metrics.zookeeper import ZooKeeperCounts
 from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.follower import FollowedPartition
 from klog_broker.runtime.disk.files import Files
@@ -141,6 +143,13 @@ class ClusterLifecycle(Protocol):
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
         """The partitions that this broker copies, each with its leader's id, for metrics."""
 
+    def zookeeper_counts(self) -> ZooKeeperCounts | None:
+        """The state of the ZooKeeper session, for metrics; None for a standalone broker."""
+
+    def controller(self) -> Controller | None:
+        """The controller, for metrics, which works only if this broker is elected; None for a
+        standalone broker."""
+
 
 class NoCluster:
     """The ClusterLifecycle (the steps to join, serve and leave a cluster) of a standalone broker,
@@ -189,6 +198,12 @@ class NoCluster:
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
         return ()
+
+    def zookeeper_counts(self) -> None:
+        """Return None: a standalone broker has no ZooKeeper session."""
+
+    def controller(self) -> None:
+        """Return None: a standalone broker has no controller."""
 
 
 class InCluster:
@@ -315,3 +330,9 @@ class InCluster:
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
         return () if self._fetchers is None else self._fetchers.followed()
+
+    def zookeeper_counts(self) -> ZooKeeperCounts:
+        return self.membership.zookeeper_counts
+
+    def controller(self) -> Controller:
+        return self.membership.joined.cluster.controller

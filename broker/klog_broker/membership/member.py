@@ -15,6 +15,7 @@ from klog_broker.metadata.zookeeper.registration_reader import BrokerRegistratio
 from klog_broker.metadata.zookeeper.sessions import Sessions
 from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.metrics.zookeeper import ZooKeeperCounts
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock
@@ -63,14 +64,9 @@ class ZooKeeperMember:
         self._follows = False
 
     @property
-    def was_connected(self) -> bool:
-        """Whether the broker has ever been connected to a ZooKeeper server."""
-        return self._sessions.connections > 0
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the broker is connected to a ZooKeeper server, as far as it knows."""
-        return self._sessions.is_connected
+    def zookeeper_counts(self) -> ZooKeeperCounts:
+        """The state and the totals of the broker's ZooKeeper sessions."""
+        return self._sessions.counts
 
     @property
     def sees_itself(self) -> bool:

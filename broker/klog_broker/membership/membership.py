@@ -20,6 +20,7 @@ from klog_broker.membership.member import ZooKeeperMember
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.join_conversation import NotJoined
 from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.metrics.zookeeper import ZooKeeperCounts
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.peers import Peers
@@ -112,7 +113,9 @@ class Membership:
         member.begin_joining(chance, number, self._config["reserved.broker.max.id"])
         patience_ms = self._config["zookeeper.connection.timeout.ms"]
         if not self._wait(lambda: member.outcome is not None, patience_ms):
-            raise no_zookeeper(connect, patience_ms, was_connected=member.was_connected)
+            raise no_zookeeper(
+                connect, patience_ms, was_connected=member.zookeeper_counts.connects > 0
+            )
         outcome = member.outcome
         assert outcome is not None
         if isinstance(outcome, NotJoined):
@@ -160,6 +163,11 @@ class Membership:
         """The broker id; valid once ``open_store`` was called."""
         return self._member.registration.broker_id
 
+    @property
+    def zookeeper_counts(self) -> ZooKeeperCounts:
+        """The state and the totals of the broker's ZooKeeper sessions."""
+        return self._member.zookeeper_counts
+
     def broker_epoch(self) -> int:
         """The broker epoch; -1 while the broker is not registered. Valid once ``open_store`` was
         called."""
@@ -193,7 +201,7 @@ class Membership:
             registration.broker_id,
             lambda: registration.broker_epoch,
             lambda: self._member.store.image.brokers.keys() <= {registration.broker_id},
-            lambda: self._member.is_connected,
+            lambda: self.zookeeper_counts.is_connected,
             tries=config["controlled.shutdown.max.retries"],
             pause_ms=config["controlled.shutdown.retry.backoff.ms"],
             timeout_ms=config["controller.socket.timeout.ms"],

@@ -65,6 +65,10 @@ class MetadataStore(Protocol):
     def is_standalone(self) -> bool:
         """Whether this broker is the only one of its cluster, so that it hosts every replica."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether no change of the metadata can be stored until the broker restarts."""
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic; empty if there is no topic named `name`."""
 

@@ -129,6 +129,10 @@ class LocalStore:
         """True: this broker is the only one of its cluster."""
         return True
 
+    @property
+    def has_failed(self) -> bool:
+        return self._file.has_failed
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic; empty if there is no topic named `name`."""
         topic = self.image.topic(name)

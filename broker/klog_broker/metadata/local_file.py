@@ -80,6 +80,11 @@ class MetadataFile:
         # being deleted; the key of a line of quotas is the entity that the quotas limit.
         self._lines: dict[Hashable, _Line] = {}
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a write has failed so that all later writes fail until the broker restarts."""
+        return self._failure is not None
+
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
         """Return the state in klog-metadata, or None if there is no such file. Blocks.
 

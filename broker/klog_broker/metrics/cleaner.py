@@ -9,5 +9,6 @@ class CleanerCounts:
         self.bytes_read = 0
         self.bytes_kept = 0
         self.total_ms = 0
-        self.last_ended_ms: int | None = None
-        """Monotonic time when the last cleaning round finished; None before the first one."""
+        self.last_check_ms: int | None = None
+        """Monotonic time when the log cleaner last began to look for logs to clean; None before the
+        first time. While log.cleaner.threads rounds run, the cleaner does not look."""

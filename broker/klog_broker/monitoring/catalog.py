@@ -28,7 +28,8 @@ METRICS = (
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
         (),
-        "The broker's state as Kafka's number: 3 while it serves, 6 while it stops.",
+        "The broker's state as Kafka's number: 1 while it starts, 3 while it serves, 6 while it"
+        " stops.",
     ),
     # --- metrics of requests ---
     Metric(
@@ -56,6 +57,13 @@ METRICS = (
         "gauge",
         (),
         "Open client connections.",
+    ),
+    Metric(
+        "klog_max_connections",
+        "gauge",
+        (),
+        "The most open client connections: max.connections, or fewer if `ulimit -n` allows fewer."
+        " At the limit, new connections wait until one closes.",
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_creation_total",
@@ -161,6 +169,83 @@ METRICS = (
         (),
         "Partitions of all known topics.",
     ),
+    # --- metrics of the controller; only brokers in a cluster have them ---
+    Metric(
+        "kafka_controller_kafkacontroller_topicstodeletecount",
+        "gauge",
+        (),
+        "On the controller: topics whose deletion has begun and waits for brokers.",
+    ),
+    Metric(
+        "kafka_controller_controllereventmanager_eventqueuesize",
+        "gauge",
+        (),
+        "Events that wait for the controller.",
+    ),
+    Metric(
+        "kafka_controller_controllereventmanager_eventqueuetimems",
+        "histogram",
+        (),
+        f"How long events waited until the controller began them, {_MS}.",
+    ),
+    Metric(
+        "klog_controller_events_total",
+        "counter",
+        ("event",),
+        "Events that this broker has carried out as the controller: changes in ZooKeeper, requests"
+        " and responses of brokers, by name.",
+    ),
+    Metric(
+        "klog_controller_event_seconds_total",
+        "counter",
+        ("event",),
+        "Duration of these events, including their writes to ZooKeeper.",
+    ),
+    Metric(
+        "kafka_controller_controllerstats_leaderelectionrateandtimems",
+        "histogram",
+        (),
+        f"Duration of the controller's events that elected leaders, {_MS}.",
+    ),
+    Metric(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "counter",
+        (),
+        "Leaders that this broker, as the controller, elected although they were not in the ISR:"
+        " records may be lost.",
+    ),
+    Metric(
+        "klog_elected_leaders_total",
+        "counter",
+        ("reason",),
+        "Leaders that this broker elected as the controller, by reason.",
+    ),
+    # --- metrics of the ZooKeeper session; only brokers in a cluster have them ---
+    Metric(
+        "klog_zookeeper_session_connected",
+        "gauge",
+        (),
+        "1 while a ZooKeeper server serves the broker's session, otherwise 0.",
+    ),
+    Metric(
+        "kafka_server_sessionexpirelistener_zookeepersyncconnects_total",
+        "counter",
+        (),
+        "How often a session has connected to a ZooKeeper server.",
+    ),
+    Metric(
+        "kafka_server_sessionexpirelistener_zookeeperdisconnects_total",
+        "counter",
+        (),
+        "How often a session has lost its connection to ZooKeeper.",
+    ),
+    Metric(
+        "kafka_server_sessionexpirelistener_zookeeperexpires_total",
+        "counter",
+        (),
+        "How often ZooKeeper has ended the broker's session, so that other replicas became"
+        " leaders.",
+    ),
     # --- metrics of logs ---
     Metric(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -173,6 +258,44 @@ METRICS = (
         "gauge",
         ("logdirectory",),
         "1 if this data directory is offline, otherwise 0.",
+    ),
+    Metric(
+        "klog_metadata_file_failed",
+        "gauge",
+        (),
+        "1 if klog-metadata could not be written, so that topics and settings cannot change until"
+        " the broker restarts, otherwise 0.",
+    ),
+    Metric(
+        "klog_log_directory_free_bytes",
+        "gauge",
+        ("logdirectory",),
+        "Free disk space of an online data directory, measured about every second.",
+    ),
+    Metric(
+        "klog_log_directory_total_bytes",
+        "gauge",
+        ("logdirectory",),
+        "Size of the data directory's disk.",
+    ),
+    Metric(
+        "klog_log_directory_min_free_bytes",
+        "gauge",
+        ("logdirectory",),
+        "The floor of free disk space, log.dir.min.free.bytes.",
+    ),
+    Metric(
+        "klog_log_directory_refuses_records",
+        "gauge",
+        ("logdirectory",),
+        "1 while a data directory refuses records of clients because its free disk space is below"
+        " the floor, otherwise 0.",
+    ),
+    Metric(
+        "klog_log_directory_refuses_state",
+        "gauge",
+        ("logdirectory",),
+        "1 while it refuses writes of coordinators and followers, too, otherwise 0.",
     ),
     Metric(
         "kafka_log_logflushstats_logflushrateandtimems",
@@ -190,7 +313,8 @@ METRICS = (
         "kafka_log_logcleanermanager_time_since_last_run_ms",
         "gauge",
         (),
-        "Time since the cleaner has finished a round, or since the start if it has finished none.",
+        "Time since the cleaner last looked for a log to clean; it looks every"
+        " log.cleaner.backoff.ms, except while log.cleaner.threads rounds run.",
     ),
     Metric("klog_cleaner_rounds_total", "counter", (), "Finished rounds of the cleaner."),
     Metric("klog_cleaner_read_bytes_total", "counter", (), "Bytes of logs that these rounds read."),
@@ -257,6 +381,29 @@ METRICS = (
         (),
         "Start time of the broker, in seconds since 1970.",
     ),
+    Metric(
+        "klog_clock_seconds",
+        "gauge",
+        (),
+        "The broker's wall clock, in seconds since 1970.",
+    ),
 )
 
 BY_NAME = {row.name: row for row in METRICS}
+
+ONLY_IN_CLUSTER = frozenset(
+    row.name
+    for row in METRICS
+    if row.name.startswith(
+        (
+            "kafka_controller_controller",
+            "kafka_controller_kafkacontroller_topicstodelete",
+            "kafka_server_sessionexpirelistener_",
+            "klog_controller_",
+            "klog_elected_leaders_",
+            "klog_replica_fetcher_lag",
+            "klog_zookeeper_",
+        )
+    )
+)
+"""The names of the metrics that a standalone broker does not have."""

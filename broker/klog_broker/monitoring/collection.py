@@ -3,37 +3,27 @@ requests between the steps (runtime/event_loop/slices.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
-from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
+from klog_broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.coordinator.transaction.coordinator import (
-    TRANSACTION_STATE,
-    TransactionCoordinator,
-)
+from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
 from klog_broker.coordinator.transaction.states import LASTING
-from klog_broker.dispatch.request_runtime import RequestRuntime
-from klog_broker.log.manager.log_manager import LogManager
-from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metrics.histogram import new_row
-from klog_broker.metrics.in_sync_counts import InSyncCounts
 from klog_broker.metrics.requests import NOT_SERVED, api_and_version
+from klog_broker.monitoring.cluster_metrics import (
+    controller_metrics,
+    replication_metrics,
+    zookeeper_metrics,
+)
+from klog_broker.monitoring.sources import Sources
 from klog_broker.monitoring.text import MetricsText, labels
-from klog_broker.network.server import Server
-from klog_broker.replication.follower import FollowedPartition
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
-from klog_broker.replication.replica_manager import ReplicaManager
-from klog_broker.runtime.event_loop.loop import Loop
-from klog_broker.runtime.event_loop.purgatory import Purgatory
-from klog_broker.runtime.system.process_facts import ProcessFacts
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.keys import ApiKey
 
 T = TypeVar("T")
@@ -51,86 +41,21 @@ _LOOKED_AT_ONCE = 100
 _LOOKED_AT_AN_ELEMENT = 10
 _SEGMENTS_AN_ELEMENT = 25
 
+# Errors that the broker is to blame for are shown even before the first one: for Prometheus a
+# counter that appears with its first error has not increased.
+_NO_ERRORS: dict[tuple[int, int], int] = {
+    (int(api), int(error)): 0
+    for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.CREATE_TOPICS)
+    for error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+}
+
 _BROKER = "kafka_server_brokertopicmetrics"
 _REQUEST = "kafka_network_requestmetrics"
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager"
-# Kafka's numbers of the states RUNNING and PENDING_CONTROLLED_SHUTDOWN.
-_RUNNING, _STOPPING = 3, 6
-
-
-class MonitoredServices(Protocol):
-    """The parts of a broker that metrics are read from."""
-
-    @property
-    def broker_id(self) -> BrokerId: ...
-
-    @property
-    def groups(self) -> GroupCoordinator: ...
-
-    @property
-    def in_sync_counts(self) -> InSyncCounts: ...
-
-    @property
-    def logs(self) -> LogManager: ...
-
-    @property
-    def loop(self) -> Loop: ...
-
-    @property
-    def metadata(self) -> MetadataStore: ...
-
-    @property
-    def purgatory(self) -> Purgatory: ...
-
-    @property
-    def replicas(self) -> ReplicaManager: ...
-
-    @property
-    def requests(self) -> RequestRuntime: ...
-
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-
-class MonitoredCluster(Protocol):
-    """The facts about a broker's cluster that metrics show."""
-
-    def without_leader(self, offline: int) -> int:
-        """Return how many partitions have no leader: on a cluster's controller its count, on
-        other brokers of a cluster 0, on a standalone broker ``offline``, the number of its own
-        replicas that are offline."""
-
-    def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
-        """Return the partitions that this broker follows, each after the broker id of its
-        leader."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sources:
-    """The parts of one broker that its metrics and health are read from."""
-
-    services: MonitoredServices
-    cluster: MonitoredCluster
-    server: Server
-    cleaner: Cleaner
-    process: Callable[[], ProcessFacts]
-    is_stopping: Callable[[], bool]
-    """Returns whether the broker has begun to stop. A broker in a cluster then still serves clients
-    until its controlled shutdown is over."""
-    began_ms: int
-    """The time in ms at the end of the broker's start, by the monotonic clock; the next field has
-    the same time by the wall clock."""
-    began_wall_ms: int
-
-    def loading(self) -> dict[str, int]:
-        """Return for each coordinator how many partitions of its topic it is loading."""
-        services = self.services
-        return {
-            "groups": services.groups.statuses()[ShardStatus.LOADING],
-            "transactions": services.transactions.statuses()[ShardStatus.LOADING],
-        }
+# Kafka's numbers of the states STARTING, RUNNING and PENDING_CONTROLLED_SHUTDOWN.
+_STARTING, _RUNNING, _STOPPING = 1, 3, 6
 
 
 def collect(sources: Sources) -> _Steps[list[bytes]]:
@@ -138,14 +63,15 @@ def collect(sources: Sources) -> _Steps[list[bytes]]:
     of all metrics as a list of byte strings."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
-    state = _STOPPING if sources.is_stopping() else _RUNNING
-    text.family("kafka_server_kafkaserver_brokerstate", {"": state})
+    text.family("kafka_server_kafkaserver_brokerstate", {"": _broker_state(sources)})
     for section in (
         _requests,
         _topics,
         _partitions,
         _replicas,
-        _replication,
+        replication_metrics,
+        controller_metrics,
+        zookeeper_metrics,
         _logs,
         _waiting,
         _groups,
@@ -155,6 +81,12 @@ def collect(sources: Sources) -> _Steps[list[bytes]]:
     ):
         yield from section(sources, text)
     return text.finish()
+
+
+def _broker_state(sources: Sources) -> int:
+    if sources.is_stopping():
+        return _STOPPING
+    return _STARTING if sources.is_starting() else _RUNNING
 
 
 def _requests(sources: Sources, text: MetricsText) -> Iterator[int]:
@@ -170,15 +102,17 @@ def _requests(sources: Sources, text: MetricsText) -> Iterator[int]:
         of_api[:] = map(sum, zip(of_api, row, strict=True))
     yield 1 + len(times.rows)
     text.family(f"{_REQUEST}_requests_total", counts)
+    counted: dict[tuple[int, int], int] = {**_NO_ERRORS, **services.requests.errors}
     errors = {
         labels(request=_api_name(api_key), error=ErrorCode(code).name): count
-        for (api_key, code), count in services.requests.errors.items()
+        for (api_key, code), count in counted.items()
     }
     text.family(f"{_REQUEST}_errors_total", errors)
     text.histogram(f"{_REQUEST}_totaltimems", by_api)
     yield 1 + (20 * len(by_api) + len(errors)) // _LINES_AN_ELEMENT
     sockets = "kafka_server_socket_server_metrics_connection"
     text.family(f"{sockets}_count", {"": server.connection_count})
+    text.family("klog_max_connections", {"": server.max_connections})
     text.family(f"{sockets}_creation_total", {"": server.accepted})
 
 
@@ -271,28 +205,6 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
     yield 1
 
 
-def _replication(sources: Sources, text: MetricsText) -> Iterator[int]:
-    """Write the metrics of ISR changes and of this broker's follower replicas."""
-    services = sources.services
-    counts = services.in_sync_counts
-    text.family(f"{_REPLICAS}_isrexpands_total", {"": counts.expanded})
-    text.family(f"{_REPLICAS}_isrshrinks_total", {"": counts.shrunk})
-    text.family(f"{_REPLICAS}_failedisrupdates_total", {"": counts.refused})
-    most, by_leader = 0, dict[int, int]()
-    for number, (leader, followed) in enumerate(sources.cluster.followed(), 1):
-        lag = followed.lag
-        most = max(most, lag)
-        by_leader[leader] = by_leader.get(leader, 0) + lag
-        if number % _LOOKED_AT_ONCE == 0:
-            yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
-    text.family("kafka_server_replicafetchermanager_maxlag", {labels(clientid="Replica"): most})
-    text.family(
-        "klog_replica_fetcher_lag",
-        {labels(leader=leader): by_leader[leader] for leader in sorted(by_leader)},
-    )
-    yield 1
-
-
 def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
     manager = "kafka_log_logmanager"
     directories = sources.services.logs.directories
@@ -304,19 +216,51 @@ def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
         f"{manager}_logdirectoryoffline",
         {labels(logdirectory=each.path): int(each.is_offline) for each in directories},
     )
+    failed = sources.services.metadata.has_failed
+    text.family("klog_metadata_file_failed", {"": int(failed)})
+    yield from _free_space(sources, text)
     flushes = [sum(rows) for rows in zip(*(each.flushes.row for each in directories), strict=True)]
     text.histogram("kafka_log_logflushstats_logflushrateandtimems", {"": flushes})
     cleaner, counts = sources.cleaner, sources.cleaner.counts
-    since_ms = sources.began_ms if counts.last_ended_ms is None else counts.last_ended_ms
+    since_ms = sources.began_ms if counts.last_check_ms is None else counts.last_check_ms
     now_ms = sources.services.loop.now_ms()
     prefix = "kafka_log_logcleanermanager"
     text.family(f"{prefix}_uncleanable_partitions_count", {"": len(cleaner.set_aside)})
-    text.family(f"{prefix}_time_since_last_run_ms", {"": max(now_ms - since_ms, 0)})
+    if cleaner.is_enabled:
+        text.family(f"{prefix}_time_since_last_run_ms", {"": max(now_ms - since_ms, 0)})
     text.family("klog_cleaner_rounds_total", {"": counts.rounds})
     text.family("klog_cleaner_read_bytes_total", {"": counts.bytes_read})
     text.family("klog_cleaner_kept_bytes_total", {"": counts.bytes_kept})
     text.family("klog_cleaner_seconds_total", {"": counts.total_ms / 1000})
     yield 5
+
+
+def _free_space(sources: Sources, text: MetricsText) -> Iterator[int]:
+    """Write the free space of the online directories at the last measurement."""
+    directory = "klog_log_directory"
+    spaces = {
+        labels(logdirectory=each.path): each.space
+        for each in sources.services.logs.directories
+        if not each.is_offline
+    }
+    measured = {of: each for of, each in spaces.items() if each.usable_bytes is not None}
+    text.family(
+        f"{directory}_free_bytes", {of: each.usable_bytes or 0 for of, each in measured.items()}
+    )
+    text.family(
+        f"{directory}_total_bytes", {of: each.total_bytes or 0 for of, each in measured.items()}
+    )
+    text.family(
+        f"{directory}_min_free_bytes", {of: each.floor_bytes for of, each in measured.items()}
+    )
+    text.family(
+        f"{directory}_refuses_records",
+        {of: int(each.refuses_clients) for of, each in spaces.items()},
+    )
+    text.family(
+        f"{directory}_refuses_state", {of: int(each.refuses_state) for of, each in spaces.items()}
+    )
+    yield 1
 
 
 def _waiting(sources: Sources, text: MetricsText) -> Iterator[int]:
@@ -380,6 +324,7 @@ def _process(sources: Sources, text: MetricsText) -> Iterator[int]:
         ("process_open_fds", facts.open_descriptors),
         ("process_max_fds", facts.max_descriptors),
         ("process_start_time_seconds", sources.began_wall_ms / 1000),
+        ("klog_clock_seconds", sources.services.clock.now_ms() / 1000),
     ):
         if value is not None:
             text.family(name, {"": value})

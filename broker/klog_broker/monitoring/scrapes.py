@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from klog_broker.monitoring.collection import Sources, collect
+from klog_broker.monitoring.collection import collect
+from klog_broker.monitoring.sources import Sources
 from klog_broker.runtime.event_loop.slices import Slices, Steps
 
 CACHED_MS = 1000

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 
-from klog_broker.monitoring.collection import Sources
 from klog_broker.monitoring.connection import HttpConnection
+from klog_broker.monitoring.health import health
 from klog_broker.monitoring.http_reader import HttpRequest
-from klog_broker.monitoring.scrapes import Parts, Scrapes
+from klog_broker.monitoring.scrapes import SLICE_ELEMENTS, Parts, Scrapes
+from klog_broker.monitoring.sources import Sources
 from klog_broker.monitoring.text import CONTENT_TYPE
+from klog_broker.runtime.event_loop.slices import Slices, Steps
 from klog_broker.runtime.net.poller import READABLE
 from klog_broker.runtime.net.sockets import ListeningSocket, Network
 from klog_broker.runtime.system.rate_limit import RateLimit
@@ -38,6 +39,7 @@ class MetricsServer:
         self._network = network
         self._loop = sources.services.loop
         self._scrapes = Scrapes(sources)
+        self._slices = Slices(self._loop, SLICE_ELEMENTS)
         self._listening: ListeningSocket | None = None
         self._connections: dict[HttpConnection, None] = {}
         self._refusals = RateLimit()
@@ -114,12 +116,21 @@ class MetricsServer:
         if request.path == "/metrics":
             self._scrapes.get_text(lambda parts: self._send_metrics(connection, parts))
         elif request.path in ("/health", "/ready"):
-            is_ready, text = health(self._sources)
-            is_well = is_ready or request.path == "/health"
-            connection.send(200 if is_well else 503, _JSON, [text])
+            steps = self._answer_probe(connection, request.path)
+            self._slices.run(steps, lambda: connection.is_open)
         else:
             text = b"Not found; the paths are /metrics, /health and /ready.\n"
             connection.send(404, _PLAIN, [text])
+
+    def _answer_probe(self, connection: HttpConnection, path: str) -> Steps:
+        try:
+            found = yield from health(self._sources)
+        except Exception as error:
+            self._sources.services.requests.bugs.report(f"GET {path}", error)
+            connection.send(500, _PLAIN, [_BUG])
+            return
+        is_well = found.is_ready or path == "/health"
+        connection.send(200 if is_well else 503, _JSON, [found.body])
 
     @staticmethod
     def _send_metrics(connection: HttpConnection, parts: Parts | None) -> None:
@@ -129,20 +140,3 @@ class MetricsServer:
             connection.send(500, _PLAIN, [_BUG])
         else:
             connection.send(200, CONTENT_TYPE, parts)
-
-
-def health(sources: Sources) -> tuple[bool, bytes]:
-    """Return whether the broker is ready, and the JSON body for ``/health``.
-
-    ``state`` is ``loading`` while a coordinator loads partitions, ``stopping`` during shutdown,
-    otherwise ``ready``. A data directory that is offline does not change the state, because the
-    other directories serve.
-    """
-    loading = sources.loading()
-    if sources.is_stopping():
-        state = "stopping"
-    else:
-        state = "loading" if any(loading.values()) else "ready"
-    offline = [str(each.path) for each in sources.services.logs.directories if each.is_offline]
-    answer = {"state": state, "offline_directories": offline, "loading": loading}
-    return state == "ready", json.dumps(answer).encode() + b"\n"

@@ -148,6 +148,11 @@ class Server:
         return len(self._connections)
 
     @property
+    def max_connections(self) -> int:
+        """The most open connections: max.connections, or fewer if `ulimit -n` allows fewer."""
+        return self._limits.max_connections
+
+    @property
     def accepted(self) -> int:
         """The number of connections accepted so far, without those that were refused because of
         max.connections.per.ip."""

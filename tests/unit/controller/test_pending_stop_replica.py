@@ -7,6 +7,7 @@ from klog_broker.controller.decisions.context import RegisteredBroker
 from klog_broker.controller.zookeeper.cluster_state import ControllerState
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest
 from klog_broker.controller.zookeeper.request_sender import RequestSender
+from klog_broker.metrics.controller import ControllerCounts
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
@@ -32,6 +33,7 @@ def test_a_pending_stop_replica_lasts_no_longer_than_its_broker_epoch() -> None:
         listener="PLAINTEXT",
         is_unclean=lambda _: False,
         deletes_topics=True,
+        counts=ControllerCounts(),
     )
     brokers = {each: RegisteredBroker(registration(each), epoch=5) for each in (ONE, TWO, THREE)}
     list(controller_state.update_brokers(0, brokers))

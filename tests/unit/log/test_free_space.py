@@ -131,3 +131,13 @@ def test_a_disk_that_does_not_answer_changes_nothing() -> None:
     pass_time(broker, MEASURE_INTERVAL_MS + 100)
     leader_of(broker, "flights").append(batch(1), acks_all=True, now_ms=1_000)
     broker.close()
+
+
+def test_the_free_space_is_measured_without_a_floor_too() -> None:
+    files = MemoryFiles()
+    files.free_bytes = GIB // 2
+    broker = memory_start.start(files, log_dir_min_free_bytes=0)
+    (directory,) = broker.services.logs.directories
+    assert 0 < (directory.space.usable_bytes or 0) <= GIB // 2
+    assert not (directory.space.refuses_clients or directory.space.is_near_floor)
+    broker.close()

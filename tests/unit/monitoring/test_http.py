@@ -11,6 +11,7 @@ from klog_broker.dispatch.bug_reports import BugReports
 from klog_broker.monitoring import http_reader, scrapes
 from klog_broker.monitoring import server as server_module
 from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEIVE_BYTES
+from klog_broker.monitoring.health import Health, State
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
 from klog_broker.monitoring.scrapes import CACHED_MS
 from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
@@ -29,26 +30,12 @@ class World:
         self.network = FakeNetwork()
         self.loop = Loop(self.clock, self.network.poller)
         self.bugs = BugReports()
-        self.loading = {"groups": 0}
+        self.health = Health(State.READY, b"{}")
         self.rendered = 0
         self.fails = False
         self.body = [b"some 1\n", b"more 2\n"]
-        services = SimpleNamespace(
-            loop=self.loop,
-            requests=SimpleNamespace(bugs=self.bugs),
-            logs=SimpleNamespace(
-                directories=[
-                    SimpleNamespace(path="/data/a", is_offline=False),
-                    SimpleNamespace(path="/data/b", is_offline=True),
-                ]
-            ),
-        )
-        self.is_stopping = False
-        sources: Any = SimpleNamespace(
-            services=services,
-            loading=lambda: self.loading,
-            is_stopping=lambda: self.is_stopping,
-        )
+        services = SimpleNamespace(loop=self.loop, requests=SimpleNamespace(bugs=self.bugs))
+        sources: Any = SimpleNamespace(services=services)
 
         def collect(_: object) -> Any:
             self.rendered += 1
@@ -58,7 +45,15 @@ class World:
                 raise ZeroDivisionError
             return self.body
 
+        def health(_: object) -> Any:
+            for _ in range(steps):
+                yield scrapes.SLICE_ELEMENTS
+            if self.fails:
+                raise ZeroDivisionError
+            return self.health
+
         monkeypatch.setattr(scrapes, "collect", collect)
+        monkeypatch.setattr(server_module, "health", health)
         self.server = MetricsServer(sources, self.network)
         self.server.listen("127.0.0.1", 9404)
 
@@ -130,20 +125,14 @@ def test_a_text_is_shared_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_health_and_ready(world: World) -> None:
     stream = world.connect()
-    ready = b'{"state": "ready", "offline_directories": ["/data/b"], "loading": {"groups": 0}}\n'
     for path in (b"/health", b"/ready"):
         answer = world.send_request(stream, GET % path)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
-        assert body_of(answer) == ready
-    world.loading["groups"] = 7
-    assert b'"state": "loading"' in world.send_request(stream, GET % b"/health")
-    assert world.send_request(stream, GET % b"/ready").startswith(
-        b"HTTP/1.1 503 Service Unavailable"
-    )
-    assert world.send_request(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
-    world.is_stopping = True
+        assert body_of(answer) == b"{}"
+    world.health = Health(State.STOPPING, b"{}")
     answer = world.send_request(stream, GET % b"/ready")
-    assert answer.startswith(b"HTTP/1.1 503 ") and b'"state": "stopping"' in answer
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable") and body_of(answer) == b"{}"
+    assert world.send_request(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.parametrize(
@@ -266,10 +255,9 @@ def test_connections_are_bounded(world: World) -> None:
 def test_a_bug_is_logged_and_ends_nothing(world: World, path: bytes) -> None:
     stream = world.connect()
     world.fails = True
-    world.loading = None  # type: ignore[assignment]
     assert world.send_request(stream, GET % path).startswith(b"HTTP/1.1 500 Internal Server Error")
     assert world.bugs.total == 1
-    world.fails, world.loading = False, {}
+    world.fails = False
     world.pass_time(CACHED_MS)
     assert b"200 OK" in world.send_request(stream, GET % path)
 

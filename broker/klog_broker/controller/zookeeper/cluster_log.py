@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 
 from klog_broker.controller.decisions.context import ControllerContext, RegisteredBroker
 from klog_broker.controller.decisions.election_reason import (
-    ElectionReason,
     election_reason,
     is_unclean_election,
 )
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
+from klog_broker.metrics.controller import ControllerCounts
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 _log = logging.getLogger("klog.controller")
@@ -67,9 +67,10 @@ class BrokerLog:
 class ElectionLog:
     """Counts elected leaders by reason, and logs one line for each reason."""
 
-    def __init__(self) -> None:
-        self._elected: Counter[ElectionReason] = Counter()
-        self._unclean: Counter[ElectionReason] = Counter()
+    def __init__(self, counts: ControllerCounts) -> None:
+        self._counts = counts
+        self._elected: Counter[str] = Counter()
+        self._unclean: Counter[str] = Counter()
 
     def count_election(
         self, context: ControllerContext, partition: TopicPartition, after: LeaderAndIsr
@@ -82,8 +83,12 @@ class ElectionLog:
         is_unclean = known is not None and is_unclean_election(known.state, after)
         (self._unclean if is_unclean else self._elected)[reason] += 1
 
-    def write_lines(self) -> None:
-        """Log the leaders that were elected since the last call."""
+    def end_event(self, took_ms: int) -> None:
+        """Log the leaders that an event has elected, and add them to the controller's counts.
+        ``took_ms`` is the duration of the event."""
+        if not (self._elected or self._unclean):
+            return
+        self._counts.add_elections(self._elected, self._unclean, took_ms)
         for reason, count in self._elected.items():
             _log.info("leaders elected count=%d reason=%s", count, reason)
         for reason, count in self._unclean.items():

@@ -14,6 +14,7 @@ from klog_broker.controller.decisions.replica_states import ReplicaState
 from klog_broker.controller.zookeeper.cluster_log import ElectionLog
 from klog_broker.controller.zookeeper.request_batch import BrokerRequest, RequestBatch
 from klog_broker.controller.zookeeper.request_sender import RequestSender
+from klog_broker.metrics.controller import ControllerCounts
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
@@ -40,14 +41,15 @@ class ControllerState:
         listener: str,
         is_unclean: Callable[[str], bool],
         deletes_topics: bool,
+        counts: ControllerCounts,
     ) -> None:
         """`listener` is the name of the inter-broker listener.
 
         `is_unclean` returns whether a topic permits unclean leader election, by the topic's name.
-        `deletes_topics` is delete.topic.enable.
+        `deletes_topics` is delete.topic.enable. `counts` are the controller's totals for metrics.
         """
         self.context = ControllerContext()
-        self.election_log = ElectionLog()
+        self.election_log = ElectionLog(counts)
         self.sender = sender
         self.controller_epoch = controller_epoch
         self.is_unclean = is_unclean

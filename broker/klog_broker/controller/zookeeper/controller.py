@@ -47,6 +47,7 @@ from klog_broker.controller.zookeeper.request_sender import BrokerResponse, Requ
 from klog_broker.controller.zookeeper.znode_reader import Reader, Subject, ZnodeChange
 from klog_broker.controller.zookeeper.znode_writer import EventContext, Writer
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps
+from klog_broker.metrics.controller import ControllerCounts
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.wheel import Timer
 from klog_broker.runtime.zookeeper.sessions import Session
@@ -74,6 +75,12 @@ DELETION_RETRY_MS = 10_000
 FAILED_RETRY_MS = 10_000
 
 _BROKERS = ZnodeChange(Subject.BROKERS)
+# Kafka's names of the events.
+_CHANGES = {
+    Subject.BROKERS: "BrokerChange",
+    Subject.TOPICS: "TopicChange",
+    Subject.DELETIONS: "TopicDeletion",
+}
 
 
 class Controller:
@@ -112,8 +119,11 @@ class Controller:
         self._writes: FencedWrites | None = None
         self._work: EventContext | None = None
         self._conversation = Conversation()
-        self._changes: dict[ZnodeChange, None] = {}
-        self._events = EventQueue()
+        self.counts = ControllerCounts()
+        self._changes: dict[ZnodeChange, int] = {}
+        """Changes that ZooKeeper has reported, each with the time of the first report (monotonic,
+        ms)."""
+        self._events = EventQueue(self.counts, loop.now_ms)
         self._broker_log = BrokerLog()
         self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
         self._retry: Timer | None = None
@@ -129,6 +139,19 @@ class Controller:
             if self._work is None
             else self._work.controller_state.context.state_count(PartitionState.OFFLINE)
         )
+
+    @property
+    def queue_size(self) -> int:
+        """The number of events that wait for this controller; 0 if this broker is not the
+        controller."""
+        return 0 if self._writes is None else len(self._events) + len(self._changes)
+
+    @property
+    def topics_to_delete(self) -> int:
+        """The number of topics whose deletion has begun and waits for brokers; 0 if this broker is
+        not the controller."""
+        work = self._work
+        return 0 if work is None else len(work.controller_state.context.to_be_deleted)
 
     # --- ZooKeeper sessions and controller epochs ----------------------------------------------
 
@@ -171,7 +194,7 @@ class Controller:
             yield from work.writer.settle(work.controller_state)
 
         if self._writes is not None:
-            self._events.put(ControllerEvent(run))
+            self._events.put(ControllerEvent("UncleanLeaderElectionEnable", run))
             self._continue_work()
 
     # --- requests from brokers -----------------------------------------------------------------
@@ -203,7 +226,9 @@ class Controller:
                 )
             done(response)
 
-        self._queue_request(run, lambda code: done(AlterPartitionResponse(error_code=code)))
+        self._queue_request(
+            "AlterPartition", run, lambda code: done(AlterPartitionResponse(error_code=code))
+        )
 
     def shut_down(
         self,
@@ -212,6 +237,7 @@ class Controller:
     ) -> None:
         """Carry out ControlledShutdown: a broker is about to stop."""
         self._queue_steps(
+            "ControlledShutdown",
             lambda work: controller_requests.shut_down(work, request),
             done,
             lambda code: ControlledShutdownResponse(error_code=code),
@@ -224,6 +250,7 @@ class Controller:
     ) -> None:
         """Carry out AllocateProducerIds: a broker needs a block of producer ids."""
         self._queue_steps(
+            "AllocateProducerIds",
             lambda work: controller_requests.allocate_producer_ids(work, request),
             done,
             lambda code: AllocateProducerIdsResponse(error_code=code),
@@ -248,12 +275,12 @@ class Controller:
             attempted={},
             unclean=unclean,
         )
-        self._queue_steps(run, done, _identity)
+        self._queue_steps("ElectLeaders", run, done, _identity)
 
     def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:
         """Create a topic. `done` gets the error code, NONE once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
-        self._queue_steps(run, done, _identity)
+        self._queue_steps("CreateTopics", run, done, _identity)
 
     def add_partitions(
         self,
@@ -264,16 +291,17 @@ class Controller:
         """Add partitions to a topic; `replicas` has their assignments by partition number. `done`
         gets the error code, NONE once ZooKeeper has the partitions."""
         run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
-        self._queue_steps(run, done, _identity)
+        self._queue_steps("CreatePartitions", run, done, _identity)
 
     def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
         """Request the deletion of the topic of this name and id. `done` gets the error code, NONE
         once the request is in ZooKeeper."""
         run = partial(controller_requests.delete_topic, name=name, topic_id=topic_id)
-        self._queue_steps(run, done, _identity)
+        self._queue_steps("DeleteTopics", run, done, _identity)
 
     def _queue_steps(
         self,
+        name: str,
         steps: Callable[[EventContext], Steps[Any]],
         done: Callable[[Any], None],
         refusal: Callable[[ErrorCode], Any],
@@ -282,21 +310,24 @@ class Controller:
             response = yield from steps(work)
             done(response)
 
-        self._queue_request(run, lambda code: done(refusal(code)))
+        self._queue_request(name, run, lambda code: done(refusal(code)))
 
     def _queue_request(
-        self, run: Callable[[EventContext], Steps[None]], refuse: Callable[[ErrorCode], None]
+        self,
+        name: str,
+        run: Callable[[EventContext], Steps[None]],
+        refuse: Callable[[ErrorCode], None],
     ) -> None:
         if self._writes is None:
             refuse(ErrorCode.NOT_CONTROLLER)
             return
-        self._events.put(ControllerEvent(run, refuse))
+        self._events.put(ControllerEvent(name, run, refuse))
         self._continue_work()
 
     # --- changes in ZooKeeper and responses of brokers -----------------------------------------
 
     def _changed(self, change: ZnodeChange) -> None:
-        self._changes[change] = None
+        self._changes.setdefault(change, self._loop.now_ms())
         self._continue_work()
 
     def _on_response(self, broker_request: BrokerRequest, response: BrokerResponse) -> None:
@@ -306,7 +337,10 @@ class Controller:
         if isinstance(response, LeaderAndIsrResponse):
             if failed_replicas.may_change_replicas(work, response):
                 self._events.put(
-                    ControllerEvent(lambda work: self._take_failed(work, broker_request, response))
+                    ControllerEvent(
+                        "LeaderAndIsrResponse",
+                        lambda work: self._take_failed(work, broker_request, response),
+                    )
                 )
                 self._continue_work()
         elif isinstance(
@@ -314,7 +348,8 @@ class Controller:
         ) and work.controller_state.remove_stop_replica(broker_request):
             self._events.put(
                 ControllerEvent(
-                    lambda work: self._on_stop_replica_response(work, broker_request, response)
+                    "StopReplicaResponse",
+                    lambda work: self._on_stop_replica_response(work, broker_request, response),
                 )
             )
             self._continue_work()
@@ -336,6 +371,16 @@ class Controller:
         yield from deletions.delete_znodes_of(work, deletions.topics_of(broker_request))
 
     def _take_change(self, work: EventContext, change: ZnodeChange) -> Steps[None]:
+        """Carry out a change that ZooKeeper has reported, including the elections that a change of
+        the registered brokers makes necessary."""
+        since_ms, began_ms = self._changes.pop(change), self._loop.now_ms()
+        yield from self._follow_change(work, change)
+        if change == _BROKERS:
+            yield from work.writer.settle(work.controller_state)
+        name = _CHANGES[change.subject]
+        self.counts.add_event(name, began_ms - since_ms, self._loop.now_ms() - began_ms)
+
+    def _follow_change(self, work: EventContext, change: ZnodeChange) -> Steps[None]:
         match change:
             case ZnodeChange(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
@@ -377,6 +422,7 @@ class Controller:
             listener=self._listener,
             is_unclean=self._is_unclean,
             deletes_topics=self._deletes_topics,
+            counts=self.counts,
         )
         writer = Writer(session, writes, self._loop.call_soon, self._reader.log_unusable_znode)
         work = EventContext(controller_state, self._reader, writer, session)
@@ -397,17 +443,21 @@ class Controller:
     def _steps(self, work: EventContext) -> Steps[None]:
         try:
             if self._work is not work:
+                began_ms = self._loop.now_ms()
                 yield from self._read_all(work)
+                self.counts.add_event("ControllerChange", 0, self._loop.now_ms() - began_ms)
             while True:
+                began_ms = self._loop.now_ms()
                 try:
                     yield from self._do_next_work(work)
                 except BrokersChanged:
                     self._events.requeue_current()
-                    self._changes[_BROKERS] = None
+                    self._changes.setdefault(_BROKERS, self._loop.now_ms())
                     work.controller_state.send_batch()
                     continue
                 finally:
-                    work.controller_state.election_log.write_lines()
+                    took_ms = self._loop.now_ms() - began_ms
+                    work.controller_state.election_log.end_event(took_ms)
                 work.controller_state.send_batch()
                 is_wanted = self._changes or self._events or self._sender.behind
                 if work.controller_state.is_settled and not is_wanted:
@@ -437,13 +487,10 @@ class Controller:
         roles (leader or follower) of its replicas again.
         """
         if _BROKERS in self._changes:
-            del self._changes[_BROKERS]
             yield from self._take_change(work, _BROKERS)
         yield from work.writer.settle(work.controller_state)
         if self._changes:
-            change = next(iter(self._changes))
-            del self._changes[change]
-            yield from self._take_change(work, change)
+            yield from self._take_change(work, next(iter(self._changes)))
         elif self._events:
             yield from self._events.carry_out_next(work)
         elif self._sender.behind:
@@ -488,7 +535,9 @@ class Controller:
 
             def again() -> None:
                 self._failed_retry = None
-                self._events.put(ControllerEvent(failed_replicas.send_roles_again))
+                self._events.put(
+                    ControllerEvent("LeaderAndIsrRetry", failed_replicas.send_roles_again)
+                )
                 self._continue_work()
 
             self._failed_retry = self._loop.call_later(FAILED_RETRY_MS, again)

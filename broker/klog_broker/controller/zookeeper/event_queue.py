@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from klog_broker.controller.zookeeper.errors import WriteDenied
 from klog_broker.controller.zookeeper.znode_writer import EventContext
 from klog_broker.metadata.zookeeper.conversation import Steps
+from klog_broker.metrics.controller import ControllerCounts
 from pyspark_klog.errors import ErrorCode
 
 _log = logging.getLogger("klog.controller")
@@ -26,20 +27,26 @@ TRIES = 3
 class ControllerEvent:
     """An event, carried out by `run`.
 
-    `run` is called again if the registered brokers change during the event, and, for a request
-    only, after the controller has read everything from ZooKeeper again. `refuse` answers a request
-    that is not carried out with an error code; None means that the event is no request.
+    `name` is the kind of the event in the metrics. `run` is called again if the registered brokers
+    change during the event, and, for a request only, after the controller has read everything from
+    ZooKeeper again. `refuse` answers a request that is not carried out with an error code; None
+    means that the event is no request.
     """
 
+    name: str
     run: Callable[[EventContext], Steps[None]]
     refuse: Callable[[ErrorCode], None] | None = None
     failures: int = 0
+    queued_ms: int = 0
 
 
 class EventQueue:
     """The events of a controller, first in, first out; one of them may be in progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: ControllerCounts, now_ms: Callable[[], int]) -> None:
+        """``now_ms`` is the monotonic clock, in ms."""
+        self._counts = counts
+        self._now_ms = now_ms
         self._waiting: deque[ControllerEvent] = deque()
         self._current: ControllerEvent | None = None
 
@@ -48,6 +55,7 @@ class EventQueue:
 
     def put(self, event: ControllerEvent) -> None:
         """Add an event at the end of the queue."""
+        event.queued_ms = self._now_ms()
         self._waiting.append(event)
 
     def carry_out_next(self, work: EventContext) -> Steps[None]:
@@ -57,6 +65,7 @@ class EventQueue:
         everything from ZooKeeper again would not help.
         """
         event = self._current = self._waiting.popleft()
+        began_ms = self._now_ms()
         try:
             yield from event.run(work)
         except WriteDenied:
@@ -66,6 +75,8 @@ class EventQueue:
             event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             self._current = None
+            waited_ms = began_ms - event.queued_ms
+            self._counts.add_event(event.name, waited_ms, self._now_ms() - began_ms)
 
     def requeue_current(self) -> None:
         """Put the interrupted event, if any, back at the front of the queue."""

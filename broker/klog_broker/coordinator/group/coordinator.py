@@ -296,6 +296,10 @@ class GroupCoordinator:
         each status."""
         return self._runtime.statuses()
 
+    def partitions_in(self, status: ShardStatus) -> list[int]:
+        """The numbers of these partitions whose shards have this status, in ascending order."""
+        return self._runtime.partitions_in(status)
+
     def count_states(self) -> Generator[int, None, Counter[GroupState]]:
         """Return the number of groups in each state. A generator that yields after each part of the
         work, so that the event loop can serve requests in between (Slices)."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from klog_broker.runtime.disk.files import Files
+from klog_broker.runtime.disk.files import DiskUsage, Files
 from klog_broker.runtime.threads.helpers import Helpers
 
 _log = logging.getLogger("klog.log")
@@ -35,6 +35,8 @@ class FreeSpace:
     def __init__(self, path: Path) -> None:
         self.usable_bytes: int | None = None
         """Free bytes of the disk at the last measurement; None until the first one."""
+        self.total_bytes: int | None = None
+        """Size of the disk at the last measurement; None until the first one."""
         self.floor_bytes = 0
         """The setting log.dir.min.free.bytes; with 0, no write is refused."""
         self.refuses_clients = False
@@ -56,9 +58,9 @@ class FreeSpace:
     @property
     def is_near_floor(self) -> bool:
         """Whether the disk has less free space than log.dir.min.free.bytes plus 1 GiB, so that
-        a second of writing may bring it below log.dir.min.free.bytes."""
-        usable = self.usable_bytes
-        return usable is not None and usable < self.floor_bytes + _CLOSE_BYTES
+        a second of writing may bring it below log.dir.min.free.bytes. False if that is 0."""
+        usable, floor = self.usable_bytes, self.floor_bytes
+        return usable is not None and floor > 0 and usable < floor + _CLOSE_BYTES
 
     def refusal(self, refused: object) -> str:
         """Return the error message of a write that is refused because the disk has too little free
@@ -114,14 +116,14 @@ class FreeSpaceMonitor:
     def start_measurement(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.
 
-        Does nothing while the last measurement is still running, or if the floor
-        (log.dir.min.free.bytes) is 0 and no directory refuses writes.
+        Does nothing while the last measurement is still running. The metrics show the free space
+        even if the floor (log.dir.min.free.bytes) is 0, which refuses no writes.
         """
-        if self._is_looking or not (floor_bytes or any(s.refuses_clients for _, s in self._spaces)):
+        if self._is_looking:
             return
         self._is_looking = True
 
-        def taken(found: list[int | None] | None, error: BaseException | None) -> None:
+        def taken(found: list[DiskUsage | None] | None, error: BaseException | None) -> None:
             self._is_looking = False
             if error is not None:
                 raise error
@@ -129,20 +131,23 @@ class FreeSpaceMonitor:
 
         self._helpers.submit(self._measure, taken)
 
-    def _measure(self) -> list[int | None]:
-        found: list[int | None] = []
+    def _measure(self) -> list[DiskUsage | None]:
+        found: list[DiskUsage | None] = []
         for path, _ in self._spaces:
             try:
-                found.append(self._files.disk_usage(path).usable_bytes)
+                found.append(self._files.disk_usage(path))
             except OSError:
                 # Keep the last known value. The next write to this disk reports its error.
                 found.append(None)
         return found
 
-    def _update_spaces(self, found: list[int | None], floor_bytes: int) -> None:
+    def _update_spaces(self, found: list[DiskUsage | None], floor_bytes: int) -> None:
         has_changed = False
-        for (_, space), usable_bytes in zip(self._spaces, found, strict=False):
-            if usable_bytes is not None and space.update(usable_bytes, floor_bytes):
+        for (_, space), usage in zip(self._spaces, found, strict=False):
+            if usage is None:
+                continue
+            space.total_bytes = usage.total_bytes
+            if space.update(usage.usable_bytes, floor_bytes):
                 space.log_state()
                 has_changed = True
         if has_changed:

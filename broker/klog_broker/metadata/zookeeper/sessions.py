@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from klog_broker.metrics.zookeeper import ZooKeeperCounts
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.zookeeper.sessions import OpenSession, Session, SessionEvent
 
@@ -31,9 +32,7 @@ class Sessions:
     """
 
     def __init__(self, loop: Loop, open_session: OpenSession) -> None:
-        self.connections = 0
-        """How many times a session has connected to a ZooKeeper server."""
-        self.is_connected = False
+        self.counts = ZooKeeperCounts()
         self._loop = loop
         self._open_session = open_session
         self._users: Sequence[SessionUser] = ()
@@ -49,7 +48,7 @@ class Sessions:
         """Replace the users, the parts of the broker that use ZooKeeper; their methods are called
         in this order. If the session is connected, call their `connected` at once."""
         self._users = users
-        if self._session is not None and self.is_connected:
+        if self._session is not None and self.counts.is_connected:
             for user in users:
                 user.connected(self._session)
 
@@ -73,14 +72,16 @@ class Sessions:
         assert session is not None
         match event:
             case SessionEvent.CONNECTED:
-                self.connections += 1
-                self.is_connected = True
+                self.counts.connects += 1
+                self.counts.is_connected = True
                 for user in self._users:
                     user.connected(session)
             case SessionEvent.DISCONNECTED:
-                self.is_connected = False
+                self.counts.disconnects += 1
+                self.counts.is_connected = False
             case SessionEvent.EXPIRED:
-                self.is_connected = False
+                self.counts.expirations += 1
+                self.counts.is_connected = False
                 _log.warning("the ZooKeeper session has ended, and this broker opens a new one")
                 for user in self._users:
                     user.expired()

@@ -118,6 +118,11 @@ class ClusterStore:
         """False: other brokers of the cluster may host replicas, too."""
         return False
 
+    @property
+    def has_failed(self) -> bool:
+        """False: changes are stored in ZooKeeper, which can be available again later."""
+        return False
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic, even before the image shows the topic."""
         return self.settings.topic_configs.get(name, _NONE)
