@@ -11,10 +11,12 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.testing.cluster import Cluster
 
 _PORT = 9092
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that end the cluster; the last one is sent when a terminal is closed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a cluster until SIGINT or SIGTERM; return the exit code."""
+    """Run a cluster until SIGINT, SIGTERM or SIGHUP; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="./dev cluster",
         description="Start ZooKeeper and brokers on loopback; Ctrl-C ends all of it.",
@@ -27,8 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--data", type=Path, help="folder that keeps the data; by default they are deleted"
     )
     given = parser.parse_args(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    for number in _SIGNALS:
+        is_nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+        if not is_nohup:
+            signal.signal(number, _interrupt)
     try:
         with Cluster(given.brokers, data=given.data, ports=given.port) as cluster:
             sys.stdout.write(_how_to_use(cluster))
@@ -45,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # The exception below begins the shutdown of the cluster. Ignore further signals, so that a
     # second Ctrl-C cannot interrupt the shutdown.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -192,7 +192,7 @@ def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
         assert lines[1].startswith("  broker 1: 127.0.0.1:")
         assert lines[2].startswith("  broker 2: 127.0.0.2:")
         _follow(lines, pids[0])
-        for signal_number in (signal.SIGINT, signal.SIGINT):
+        for signal_number in (signal.SIGHUP, signal.SIGINT):
             process.send_signal(signal_number)
         assert process.wait(60) == 0
     finally:
