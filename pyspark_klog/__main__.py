@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark_klog._version import __version__
+from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 
 _CHECK = """Check what a job with format("klog") needs, without starting Spark: the Pythons of the
 driver (the one that runs this) and of Spark's workers, klog, Spark, pyarrow, numba and Java here,
@@ -54,4 +55,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_on_closed_pipe():
+        sys.exit(main())

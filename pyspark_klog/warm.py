@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 from pyspark_klog.records.kernels import cache
 
 _OF_RECORDS = (
@@ -73,4 +74,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_on_closed_pipe():
+        sys.exit(main())

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 from pyspark_klog.records.kernels import cache
 
 # The modules that contain the kernels of a broker (functions that numba compiles).
@@ -99,4 +100,5 @@ def main(modules: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_on_closed_pipe():
+        sys.exit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 from pyspark_klog.errors import KlogError
 from pyspark_klog.testing.cluster import Cluster
 
@@ -85,4 +86,5 @@ def _how_to_use(cluster: Cluster) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_on_closed_pipe():
+        sys.exit(main())

@@ -8,5 +8,7 @@ everything of klog_broker (late, inside the commands) and pyspark_klog.client.
 def main() -> None:
     """Run the `klog` command; the entry point of the script."""
     from klog_broker.cli.commands import command
+    from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 
-    command(prog_name="klog")
+    with quiet_on_closed_pipe():
+        command(prog_name="klog")
