@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from pyspark_klog.client.errors import SettingError
 
+_NO_LISTENERS = frozenset({"HTTP", "HTTPS"})
+"""Names before ``://`` that are those of web servers also in capitals."""
+
 
 class Address(NamedTuple):
     """A host's name or address, and a port."""
@@ -18,14 +21,22 @@ class Address(NamedTuple):
 def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
     """Parse ``host:port,[::1]:port,...``: the value of setting ``name`` as addresses, each once.
 
-    A protocol before the host (``PLAINTEXT://host:port``) is ignored, as in Kafka.
+    A listener's name in capitals before the host (``PLAINTEXT://host:port``) is ignored, as in
+    Kafka. Other schemes, such as ``http://``, belong to other servers than a broker.
+
     :raises SettingError: naming the address that cannot be parsed, or if there is no address
     """
     addresses: list[Address] = []
     for part in (p.strip() for p in text.split(",")):
         if not part:
             continue
-        host, colon, port = part.rpartition("://")[2].rpartition(":")
+        scheme, has_scheme, rest = part.rpartition("://")
+        if has_scheme and (not scheme.isupper() or scheme in _NO_LISTENERS):
+            raise SettingError(
+                f"{name} has {part!r}; expected host:port of a Kafka listener, as in "
+                f"localhost:9092, without {scheme}://"
+            )
+        host, colon, port = rest.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         if not colon or not host or not (port.isascii() and port.isdigit()):

@@ -116,8 +116,9 @@ class Options:
         self.check_side(REFUSED_BY_SOURCE)
         named = self.topics or self.assigned is not None or self.topic_pattern is not None
         if not named and self.table is None:
+            given = " (option topic is for writing)" if self.topic is not None else ""
             raise OptionError(
-                f"none of the options {', '.join(STRATEGIES)} is given; expected one, "
+                f"none of the options {', '.join(STRATEGIES)} is given{given}; expected one, "
                 "as in option('subscribe', 'topicA,topicB')"
             )
         if self.path is not None:

@@ -107,6 +107,11 @@ def _check_names(options: Mapping[str, str]) -> None:
     for name, instead in REMOVED.items():
         if name in options:
             raise OptionError(f"option {name} was removed: {instead}")
+    if "topics" in options:
+        raise OptionError(
+            "there is no option topics; expected subscribe (names), subscribePattern or assign to "
+            "read, topic to write"
+        )
     for key in options:
         row = BY_KEY.get(key)
         if row is not None and row.status is Status.NONE:

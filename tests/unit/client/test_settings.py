@@ -104,6 +104,17 @@ def test_addresses() -> None:
     assert str(Address("::1", 3)) == "[::1]:3"
 
 
+@pytest.mark.parametrize("scheme", ["http", "https", "HTTP", "kafka", "tcp", "zk+x", ""])
+def test_an_address_of_another_server_than_a_broker_is_refused(scheme: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_addresses(f"a:1,{scheme}://b:8080", "kafka.bootstrap.servers")
+    assert str(caught.value) == (
+        f"kafka.bootstrap.servers has '{scheme}://b:8080'; expected host:port of a Kafka listener, "
+        f"as in localhost:9092, without {scheme}://"
+    )
+    assert read_addresses("SASL_SSL://b:2, INNER_1://c:3") == [Address("b", 2), Address("c", 3)]
+
+
 @pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":9092", "host:x", "host:70000"])
 def test_addresses_that_are_none(text: str) -> None:
     with pytest.raises(SettingError, match=r"kafka\.bootstrap\.servers"):

@@ -164,8 +164,27 @@ def test_no_two_options_look_alike_to_the_misspelling_check() -> None:
 
 
 def test_nothing_to_read() -> None:
-    with pytest.raises(OptionError, match="none of the options assign, subscribe"):
+    with pytest.raises(OptionError) as caught:
         _read(topic="t").check_source()
+    assert str(caught.value) == (
+        "none of the options assign, subscribe, subscribePattern is given (option topic is for "
+        "writing); expected one, as in option('subscribe', 'topicA,topicB')"
+    )
+
+
+def test_the_option_topics_is_answered_with_the_options_that_select_topics() -> None:
+    with pytest.raises(OptionError) as caught:
+        _read(topics="t")
+    assert str(caught.value) == (
+        "there is no option topics; expected subscribe (names), subscribePattern or assign to "
+        "read, topic to write"
+    )
+
+
+def test_a_web_address_is_no_address_of_brokers() -> None:
+    options = {"kafka.bootstrap.servers": "http://host:8080", "subscribe": "t"}
+    with pytest.raises(KlogError, match=r"^kafka\.bootstrap\.servers has 'http://host:8080'; "):
+        read_options(options)
 
 
 def test_of_each_sides_options_the_first_counts() -> None:

@@ -380,7 +380,7 @@ def test_a_batch_writer_appends_with_all_options_and_pickles() -> None:
         (
             {**_SERVERS, "topics": "t"},
             OptionError,
-            "there is no option topics; did you mean topic?",
+            "there is no option topics; expected subscribe",
         ),
         ({**_SERVERS, "kafka.acks": "2"}, SettingError, "kafka.acks is '2'"),
         ({**_SERVERS, "deadLetterMax": 1}, OptionError, "without deadLetterTopic"),
