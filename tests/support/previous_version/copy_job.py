@@ -1,7 +1,8 @@
-"""A copy of one topic into another, exactly once, until all records are copied.
+"""A query that copies one topic into another, exactly once, until all records are copied.
 
 The copy is a separate program, so that it runs with the version of klog that PYTHONPATH names:
-``python copy_job.py SERVERS SOURCE TARGET CHECKPOINT``. Only pyspark_klog's public API is used.
+``python copy_job.py SERVERS SOURCE TARGET CHECKPOINT``. For each line of stdin the program runs the
+query once and prints COPIED. Only pyspark_klog's public API is used.
 """
 
 import sys
@@ -10,9 +11,11 @@ from pyspark.sql import SparkSession
 
 import pyspark_klog
 
+COPIED = "copied"
+
 
 def main(*arguments: str) -> None:
-    """Copy in a session of its own."""
+    """Run the query for each line of stdin, in a session of its own."""
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("a copy")
@@ -23,7 +26,9 @@ def main(*arguments: str) -> None:
         .getOrCreate()
     )
     pyspark_klog.register(spark)
-    copy(spark, *arguments)
+    for _ in sys.stdin:
+        copy(spark, *arguments)
+        print(COPIED, flush=True)
     spark.stop()
 
 
