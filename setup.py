@@ -19,14 +19,13 @@ CORE = [
     "click>=8.1",
 ]
 ARROW = ["pyarrow>=15"]
-SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3", *ARROW]
-ZOOKEEPER = ["kazoo>=2.10"]
 CLI = ["rich>=13.7"]
+SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3", *ARROW, *CLI]
+ZOOKEEPER = ["kazoo>=2.10"]
 SECURITY = ["cryptography>=42"]
 DEV = [
     *SPARK,
     *ZOOKEEPER,
-    *CLI,
     *SECURITY,
     "aiokafka>=0.12",
     "build>=1.2",

@@ -175,6 +175,8 @@ def test_the_metadata_names_core_dependencies_extras_and_entry_points(wheel: Pat
     )
     for extra in ("arrow", "spark", "zookeeper", "cli", "security", "dev"):
         assert f"Provides-Extra: {extra}" in metadata
+    for extra in ("cli", "spark"):
+        assert f'Requires-Dist: rich>=13.7; extra == "{extra}"' in metadata
     assert "klog = klog_broker.cli:main" in entries
     assert "klog = pyspark_klog.testing.plugin" in entries
 
