@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klog_broker.cli.commands import command
-from klog_broker.cli.groups.offset_strategies import time_of_datetime, time_of_duration
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
 from pyspark_klog.client.admin.records_deletion import delete_records
+from pyspark_klog.client.admin.reset_times import time_of_datetime, time_of_duration
 from pyspark_klog.client.admin.sink_progress import SinkId
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import SettingError

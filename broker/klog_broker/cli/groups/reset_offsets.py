@@ -21,12 +21,11 @@ from klog_broker.cli.groups.offset_strategies import (
     Strategy,
     plan,
     read_csv,
-    time_of_datetime,
-    time_of_duration,
     within_log,
 )
 from pyspark_klog.client.admin.group_members import describe_group
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.reset_times import time_of_datetime, time_of_duration
 from pyspark_klog.client.admin.sink_progress import parse_sink_id
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import TopicMissing

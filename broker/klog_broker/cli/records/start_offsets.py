@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from klog_broker.cli.groups.offset_strategies import read_time
 from pyspark_klog.client.admin.group_members import describe_group
 from pyspark_klog.client.admin.groups import CommittedOffset, commit_offsets, committed_offsets
+from pyspark_klog.client.admin.reset_times import read_time
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from pyspark_klog.client.errors import SettingError
