@@ -1,13 +1,14 @@
 """The oldest releases of Python's Kafka clients that run here, each in an environment of its own.
 
 The first run installs them below ``.dev/old-clients``, from wheels only; later runs find them.
-``tests/support/client/old_client.py`` drives them in a child process.
+``tests/support/client/old_client.py`` drives each release in a child process.
 """
 
 import json
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,28 +106,49 @@ def environment(release: Release) -> Path:
 
 
 class OldClient:
-    """A release, its Python, and the broker that it talks to."""
+    """A release, and a child process of its Python, which runs one command after the other."""
 
-    def __init__(self, release: Release, python: Path, broker: BrokerProcess) -> None:
+    def __init__(self, release: Release, python: Path, broker: BrokerProcess, folder: Path) -> None:
         self.release = release
         self._broker = broker
         self._command = [str(python), "-W", "ignore", str(CHILD), release.client]
+        self._errors = folder / "stderr"
+        self._child = self._start(self._errors)
 
-    def _arguments(self, arguments: dict[str, Any]) -> str:
-        return json.dumps({"servers": self._broker.bootstrap_servers, **arguments}) + "\n"
+    def _start(self, log: Path) -> subprocess.Popen[str]:
+        with log.open("ab") as stderr:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def _send(self, child: subprocess.Popen[str], **arguments: Any) -> None:
+        assert child.stdin is not None
+        child.stdin.write(json.dumps({"servers": self._broker.bootstrap_servers, **arguments}))
+        child.stdin.write("\n")
+        child.stdin.flush()
 
     def run_command(self, command: str, **arguments: Any) -> Any:
         """Runs a command of old_client.py; returns its result."""
-        ended = subprocess.run(
-            [*self._command, command],
-            input=self._arguments(arguments),
-            capture_output=True,
-            text=True,
-            timeout=CHILD_TIMEOUT_S,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return json.loads(ended.stdout)
+        if self._child.poll() is not None:
+            self.close()
+            self._child = self._start(self._errors)
+        child = self._child
+        timer = threading.Timer(CHILD_TIMEOUT_S, child.kill)
+        timer.start()
+        try:
+            self._send(child, command=command, **arguments)
+            assert child.stdout is not None
+            line = child.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            child.wait(CHILD_TIMEOUT_S)
+        assert line, self._errors.read_text(encoding="utf-8")
+        return json.loads(line)
 
     def rows(self, command: str, **arguments: Any) -> list[Row]:
         """Runs a command that prints rows."""
@@ -134,25 +156,20 @@ class OldClient:
 
     def start_member(self, topic: str, group: str, log: Path) -> subprocess.Popen[str]:
         """A member of a group; it leaves when its stdin is closed."""
-        with log.open("ab") as stderr:
-            member = subprocess.Popen(
-                [*self._command, "member"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                text=True,
-            )
-        assert member.stdin is not None
-        member.stdin.write(self._arguments({"topic": topic, "group": group}))
-        member.stdin.flush()
+        member = self._start(log)
+        self._send(member, command="member", topic=topic, group=group)
         return member
+
+    def close(self) -> int:
+        """End the child process; return its exit code."""
+        self._child.communicate(timeout=CHILD_TIMEOUT_S)
+        return self._child.returncode
 
 
 def leave(member: subprocess.Popen[str]) -> None:
     """Ends a member that ``start_member`` started."""
-    assert member.stdin is not None
-    member.stdin.close()
-    assert member.wait(CHILD_TIMEOUT_S) == 0
+    member.communicate(timeout=CHILD_TIMEOUT_S)
+    assert member.returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +180,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture(scope="module", params=HERE, ids=lambda release: release.requirement)
-def old(request: pytest.FixtureRequest, broker: BrokerProcess) -> OldClient:
-    return OldClient(request.param, environment(request.param), broker)
+def old(
+    request: pytest.FixtureRequest,
+    broker: BrokerProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[OldClient]:
+    folder = tmp_path_factory.mktemp("old-client")
+    client = OldClient(request.param, environment(request.param), broker, folder)
+    yield client
+    assert client.close() == 0
 
 
 @pytest.fixture
@@ -327,5 +351,5 @@ def test_old_clients_share_a_group_and_one_takes_over_when_the_other_leaves(
         for number, member in enumerate(members):
             if member.poll() is None:
                 member.kill()
-                member.wait()
+                member.communicate()
             print((tmp_path / f"member-{number}.log").read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
 """Drives an old release of a Kafka client, in an environment that has that client only.
 
-``python old_client.py CLIENT COMMAND``: reads one line of JSON, the command's arguments, from stdin
-and prints one line of JSON, its result. Imports nothing but the standard library and CLIENT. A row
-is ``[key, value, [[header name, header value], ...]]``, all bytes in base64, null for null.
+``python old_client.py CLIENT``: reads lines of JSON from stdin, each a command with its arguments,
+and prints one line of JSON for each, its result. Imports nothing but the standard library and
+CLIENT. A row is ``[key, value, [[header name, header value], ...]]``, all bytes in base64, null for
+null.
 
 ``write``   sends rows to partition 0; prints their offsets
 ``read``    reads ``count`` rows of partition 0 from its beginning, without a group; prints them
@@ -292,12 +293,13 @@ CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka"
 
 
 def main() -> None:
-    client, command = sys.argv[1:]
-    arguments = json.loads(sys.stdin.readline())
-    driver = CLIENTS[client](arguments.pop("servers"))
-    if "rows" in arguments:
-        arguments["rows"] = [row_from_json(row) for row in arguments["rows"]]
-    print(json.dumps(getattr(driver, command)(**arguments)))
+    (client,) = sys.argv[1:]
+    while line := sys.stdin.readline():
+        arguments = json.loads(line)
+        driver = CLIENTS[client](arguments.pop("servers"))
+        if "rows" in arguments:
+            arguments["rows"] = [row_from_json(row) for row in arguments["rows"]]
+        print(json.dumps(getattr(driver, arguments.pop("command"))(**arguments)), flush=True)
 
 
 if __name__ == "__main__":
