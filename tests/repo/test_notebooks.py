@@ -13,6 +13,8 @@ from tests.support.repo.notebooks import (
     ROOT,
     canonical,
     cells_of,
+    ended,
+    main,
     notebooks,
     run,
 )
@@ -84,6 +86,24 @@ def test_what_a_cell_raises_names_the_cell(tmp_path: Path) -> None:
         run(_written(tmp_path, "x = 1", "y = x\ny / 0\ny"))
     assert "n.ipynb, cell 2" in str(raised.traceback[-1].path)
     assert raised.traceback[-1].lineno == 1
+
+
+def test_notebooks_of_one_process_share_no_names_and_no_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    sources = (
+        'import os\nx = 1\nos.environ["KLOG_OF_THE_FIRST"] = "1"',
+        'import os\nassert "x" not in globals()\nassert "KLOG_OF_THE_FIRST" not in os.environ',
+        "x / 0",
+    )
+    paths = []
+    for name, source in zip("abc", sources, strict=True):
+        (tmp_path / name).mkdir()
+        paths.append(_written(tmp_path / name, source).rename(tmp_path / f"{name}.ipynb"))
+    with pytest.raises(NameError):
+        main([str(path) for path in paths])
+    assert capsys.readouterr().out.splitlines() == [ended(path) for path in paths[:2]]
 
 
 def test_figures_with_a_name_are_saved(tmp_path: Path) -> None:

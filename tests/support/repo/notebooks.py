@@ -1,9 +1,12 @@
 """Notebooks without Jupyter: read, checked, and run as a program would run them.
 
-`python -m tests.support.repo.notebooks NOTEBOOK [--pictures DIR]` runs the code cells of one, in
-order and in one namespace, and prints what the last expression of each gives. Figures that are open
-after a cell, and have a name (`plt.subplots(num="lag")`), are saved as NOTEBOOK-NAME.png and
-closed, as Jupyter closes what it has shown. `--pictures docs/images` makes those of the docs.
+`python -m tests.support.repo.notebooks NOTEBOOK ... [--pictures DIR]` runs the code cells of each
+notebook, in order and in a namespace of the notebook's own, and prints the value of the last
+expression of each cell. Figures that are open after a cell, and have a name
+(`plt.subplots(num="lag")`), are saved as NOTEBOOK-NAME.png and closed, as Jupyter closes figures
+that it has shown. `--pictures docs/images` makes those of the docs. The notebooks share a process,
+and so Spark's JVM, which takes most of the time that one notebook needs. The first error ends the
+process.
 """
 
 import argparse
@@ -114,13 +117,33 @@ def _figures() -> Iterator[tuple[str, bytes]]:
             yield str(figure.get_label()), small.getvalue()
 
 
+def _has_spark() -> bool:
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def ended(path: Path) -> str:
+    """The line that is printed after a notebook has run without an error."""
+    return f"{path.name} has run to its end"
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run one."""
+    """Run notebooks one after another, each with the environment variables of the first."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("notebook", type=Path)
+    parser.add_argument("notebooks", type=Path, nargs="+")
     parser.add_argument("--pictures", type=Path)
     given = parser.parse_args(arguments)
-    run(given.notebook, given.pictures)
+    environment = dict(os.environ)
+    for path in given.notebooks:
+        run(path, given.pictures)
+        if _has_spark():
+            raise RuntimeError(f"{path.name} left Spark running; the next one would take it over")
+        print(ended(path), flush=True)
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 if __name__ == "__main__":
