@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,7 @@ def python() -> Iterator[str]:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             patch.setenv(name, sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "broker")]))
-        with ready_python.forked_stream_sources():
+        with ready_python.forked_processes():
             script = os.environ["PYSPARK_DRIVER_PYTHON"]
         assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
         yield script
@@ -74,3 +75,22 @@ def test_a_source_ends_when_its_parent_gets_a_signal(python: str) -> None:
         process.send_signal(signal.SIGTERM)
         assert connection.recv(1) == b""
         process.communicate(timeout=_DEADLINE_S)
+
+
+def test_a_daemon_forks_workers_that_have_loaded_modules(python: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as spark:
+        daemon = subprocess.Popen(
+            [python, "-m", ready_python.DAEMON, "pyspark.sql.worker.plan_data_source_read"],
+            env=os.environ
+            | {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        spark.settimeout(_DEADLINE_S)
+        spark.connect(daemon.stdout.read(int.from_bytes(daemon.stdout.read(4), "big")))
+        worker = int.from_bytes(spark.recv(4), "big")
+        assert worker not in (0, daemon.pid)
+        files = Path(f"/proc/{worker}/maps").read_text(encoding="utf-8")
+        spark.close()
+        daemon.communicate(timeout=_DEADLINE_S)  # the daemon ends with its stdin
+    assert "/numba/" in files, "this worker was asked for nothing yet"

@@ -27,6 +27,7 @@ from tests.support.security.kafka_listeners import (
 )
 from tests.support.security.listeners import LISTENERS, Listeners, played_listeners
 from tests.support.security.spark_job import REDACTED
+from tests.support.spark import ready_python
 from tests.support.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def test_no_plan_log_error_event_or_checkpoint_has_a_secret(
         "wrong": jaas("SCRAM-SHA-512", password=WRONG),
     }
     output = tmp_path / "output.txt"
-    with output.open("wb") as file:
+    with output.open("wb") as file, ready_python.forked_processes():
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.security.spark_job", str(tmp_path)],
             input=json.dumps(given).encode(),

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_klog.client.admin.topics import NewTopic
 from tests.support.repo.documents import ROOT
+from tests.support.spark import ready_python
 from tests.support.spark.home import compiled_home
 from tests.support.spark.topics import Topics, run
 
@@ -172,7 +173,7 @@ def test_the_driver_logs_an_ignored_column_and_old_records_once(
         cwd=tmp_path,
         env={
             **os.environ,
-            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+            "PYSPARK_PYTHON": ready_python.python() or sys.executable,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "broker")]),
             "SPARK_HOME": str(compiled_home()),  # only quicker
             "SPARK_LOCAL_IP": "127.0.0.1",

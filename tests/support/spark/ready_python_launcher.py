@@ -1,7 +1,7 @@
 """Run by the script of `ready_python.py`: asks the socket named by its argument for a fork.
 
 The launcher imports little, since Spark starts it hundreds of times. When the fork ends, the
-launcher ends. SIGTERM, by which Spark ends a stream's source, is passed on to the fork.
+launcher ends. SIGTERM, by which Spark ends the process, is passed on to the fork.
 """
 
 import _socket
@@ -12,7 +12,7 @@ import sys
 
 asked = _socket.socket(_socket.AF_UNIX)
 asked.connect(sys.argv[1])
-told = marshal.dumps((posix.getcwdb(), posix.environ))
+told = marshal.dumps((posix.getcwdb(), posix.environ, sys.argv[2:]))
 files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 lent = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)
 asked.sendmsg([len(told).to_bytes(8, "big")], [lent])

@@ -77,7 +77,7 @@ def spark_session() -> "SparkSession":
     for name, value in OVERRIDES.items():
         builder = builder.config(name, value)
     is_quick = bool(_quick) and not OVERRIDES
-    with ready_python.forked_stream_sources() if is_quick else nullcontext():
+    with ready_python.forked_processes() if is_quick else nullcontext():
         session = builder.getOrCreate()
     if is_quick:
         loadable = session._jvm.org.apache.spark.util.Utils.classIsLoadable
