@@ -28,13 +28,15 @@ def register(spark: "SparkSession") -> None:
     registration, and in each Python thread that writes, except the main thread: a thread cannot
     write until it has an active session.
 
-    :raises KlogError: if the Python of the session's workers does not exist, or is not of the
-        driver's version
+    :raises KlogError: if Spark is older than 4.0, or the Python of the session's workers does not
+        exist or is not of the driver's version
     """
+    from pyspark_klog.spark.registration import check_release, check_session
+
+    check_release()
     from pyspark.errors import AnalysisException
 
     from pyspark_klog.spark.data_source import DefaultSource
-    from pyspark_klog.spark.registration import check_session
     from pyspark_klog.spark.sink.active_session import set_active_session
 
     check_session(spark)
@@ -57,9 +59,12 @@ def batch_writer(**options: Any) -> "BatchWriter":
 
     Options are those of klog's Spark sink. This call checks them.
 
-    :raises KlogError: for invalid options
+    :raises KlogError: for invalid options, or if Spark is older than 4.0
     """
+    from pyspark_klog.spark.registration import check_release
     from pyspark_klog.spark.sink.batch_writer import BatchWriter
+
+    check_release()
 
     return BatchWriter(options)
 

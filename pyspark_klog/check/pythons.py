@@ -150,6 +150,8 @@ def _packages(name: str, found: Contents) -> Iterator[Item]:
     yield _klog(name, found)
     yield _pyarrow(name, found)
     yield _numba(name, found)
+    yield _connect(name, found)
+    yield _protobuf(name, found)
 
 
 def _klog(name: str, found: Contents) -> Item:
@@ -190,3 +192,22 @@ def _numba(name: str, found: Contents) -> Item:
             "and write take some seconds longer: python -m pyspark_klog.warm compiles them now"
         )
     return ok(f"{name}: numba {found.numba}, klog's kernels are compiled")
+
+
+def _connect(name: str, found: Contents) -> Item:
+    missing = found.connect_missing
+    if missing:
+        return note(
+            f"{name}: without {', '.join(missing)}, foreachBatch under Spark Connect fails: pip "
+            f"install {' '.join(missing)} where the server runs"
+        )
+    return ok(f"{name}: grpcio, for foreachBatch under Spark Connect")
+
+
+def _protobuf(name: str, found: Contents) -> Item:
+    if found.protobuf is None:
+        return note(
+            f"{name}: without protobuf, transformWithState fails: pip install protobuf on every "
+            "executor"
+        )
+    return ok(f"{name}: protobuf {found.protobuf}, for transformWithState")

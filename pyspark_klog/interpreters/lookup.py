@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -70,6 +70,9 @@ class Contents:
     pyarrow_error: str | None = None
     """Spark's message about a pyarrow that is missing or too old."""
     numba: str | None = None
+    protobuf: str | None = None
+    connect_missing: Sequence[str] = ()
+    """The packages of Spark Connect's client that are missing."""
     kernels_are_cached: bool | None = None
 
     @property

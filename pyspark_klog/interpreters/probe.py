@@ -2,7 +2,8 @@
 
 The JSON is the last line of the output. The script runs in any Python 3, and does not need klog,
 which may be missing in that Python. The argument "klog" asks for klog's version, the argument
-"packages" for the versions of pyspark, pyarrow and numba, and whether klog's kernels are cached.
+"packages" for the versions of pyspark, pyarrow, numba and protobuf, the missing packages of Spark
+Connect's client, and whether klog's kernels are cached.
 """
 
 import importlib
@@ -24,12 +25,20 @@ def _klog(found: "dict[str, object]") -> None:
         found["klog"] = package.__version__
 
 
+_CONNECT = ("pandas", "grpcio", "grpcio-status", "googleapis-common-protos")
+
+
+def _version(name: str) -> "object":
+    try:
+        return importlib.import_module("importlib.metadata").version(name)
+    except Exception:
+        return None
+
+
 def _packages(found: "dict[str, object]") -> None:
-    for name in ("pyarrow", "numba"):
-        try:
-            found[name] = importlib.import_module("importlib.metadata").version(name)
-        except Exception:
-            found[name] = None
+    for name in ("pyarrow", "numba", "protobuf"):
+        found[name] = _version(name)
+    found["connect_missing"] = [name for name in _CONNECT if _version(name) is None]
     try:
         found["pyspark"] = importlib.import_module("pyspark").__version__
         utils = importlib.import_module("pyspark.sql.pandas.utils")

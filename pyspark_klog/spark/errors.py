@@ -41,5 +41,9 @@ class PythonUnfit(KlogError):
     from the driver's."""
 
 
+class SparkTooOld(KlogError):
+    """The installed Spark has no Python data sources: they came with Spark 4.0."""
+
+
 class PackageMissing(KlogError):
     """A package that klog needs is not installed in the Python in which the data source runs."""

@@ -1,12 +1,14 @@
-"""Checks, when the source is registered, the Python interpreter in which Spark will run it."""
+"""Checks, when the source is registered, Spark's release and the Python interpreter in which Spark
+will run the source."""
 
+import importlib
 import logging
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from pyspark_klog.interpreters.lookup import Interpreter, NoPython, Probe, is_current_interpreter
-from pyspark_klog.spark.errors import PythonUnfit
+from pyspark_klog.spark.errors import PackageMissing, PythonUnfit, SparkTooOld
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,6 +16,30 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONGEST_S = 10.0
+
+
+def check_release() -> None:
+    """Refuse a Spark without Python data sources.
+
+    :raises SparkTooOld: if the installed Spark has none
+    :raises PackageMissing: if pyspark is not installed
+    """
+    try:
+        pyspark = importlib.import_module("pyspark")
+    except ModuleNotFoundError:
+        raise PackageMissing(
+            f"pyspark is not installed in this Python, {sys.executable}; expected 4.0 or later: "
+            "pip install 'pyspark-klog[spark]', or use the Python of your jobs"
+        ) from None
+    try:
+        importlib.import_module("pyspark.sql.datasource")
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark.sql.datasource":
+            raise
+        raise SparkTooOld(
+            f"Spark {pyspark.__version__} has no Python data sources; expected 4.0 or later: use a "
+            'newer Spark, or Spark\'s own connector, format("kafka")'
+        ) from None
 
 
 def check_session(spark: "SparkSession") -> None:

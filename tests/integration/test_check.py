@@ -24,6 +24,8 @@ _GOOD: dict[str, Any] = {
     "pyarrow": "21.0.0",
     "numba": "0.61.0",
     "kernels_are_cached": True,
+    "protobuf": "6.33.0",
+    "connect_missing": [],
 }
 
 Check = Callable[..., list[str]]
@@ -68,6 +70,8 @@ def test_all_is_well(check: Check, python: str) -> None:
         f"ok    driver: pyspark_klog {__version__}",
         "ok    driver: pyarrow 21.0.0",
         "ok    driver: numba 0.61.0, klog's kernels are compiled",
+        "ok    driver: grpcio, for foreachBatch under Spark Connect",
+        "ok    driver: protobuf 6.33.0, for transformWithState",
         f"ok    workers: the driver's Python (PYSPARK_PYTHON={python})",
         check()[-1],
     ]
@@ -84,6 +88,8 @@ def test_pyspark_python_is_not_set(
         klog_error="No module named 'pyspark_klog'",
         pyspark="4.3.0",
         pyarrow_error="[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed",
+        protobuf="6.33.0",
+        connect_missing=[],
     )
     monkeypatch.delenv("PYSPARK_PYTHON")
     lines = check()
@@ -168,6 +174,17 @@ def test_kernels_that_are_not_compiled_yet(check: Check, python: str) -> None:
     [line] = _wrong(check())
     assert line.startswith("note  driver: numba 0.61.0; klog's kernels are not compiled yet")
     assert line.endswith("python -m pyspark_klog.warm compiles them now")
+
+
+def test_packages_that_only_some_jobs_need(check: Check, python: str) -> None:
+    missing = {"protobuf": None, "connect_missing": ["grpcio", "grpcio-status"]}
+    fake_python(Path(python), **(_GOOD | missing))
+    assert _wrong(check()) == [
+        "note  driver: without grpcio, grpcio-status, foreachBatch under Spark Connect fails: pip "
+        "install grpcio grpcio-status where the server runs",
+        "note  driver: without protobuf, transformWithState fails: pip install protobuf on every "
+        "executor",
+    ]
 
 
 # --- Spark and Java ------------------------------------------------------------------------------
@@ -297,6 +314,22 @@ def test_register_asks_nothing_of_the_drivers_own_python(
     fake_program(Path(python), "exit 1")
     _register(python)
     assert caplog.messages == []
+
+
+def test_spark_3_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
+    monkeypatch.setattr("pyspark.__version__", "3.5.4")
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+    for use in (lambda: _register(None), lambda: pyspark_klog.batch_writer(**options)):
+        with pytest.raises(KlogError) as caught:
+            use()
+        assert str(caught.value) == (
+            "Spark 3.5.4 has no Python data sources; expected 4.0 or later: use a newer Spark, or "
+            'Spark\'s own connector, format("kafka")'
+        )
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(KlogError, match=r"^pyspark is not installed in this Python, .*\[spark\]"):
+        pyspark_klog.batch_writer(**options)
 
 
 def test_register_leaves_connect_clients_alone(python: str) -> None:
