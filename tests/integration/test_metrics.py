@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from klog_broker.produce.kernel_loading import load_produce_kernel
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
-from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
@@ -237,41 +235,6 @@ def test_the_text_of_a_busy_broker_says_each_thing_once(broker: BrokerThread) ->
     assert value(found, "kafka_server_replicamanager_leadercount") == 30
     assert value(found, "kafka_controller_kafkacontroller_globaltopiccount") == 1
     assert value(found, "kafka_controller_kafkacontroller_globalpartitioncount") == 30
-
-
-def test_one_broker_of_a_cluster_reports_that_it_is_the_controller(tmp_path: Path) -> None:
-    def told(brokers: Sequence[BrokerThread]) -> list[float]:
-        name = "kafka_controller_kafkacontroller_activecontrollercount"
-        return sorted(value(scrape(each), name) or 0 for each in brokers)
-
-    with ZooKeeper() as zookeeper, ExitStack() as running:
-        brokers = [
-            running.enter_context(
-                BrokerThread(
-                    tmp_path / str(number),
-                    LISTENS | {"zookeeper.connect": zookeeper.address, "broker.id": str(number)},
-                )
-            )
-            for number in (1, 2)
-        ]
-        eventually(lambda: told(brokers) == [0, 1], deadline_s=60, what="one controller")
-        with Admin(brokers[0].bootstrap_servers) as admin:
-            admin.create_topics([NewTopic("copied", num_partitions=2, replication_factor=2)])
-
-        def followed() -> set[tuple[str, float]]:
-            """Return (leader, lag) of the partition that each of the two brokers follows."""
-            found = [scrape(each) for each in brokers]
-            return {
-                (dict(labels)["leader"], lag)
-                for samples in found
-                for (name, labels), lag in samples.items()
-                if name == "klog_replica_fetcher_lag"
-            }
-
-        eventually(lambda: followed() == {("1", 0), ("2", 0)}, deadline_s=60, what="followers")
-        served = {name for each in brokers for name, _ in scrape(each)}
-        assert {name for name in ONLY_IN_CLUSTER if BY_NAME[name].kind != "histogram"} <= served
-        assert {value(scrape(each), "klog_zookeeper_session_connected") for each in brokers} == {1}
 
 
 def test_health_reports_an_offline_directory(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 import sys
 
 from tools.docs import (
+    alerts,
     apis,
     bounds,
     configuration,
     connections,
     controller,
+    dashboard,
     groups,
     metrics,
     options,
@@ -30,6 +32,8 @@ PAGES: Pages = {
     "docs/options.md": options.options_page,
     "docs/roles.md": roles.role_page,
     "docs/transactions.md": transactions.transaction_page,
+    "monitoring/klog-alerts.yml": alerts.alert_rules,
+    "monitoring/klog-dashboard.json": dashboard.dashboard,
 }
 
 if __name__ == "__main__":

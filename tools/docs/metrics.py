@@ -3,6 +3,8 @@
 from klog_broker.monitoring.catalog import METRICS
 from klog_broker.monitoring.health import MOST_NAMES
 from klog_broker.monitoring.scrapes import CACHED_MS
+from tools.docs.alerts import alert_table
+from tools.docs.failures import failure_table
 
 _HEAD = """\
 <!-- Printed by `./dev python -m tools.docs`; edit the rows in
@@ -73,69 +75,22 @@ Drop metrics that you do not need with `metric_relabel_configs`.
 Counters start at 0 when the broker starts. A topic's counters also start at 0 when the topic is
 created.
 
-## What to alert on
+## Alerts and dashboard
 
-| expression | meaning |
-|---|---|
+Prometheus loads the rules of [klog-alerts.yml](../monitoring/klog-alerts.yml) by `rule_files`. The
+rules expect scrape jobs whose names begin with `klog`, one job for each cluster. Grafana imports
+the dashboard [klog-dashboard.json](../monitoring/klog-dashboard.json).
+
+| alert | severity, time | meaning | expression |
+|---|---|---|---|
+{alerts}
+
+A failure that the operator's pages describe fires at least one of these alerts:
+
+| page | failure | alerts |
+|---|---|---|
+{failures}
 """
-
-_ALERTS = (
-    ('up{job="klog"} == 0', "the broker does not answer"),
-    (
-        "kafka_server_replicamanager_underminisrpartitioncount > 0",
-        "partitions that refuse acks=all: [too few replicas](clusters-of-brokers.md)",
-    ),
-    (
-        "kafka_server_replicamanager_underreplicatedpartitions > 0",
-        "if for minutes: a broker is down or lags, and the next loss may stop a partition",
-    ),
-    (
-        "kafka_controller_kafkacontroller_offlinepartitionscount > 0",
-        "partitions without a leader: their in-sync replicas are down",
-    ),
-    (
-        "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
-        "in a cluster, if for minutes: there is no controller to elect leaders",
-    ),
-    (
-        "kafka_log_logmanager_offlinelogdirectorycount > 0",
-        "a disk failed: [its partitions are not served](operations.md#when-the-disk-fails)",
-    ),
-    (
-        "kafka_server_replicamanager_offlinereplicacount > 0",
-        "partitions that cannot be served, also because a single log failed",
-    ),
-    (
-        'klog_coordinator_partitions{status="failed"} > 0',
-        "groups or transactional ids without a coordinator; the broker's log has the reason",
-    ),
-    (
-        "kafka_log_logcleanermanager_uncleanable_partitions_count > 0",
-        "a log grows because it is no longer [compacted](compaction.md)",
-    ),
-    (
-        "increase(klog_bugs_total[1h]) > 0",
-        "a bug of klog: the log has its traceback (`logger=klog.bug`)",
-    ),
-    (
-        "sum by (error) (rate(kafka_network_requestmetrics_errors_total"
-        '{error=~"KAFKA_STORAGE_ERROR\\|UNKNOWN_SERVER_ERROR"}[5m])) > 0',
-        "requests fail because of the broker; as in Kafka, also Produce requests with damaged "
-        "compressed records",
-    ),
-    (
-        "rate(process_cpu_seconds_total[5m]) > 0.9",
-        "the event loop's core is busy; helper threads can raise the value above 1",
-    ),
-    (
-        "histogram_quantile(0.99, rate(klog_loop_turn_ms_bucket[5m])) > 25",
-        "requests wait for the event loop",
-    ),
-    (
-        "process_open_fds / process_max_fds > 0.8",
-        "[descriptors](operations.md#descriptors) run out",
-    ),
-)
 
 _ALL = """
 ## All metrics
@@ -158,6 +113,12 @@ def metrics_page() -> str:
         f" {row.meaning} |"
         for row in METRICS
     )
-    alerts = (f"| `{expression}` | {says} |" for expression, says in _ALERTS)
-    head = _HEAD.replace("{kept}", f"{CACHED_MS} ms").replace("{names}", str(MOST_NAMES))
-    return "\n".join((head + "\n".join(alerts), _ALL + "\n".join(rows), ""))
+    head = _HEAD
+    for name, text in (
+        ("kept", f"{CACHED_MS} ms"),
+        ("names", str(MOST_NAMES)),
+        ("alerts", "\n".join(alert_table())),
+        ("failures", "\n".join(failure_table())),
+    ):
+        head = head.replace("{" + name + "}", text)
+    return head + _ALL + "\n".join(rows) + "\n"

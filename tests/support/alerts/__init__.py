@@ -1,0 +1,1 @@
+"""Evaluates Prometheus' alert rules for klog over scraped samples."""

@@ -1,0 +1,68 @@
+"""Three ZooKeeper servers that form an ensemble, on loopback: two of them are a quorum."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from pyspark_klog.testing.ports import free_port
+from pyspark_klog.testing.zookeeper import _HOST, _JVM, _class_path, _java, _serves
+from tests.support.eventually import eventually
+
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_NUMBERS = (1, 2, 3)
+
+
+class Ensemble:
+    """Use it in a with statement. `kill` and `start` end and start single servers, by number."""
+
+    def __init__(self, folder: Path, *, tick_ms: int = 250) -> None:
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._ports = {number: free_port(_HOST) for number in _NUMBERS}
+        peers = "".join(
+            f"server.{number}={_HOST}:{free_port(_HOST)}:{free_port(_HOST)}\n"
+            for number in _NUMBERS
+        )
+        for number, port in self._ports.items():
+            data = folder / f"zookeeper-{number}"
+            data.mkdir(parents=True)
+            (data / "myid").write_text(f"{number}\n")
+            (data / "zoo.cfg").write_text(
+                f"tickTime={tick_ms}\ninitLimit=40\nsyncLimit=20\nmaxSessionTimeout=60000\n"
+                f"dataDir={data}\nclientPortAddress={_HOST}\nclientPort={port}\n"
+                f"admin.enableServer=false\n4lw.commands.whitelist=srvr\n{peers}"
+            )
+
+    @property
+    def connect(self) -> str:
+        """The value of ``zookeeper.connect``."""
+        return ",".join(f"{_HOST}:{port}" for port in self._ports.values())
+
+    def __enter__(self) -> Ensemble:
+        self.start(*_NUMBERS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill(*_NUMBERS)
+
+    def start(self, *numbers: int) -> None:
+        """Start these servers; return when each of them serves clients."""
+        for number in numbers:
+            data = self._folder / f"zookeeper-{number}"
+            command = [_java(), *_JVM, "-cp", _class_path(), _MAIN, str(data / "zoo.cfg")]
+            with (data / "output.log").open("ab") as log:
+                self._processes[number] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+        for number in numbers:
+            port = self._ports[number]
+            eventually(lambda port=port: _serves(port), 60, f"ZooKeeper server {number}")
+
+    def kill(self, *numbers: int) -> None:
+        """Kill these servers; their data remain."""
+        for number in numbers:
+            process = self._processes.pop(number, None)
+            if process is not None:
+                process.kill()
+                process.wait()
