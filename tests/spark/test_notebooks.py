@@ -94,7 +94,7 @@ def failed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pictures: Path
 ) -> dict[Path, str]:
     """The failed ones of the notebooks whose tests run now, and what they printed."""
-    mine = [
+    mine: list[Path] = [
         item.callspec.params["notebook"]
         for item in request.session.items
         if isinstance(item, pytest.Function)

@@ -33,7 +33,7 @@ DAEMON = "pyspark.daemon"
 _VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _LAUNCHER = Path(__file__).with_name("ready_python_launcher.py")
 _PROGRAMS = (MODULE, DAEMON)
-# Of Spark's programs for planning and writing only those that klog does not look for by name.
+# Not all of Spark's programs for planning and writing: klog looks for some of them by name.
 _IMPORTED = (
     *_PROGRAMS,
     "pandas",

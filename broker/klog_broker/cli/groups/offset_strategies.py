@@ -13,6 +13,7 @@ from pyspark_klog.ids import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """The offsets to which a group's committed offsets are reset; exactly one field is set."""
