@@ -24,6 +24,11 @@ class Checkpoint:
         """The last completed micro-batch; -1: none."""
         return max(self.commits(), default=-1)
 
+    @property
+    def is_in_batch(self) -> bool:
+        """Whether a micro-batch is planned, and not completed."""
+        return (self.folder / "offsets" / str(self.last_batch + 1)).exists()
+
     def offsets(self, batch: int) -> Positions | None:
         """The end offsets of a micro-batch; None if it is not planned."""
         file = self.folder / "offsets" / str(batch)

@@ -43,6 +43,7 @@ from tests.support.eventually import eventually
 TOPIC = "soak"
 GROUP = "soak-group"
 RATE_A_S = 200
+INTERVAL = "0 seconds"
 MOST_GROWTH_BYTES = 12 << 20
 _DEADLINE_S = 180.0
 _SAMPLE_S = 2.0
@@ -60,12 +61,13 @@ Say = Callable[[str], None]
 class Soak:
     """One run; `problems` are those found so far."""
 
-    def __init__(self, work: Path, say: Say, *, rate_a_s: int = RATE_A_S) -> None:
+    def __init__(self, work: Path, say: Say, *, rate_a_s: int, interval: str) -> None:
         self.problems: list[str] = []
         self.counts: Counter[str] = Counter()
         self._say = say
         self._work = work
         self._rate_a_s = rate_a_s
+        self._interval = interval
         self._memory = Memory()
         self._broker = testing.Broker(
             data=work / "broker", auto_create_topics_enable=False, num_partitions=FIRST_PARTITIONS
@@ -142,7 +144,11 @@ class Soak:
         )
 
     def _kill_driver(self, step: Step) -> None:
+        """Kill the driver in a micro-batch, which the next driver must repeat."""
         self._main()
+        eventually(
+            lambda: self._checkpoint("main").is_in_batch, _DEADLINE_S, "a micro-batch to kill in"
+        )
         self._count("driver kills")
         self._note_left(self._end_driver())
         self._main()
@@ -271,7 +277,7 @@ class Soak:
             checkpoint=str(self._checkpoint(name).folder),
             sink=str(self._work / f"{name}.jsonl"),
             hold=hold,
-            trigger=trigger or {"processingTime": "0 seconds"},
+            trigger=trigger or {"processingTime": self._interval},
         )
         self._running.add(name)
 
@@ -401,10 +407,14 @@ def soak(
     work: Path | None = None,
     rate_a_s: int = RATE_A_S,
     micro_batches: int = 0,
+    interval: str = INTERVAL,
 ) -> list[str]:
-    """Run a plan; return the problems. A temporary folder is removed if there are none."""
+    """Run a plan; return the problems. A temporary folder is removed if there are none.
+
+    ``interval`` is the queries' trigger interval.
+    """
     folder = work or Path(tempfile.mkdtemp(prefix="klog-soak-"))
-    running = Soak(folder, say, rate_a_s=rate_a_s)
+    running = Soak(folder, say, rate_a_s=rate_a_s, interval=interval)
     problems = running.run(steps, micro_batches)
     for name, count in sorted(running.counts.items()):
         say(f"         {name}: {count}")

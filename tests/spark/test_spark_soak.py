@@ -10,4 +10,5 @@ from tests.soak.plan import short_plan
 
 @pytest.mark.timeout(900)
 def test_every_record_is_seen_and_exactly_once_by_batch_id(tmp_path: Path) -> None:
-    assert soak(short_plan(), print, work=tmp_path, rate_a_s=100) == []
+    problems = soak(short_plan(), print, work=tmp_path, rate_a_s=100, interval="1 second")
+    assert problems == []
