@@ -690,12 +690,15 @@ def test_min_partitions_drops_no_offset(
 
     def batch(engine: Engine) -> "DataFrame":
         frame = engine.batch(subscribe=topic, minPartitions=least)
-        return frame.selectExpr("spark_partition_id() as task", "partition", "offset")
+        rows = frame.selectExpr("spark_partition_id() as task", "partition", "offset").collect()
+        sizes = Counter(row.task for row in rows)
+        records = [(row.partition, row.offset, sizes[row.task]) for row in rows]
+        return engine.frame(records, "partition int, offset long, in_task long")
 
-    found = parity.same(lambda engine: batch(engine).drop("task"))
-    assert found.distinct().count() == found.count() == sum(counts)
-    tasks = parity.same(lambda engine: batch(engine).groupBy("task").count().select("count"))
-    assert sorted(row["count"] for row in tasks.collect()) == expected
+    found = sorted(parity.same(batch).collect())
+    records = [(partition, n) for partition, count in enumerate(counts) for n in range(count)]
+    assert [(row.partition, row.offset) for row in found] == records
+    assert sorted(row.in_task for row in found) == [n for n in expected for _ in range(n)]
 
 
 @pytest.mark.parity("source behaviour: minPartitions splits")

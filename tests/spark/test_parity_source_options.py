@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,18 +84,21 @@ def test_subscribe_pattern(parity: Parity, tmp_path: Path) -> None:
     prefix = parity.topics.create(1)
     for name, number in (("eu.1", 1), ("us.2", 2), ("EU_3", 3), ("eu.1.old", 4)):
         parity.topics.put_numbers(parity.topics.create(1, f"{prefix}-{name}"), [number])
-    for pattern, expected in (
-        (rf"^\Q{prefix}-\Eeu\.\d$", [1]),
-        (rf"{prefix[1:]}-eu\.\d", [1, 4]),  # anywhere in the name
-        (rf" {prefix}-(?i:EU)[._]\p{{Digit}}$ ", [1, 3]),
-        (rf"{prefix}-[a-z&&[^u]]++.*", [1, 4]),
-        (rf"{prefix}-(eu\.1|us\.2)\z", [1, 2]),
-        ("eu.1x", []),
+    expected = {
+        rf"^\Q{prefix}-\Eeu\.\d$": [1],
+        rf"{prefix[1:]}-eu\.\d": [1, 4],  # anywhere in the name
+        rf" {prefix}-(?i:EU)[._]\p{{Digit}}$ ": [1, 3],
+        rf"{prefix}-[a-z&&[^u]]++.*": [1, 4],
+        rf"{prefix}-(eu\.1|us\.2)\z": [1, 2],
+        "eu.1x": [],
         # Internal topics are left out: klog has those, too.
-        (rf"__.*|{prefix}-us.*", [2]),
-    ):
-        found = parity.same(lambda engine, p=pattern: _numbers(engine.batch(subscribePattern=p)))
-        assert _values(found) == expected, pattern
+        rf"__.*|{prefix}-us.*": [2],
+    }
+
+    def batches(engine: Engine) -> "list[DataFrame]":
+        return [_numbers(engine.batch(subscribePattern=pattern)) for pattern in expected]
+
+    assert parity.same_numbers(batches) == list(expected.values())
 
     def stream(engine: Engine) -> "DataFrame":
         frame = engine.stream(subscribePattern=f"{prefix}-e.*", startingOffsets="earliest")
@@ -166,15 +170,16 @@ def test_include_headers(parity: Parity) -> None:
 @pytest.mark.parity("source option: startingOffsets")
 def test_starting_offsets(parity: Parity, tmp_path: Path) -> None:
     topic = _filled(parity, 5, 5)
-    for given, expected in (
-        (" Earliest ", [0, 1, 2, 3, 4, 100, 101, 102, 103, 104]),
-        (_json(topic, 3, -2), [3, 4, 100, 101, 102, 103, 104]),
-        (_json(topic, 5, 4), [104]),
-    ):
-        found = parity.same(
-            lambda engine, g=given: _numbers(engine.batch(subscribe=topic, startingOffsets=g))
-        )
-        assert _values(found) == expected
+    expected = {
+        " Earliest ": [0, 1, 2, 3, 4, 100, 101, 102, 103, 104],
+        _json(topic, 3, -2): [3, 4, 100, 101, 102, 103, 104],
+        _json(topic, 5, 4): [104],
+    }
+
+    def batches(engine: Engine) -> "list[DataFrame]":
+        return [_numbers(engine.batch(subscribe=topic, startingOffsets=each)) for each in expected]
+
+    assert parity.same_numbers(batches) == list(expected.values())
 
     def from_then_on(engine: Engine, name: str, **options: Any) -> "DataFrame":
         mine = engine.topics.create(2)
@@ -197,15 +202,16 @@ def test_starting_offsets(parity: Parity, tmp_path: Path) -> None:
 @pytest.mark.parity("source option: endingOffsets")
 def test_ending_offsets(parity: Parity) -> None:
     topic = _filled(parity, 5, 5)
-    for given, expected in (
-        ("latest", 10),
-        (_json(topic, 3, -1), 8),
-        (_json(topic, 0, 1), 1),
-    ):
-        found = parity.same(
-            lambda engine, g=given: _numbers(engine.batch(subscribe=topic, endingOffsets=g))
-        )
-        assert found.count() == expected
+    expected = {
+        "latest": [0, 1, 2, 3, 4, 100, 101, 102, 103, 104],
+        _json(topic, 3, -1): [0, 1, 2, 100, 101, 102, 103, 104],
+        _json(topic, 0, 1): [100],
+    }
+
+    def batches(engine: Engine) -> "list[DataFrame]":
+        return [_numbers(engine.batch(subscribe=topic, endingOffsets=each)) for each in expected]
+
+    assert parity.same_numbers(batches) == list(expected.values())
 
 
 @pytest.mark.parity("source option: startingTimestamp")
@@ -432,10 +438,12 @@ def test_max_trigger_delay(parity: Parity, tmp_path: Path) -> None:
 
 
 # --- tasks ---------------------------------------------------------------------------------------
-def _tasks(frame: "DataFrame") -> "DataFrame":
-    """How many records each task has."""
-    tasks = frame.selectExpr("spark_partition_id() as task").groupBy("task").count()
-    return tasks.select("count")
+def _tasks(engine: Engine, frame: "DataFrame", checkpoint: Path | None = None) -> "DataFrame":
+    """How many records each task has, of a batch or of a stream with a checkpoint."""
+    tasks = frame.selectExpr("spark_partition_id() as task")
+    rows = (tasks if checkpoint is None else engine.drain(tasks, checkpoint)).collect()
+    counts = Counter(row.task for row in rows)
+    return engine.frame([(count,) for count in counts.values()], "count long")
 
 
 def _counts(frame: "DataFrame") -> list[int]:
@@ -445,13 +453,12 @@ def _counts(frame: "DataFrame") -> list[int]:
 @pytest.mark.parity("source option: minPartitions")
 def test_min_partitions(parity: Parity, tmp_path: Path) -> None:
     topic = _filled(parity, 40, 2)
-    found = parity.same(lambda engine: _tasks(engine.batch(subscribe=topic, minPartitions=5)))
+    options = {"subscribe": topic, "minPartitions": 5}
+    found = parity.same(lambda engine: _tasks(engine, engine.batch(**options)))
     assert _counts(found) == [2, 10, 10, 10, 10]
 
     def stream(engine: Engine) -> "DataFrame":
-        frame = engine.stream(subscribe=topic, startingOffsets="earliest", minPartitions=5)
-        frame = frame.selectExpr("spark_partition_id() as task")
-        return engine.drain(frame, tmp_path).groupBy("task").count().select("count")
+        return _tasks(engine, engine.stream(startingOffsets="earliest", **options), tmp_path)
 
     assert _counts(parity.same(stream)) == [2, 10, 10, 10, 10]
 
@@ -466,15 +473,13 @@ def test_max_records_per_partition(parity: Parity, tmp_path: Path) -> None:
         ({"maxRecordsPerPartition": 10, "minPartitions": 4}, [3, 3, 3, 4]),
     ):
         found = parity.same(
-            lambda engine, o=options: _tasks(engine.batch(subscribe=topic, **ends, **o))
+            lambda engine, o=options: _tasks(engine, engine.batch(subscribe=topic, **ends, **o))
         )
         assert _counts(found) == expected, options
 
     def stream(engine: Engine) -> "DataFrame":
-        frame = engine.stream(
-            subscribe=topic, startingOffsets="earliest", maxRecordsPerPartition=5
-        ).selectExpr("spark_partition_id() as task")
-        return engine.drain(frame, tmp_path).groupBy("task").count().select("count")
+        options = {"startingOffsets": "earliest", "maxRecordsPerPartition": 5}
+        return _tasks(engine, engine.stream(subscribe=topic, **options), tmp_path)
 
     assert _counts(parity.same(stream)) == [3, 5, 5]
 
@@ -484,7 +489,7 @@ def test_max_records_per_partition_from_earliest_to_latest(parity: Parity) -> No
     topic = _filled(parity, 10, 3)
 
     def batch(engine: Engine) -> "DataFrame":
-        return _tasks(engine.batch(subscribe=topic, maxRecordsPerPartition=4))
+        return _tasks(engine, engine.batch(subscribe=topic, maxRecordsPerPartition=4))
 
     assert _counts(parity.klog_only(batch)) == [3, 3, 3, 4]
     peer = parity.peer_only(batch)

@@ -230,11 +230,11 @@ def test_a_time_that_overflows_microseconds(logs: Parity) -> None:
 # --- transactions and gaps -----------------------------------------------------------------------
 @pytest.mark.parity("source behaviour: read_committed")
 def test_markers_are_no_rows(logs: Parity, tmp_path: Path) -> None:
-    for options in ({}, COMMITTED):
-        found = logs.same(
-            lambda engine, o=options: _numbers(engine.batch(subscribe="transactions", **o))
-        )
-        assert _values(found) == [0, 1, 2, 3, 4]
+    def batches(engine: Engine) -> "list[DataFrame]":
+        some: tuple[dict[str, str], ...] = ({}, COMMITTED)
+        return [_numbers(engine.batch(subscribe="transactions", **options)) for options in some]
+
+    assert logs.same_numbers(batches) == [[0, 1, 2, 3, 4]] * 2
 
     def stream(engine: Engine) -> "DataFrame":
         options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 1, **COMMITTED}
@@ -248,22 +248,24 @@ def test_markers_are_no_rows(logs: Parity, tmp_path: Path) -> None:
 def test_gaps_cost_no_waiting(logs: Parity, tmp_path: Path) -> None:
     # The bound of a wait is far beyond the test's own: one that happened would fail it.
     patient = {"kafkaConsumer__pollTimeoutMs": 600_000}
-    for start, end, expected in (
-        (5, 42, [0, 1, 2, 3]),
-        (5, 20, [0, 1]),  # at the end
-        (7, 21, [2]),  # at the start
-        (5, 21, [0, 1, 2]),  # in the middle
-        (7, 20, []),  # a whole batch
-        (41, 42, []),  # a marker alone
-    ):
+    expected = {
+        (5, 42): [0, 1, 2, 3],
+        (5, 20): [0, 1],  # at the end
+        (7, 21): [2],  # at the start
+        (5, 21): [0, 1, 2],  # in the middle
+        (7, 20): [],  # a whole batch
+        (41, 42): [],  # a marker alone
+    }
+
+    def batch(engine: Engine, start: int, end: int) -> "DataFrame":
         ends = {
             "startingOffsets": f'{{"gaps":{{"0":{start}}}}}',
             "endingOffsets": f'{{"gaps":{{"0":{end}}}}}',
         }
-        found = logs.same(
-            lambda engine, e=ends: _numbers(engine.batch(subscribe="gaps", **e, **patient))
-        )
-        assert _values(found) == expected, (start, end)
+        return _numbers(engine.batch(subscribe="gaps", **ends, **patient))
+
+    found = logs.same_numbers(lambda engine: [batch(engine, *each) for each in expected])
+    assert found == list(expected.values())
 
     def stream(engine: Engine) -> "DataFrame":
         options = {"startingOffsets": '{"gaps":{"0":5}}', "maxOffsetsPerTrigger": 9, **patient}

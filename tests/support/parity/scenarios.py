@@ -16,6 +16,7 @@ engines, so a source's rows are equal to the topic's name. Topics made within it
 by `topic-1`, `topic-2`, ... in the order of their making, before frames are compared and returned.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -186,8 +187,23 @@ class Engine:
         return self.spark.createDataFrame(list(enumerate(sizes, 1)), "batch int, rows int")
 
     def frame(self, rows: Sequence[Any], schema: "StructType | str") -> "DataFrame":
-        """A frame of these rows, which no longer depends on a source."""
-        return self.spark.createDataFrame(list(rows), schema)
+        """A frame of these rows, which no longer depends on a source.
+
+        Spark reads a frame that was made from Arrow without a job. A frame that was made from
+        rows costs a job with two Python workers each time that it is read.
+        """
+        from pyspark.sql.types import StructType
+
+        try:
+            from pyspark.sql.conversion import LocalDataToArrowConversion
+        except ImportError:  # Spark 4.0
+            return self.spark.createDataFrame(list(rows), schema)
+        if not rows:
+            return self.spark.createDataFrame([], schema)
+        struct = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        assert isinstance(struct, StructType)
+        table = LocalDataToArrowConversion.convert(list(rows), struct, False)
+        return self.spark.createDataFrame(table, struct)
 
     def checkpoint(self, folder: Any) -> str:
         """The engine's own folder of a checkpoint: two engines never share one."""
@@ -229,6 +245,20 @@ class Parity:
             )
             self.peer_results.append("same")
         return klog
+
+    def same_numbers(self, frames: Callable[[Engine], Sequence["DataFrame"]]) -> list[list[int]]:
+        """The column n of each of several frames, sorted: one query reads all of them."""
+        counts: list[int] = []
+
+        def scenario(engine: Engine) -> "DataFrame":
+            made = [
+                frame.selectExpr("*", f"{k} AS frame") for k, frame in enumerate(frames(engine))
+            ]
+            counts.append(len(made))
+            return functools.reduce(lambda whole, frame: whole.unionAll(frame), made)
+
+        rows = self.same(scenario).collect()
+        return [sorted(row.n for row in rows if row.frame == k) for k in range(counts[0])]
 
     def same_failure(self, scenario: Scenario, klog_text: str) -> str:
         """klog's text, after every engine failed: at load, at planning or while it ran.
