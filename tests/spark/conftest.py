@@ -6,12 +6,12 @@ import pytest
 
 from pyspark_klog import testing
 from tests.support.parity.fixtures import kafka_server, parity, spark, spark_broker
-from tests.support.spark.session import quicken_streams, restore_session
+from tests.support.spark.session import quicken_session, restore_session
 from tests.support.spark.topics import Topics
 
 __all__ = ["kafka_server", "parity", "spark", "spark_broker", "topics"]
 
-quicken_streams()
+quicken_session()
 
 
 @pytest.fixture(scope="session")
