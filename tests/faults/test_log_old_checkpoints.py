@@ -29,7 +29,9 @@ from tests.support.log.harness import (
 from tests.support.runtime.manual_clock import ManualClock
 from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
-CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
+CONFIG = LogConfig(
+    segment_bytes=1_000_000, segment_index_bytes=4_096, index_interval_bytes=0, retention_ms=-1
+)
 OTHER, THIRD = TopicPartition("other", 0), TopicPartition("third", 0)
 HOUR_MS = 3_600_000
 BETWEEN_CHECKPOINTS_MS = 6_000

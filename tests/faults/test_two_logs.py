@@ -47,6 +47,7 @@ from tests.support.runtime.manual_clock import ManualClock
 from tests.support.runtime.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(
+    segment_index_bytes=65_536,
     retention_ms=-1,
     min_cleanable_dirty_ratio=0.0,
     delete_retention_ms=10**12,

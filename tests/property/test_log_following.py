@@ -133,7 +133,7 @@ def renumbered(offset: int, epoch: int = 0, count: int = 2, **fields: Any) -> by
 
 @pytest.mark.parametrize("kernels", [False, True])
 def test_gaps_of_a_cleaned_leader_are_kept(kernels: bool) -> None:
-    config = LogConfig(index_interval_bytes=0, compact=True)
+    config = LogConfig(segment_index_bytes=4_096, index_interval_bytes=0, compact=True)
     log = open_log(MemoryFiles(), config, checks=checks_of(kernels))
     fetch(log, renumbered(5, 1) + renumbered(9, 1) + renumbered(100, 4))
     assert (log.log_start_offset, log.log_end_offset) == (0, 102)

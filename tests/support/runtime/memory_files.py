@@ -35,7 +35,17 @@ class _Inode:
         self.warm_pages: set[int] = set()
         self.is_removed = False
 
+    def grow(self, size: int) -> None:
+        """Append zeros up to ``size`` bytes."""
+        if self.content:
+            self.content += bytes(size - len(self.content))
+        else:  # The system makes the zeros when a page is read: an index file has 10 MB of them.
+            self.content = bytearray(size)
+
     def sync(self) -> None:
+        if not self.lost:
+            self.durable = bytes(self.content)
+            return
         synced = bytearray(self.content)
         for sector in self.lost:
             at = slice(sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(synced)))
@@ -70,7 +80,7 @@ class _Inode:
         survivor = _Inode()
         survivor.modified_ms = self.modified_ms
         fate = random.random()
-        if fate < 0.25 or bytes(self.content) == self.durable:
+        if fate < 0.25 or self.content == self.durable:
             content = bytearray(self.durable)
         elif fate < 0.4 and not self.lost:
             content = bytearray(self.content)
@@ -275,7 +285,7 @@ class MemoryFile:
         self._files.allocate_bytes(size)
         missing = position + size - len(self._inode.content)
         if missing > 0:
-            self._inode.content += bytes(missing)
+            self._inode.grow(position + size)
 
     def truncate(self, size: int) -> None:
         self._use()
@@ -289,7 +299,7 @@ class MemoryFile:
             # Sectors behind the new end are gone, and the cut sector is written again.
             self._inode.lost -= {at for at in self._inode.lost if at >= size // SECTOR_BYTES}
         elif size > len(content):
-            content += bytes(size - len(content))
+            self._inode.grow(size)
 
     def map(self, size: int) -> MemoryMapping:
         self._use()
