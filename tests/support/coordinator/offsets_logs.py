@@ -52,12 +52,17 @@ def offset_values(draw: st.DrawFn) -> bytes:
     return encode_versioned(value, version) + draw(st.sampled_from((b"", b"", b"more")))
 
 
+# Strategies are made once: hypothesis analyses each new one, which takes longer than drawing.
+_offset_values = offset_values()
+_maybe_offset_values = st.one_of(st.none(), _offset_values, _offset_values, _offset_values)
+
+
 @st.composite
 def offset_rows(draw: st.DrawFn) -> Row:
     key = encode_offset_key(draw(groups), draw(topics), draw(partitions))
     if draw(st.booleans()):
         key = b"\0\0" + key[2:]
-    return key, draw(st.one_of(st.none(), offset_values(), offset_values(), offset_values()))
+    return key, draw(_maybe_offset_values)
 
 
 @st.composite
@@ -89,7 +94,7 @@ def group_rows(draw: st.DrawFn) -> Row:
 def odd_rows(draw: st.DrawFn) -> Row:
     """Rows that a load skips: no key, a later kind or version, bytes that do not fit."""
     key = encode_offset_key(draw(groups), draw(topics), draw(partitions))
-    value = draw(offset_values())
+    value = draw(_offset_values)
     return draw(
         st.sampled_from(
             (
@@ -105,6 +110,14 @@ def odd_rows(draw: st.DrawFn) -> Row:
             )
         )
     )
+
+
+_offset_rows, _group_rows, _odd_rows = offset_rows(), group_rows(), odd_rows()
+_several_rows = st.lists(
+    st.one_of(_offset_rows, _offset_rows, _offset_rows, _group_rows), min_size=1, max_size=6
+)
+_several_offset_rows = st.lists(_offset_rows, min_size=1, max_size=6)
+_one_group_row = st.lists(_group_rows, min_size=1, max_size=1)
 
 
 class LogOfBatches(MemoryStateLog):
@@ -153,16 +166,10 @@ def batches(draw: st.DrawFn) -> bytes:
                 marker, producer_id=draw(producers), producer_epoch=0, timestamp_ms=0
             )
         )
-    several = st.lists(
-        st.one_of(offset_rows(), offset_rows(), offset_rows(), group_rows())
-        if kind < 4
-        else offset_rows(),
-        min_size=1,
-        max_size=6,
-    )
-    rows = draw(st.lists(group_rows(), min_size=1, max_size=1) if kind == 1 else several)
+    several = _several_rows if kind < 4 else _several_offset_rows
+    rows = draw(_one_group_row if kind == 1 else several)
     if kind in (2, 8):
-        rows.insert(draw(st.integers(0, len(rows))), draw(odd_rows()))
+        rows.insert(draw(st.integers(0, len(rows))), draw(_odd_rows))
     codec = draw(codecs)
     if kind in (3, 4):
         builder = BatchBuilder(
@@ -187,10 +194,13 @@ def batches(draw: st.DrawFn) -> bytes:
     return batch
 
 
+_batch_lists = st.lists(batches(), min_size=1, max_size=20)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> LogOfBatches:
     log = LogOfBatches(draw(st.integers(1, 12)))
-    for batch in draw(st.lists(batches(), min_size=1, max_size=20)):
+    for batch in draw(_batch_lists):
         # An offset that comes again does not count: the replay has passed it.
         again = -1 if log.log_end_offset else 0
         log.put(batch, gap=draw(st.sampled_from((0, 0, 0, 0, 3, again))))
