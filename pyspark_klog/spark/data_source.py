@@ -17,6 +17,7 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.workers.clients import check_arrow
 from pyspark_klog.spark.workers.error_display import one_line
+from pyspark_klog.spark.workers.first_use import log_first_use
 from pyspark_klog.spark.workers.unlimited_batches import accept_unlimited_batches
 
 # Spark starts new Python processes to plan each query, and two for each micro-batch of a sink. Each
@@ -53,6 +54,8 @@ class DefaultSource(DataSource):
         only."""
         self._options.check_source()
         self._options.client.warn_of_ignored(once_in_process=False)
+        if self._options.table is None:
+            log_first_use()
         return self._schema()
 
     def _schema(self) -> StructType:
@@ -136,3 +139,4 @@ class DefaultSource(DataSource):
 
         check_sink(self._options, self.options)
         check_sink_schema(schema, self._options)
+        log_first_use()

@@ -43,6 +43,14 @@ def kernels_are_cached() -> bool:
     return cache.is_warm(cache.__file__)
 
 
+def claim_first_use() -> bool:
+    """Whether kernels will have to be compiled on this machine for the first time; True in one
+    process only, unless there is no cache. The call does not import numba."""
+    from pyspark_klog.records.kernels import cache
+
+    return cache.claim_first_use(cache.__file__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "validate_records":
         from pyspark_klog.records.kernels.record_validation import validate_records

@@ -196,6 +196,30 @@ def mark_warm(source: str) -> None:
         (directory / stamp).touch()
 
 
+def claim_first_use(source: str) -> bool:
+    """Whether kernels of the package of the file ``source`` will have to be compiled on this
+    machine for the first time; True in one process only, unless no directory is usable.
+
+    The call does not import numba. If the result is True, an empty file is created in the cache
+    directory, so that later calls return False.
+    """
+    stamp = _stamp_name()
+    if stamp is None or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    directory = cache_directory(source)
+    if directory is None:
+        return True
+    if (directory / stamp).exists() or any(directory.rglob("*.nbi")):
+        return False
+    try:
+        (directory / f"first-{stamp}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        pass  # another user's cache, or a full disk
+    return True
+
+
 def _stamp_name() -> str | None:
     try:
         version = metadata.version("numba")

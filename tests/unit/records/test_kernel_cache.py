@@ -9,7 +9,9 @@ from pyspark_klog.records.kernels.cache import (
     CACHE_NAME,
     CacheCandidate,
     cache_candidates,
+    claim_first_use,
     find_cache_directory,
+    mark_warm,
     processor,
     remove_outdated,
     seed_from_package,
@@ -143,3 +145,42 @@ def test_kernels_of_another_processor_are_not_warm(tmp_path: Path) -> None:
     others = [name(86, 2000), name(85, 2000, NUMBA_CPU_NAME="generic")]
     others += [processor({}, tmp_path / "none"), name(85, 2000)]
     assert len(set(others)) == 4
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A source file with kernels that nobody has compiled yet."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    source = tmp_path / "package" / "kernels.py"
+    source.parent.mkdir()
+    source.write_text("x = 1")
+    return str(source)
+
+
+def _cache_of(source: str) -> Path:
+    [directory] = (Path(source).parent / "__pycache__" / CACHE_NAME).iterdir()
+    return directory
+
+
+def test_the_first_use_is_claimed_once(kernels: str) -> None:
+    assert [claim_first_use(kernels) for _ in range(3)] == [True, False, False]
+
+
+@pytest.mark.parametrize("by_warm_up", [True, False])
+def test_compiled_kernels_have_no_first_use(kernels: str, by_warm_up: bool) -> None:
+    mark_warm(kernels)
+    if not by_warm_up:
+        directory = _cache_of(kernels)
+        for stamp in directory.iterdir():
+            stamp.unlink()
+        (directory / "kernels_1").mkdir()
+        (directory / "kernels_1" / "scan.f-1.py311.nbi").touch()
+    assert not claim_first_use(kernels)
+
+
+def test_kernels_that_are_not_compiled_have_no_first_use(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert not claim_first_use(kernels)
