@@ -1,13 +1,14 @@
 """The command line: `python -m pyspark_klog` prints the usage, `python -m pyspark_klog check`
-checks the Pythons with their packages, the Java and the brokers that a Spark job would use."""
+checks the Pythons with their packages, the Java and the brokers that a Spark job would use, and
+`python -m pyspark_klog checkpoint` shows, checks and moves the offsets of a query's checkpoint."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from pyspark_klog._version import __version__
+from pyspark_klog.checkpoint.arguments import add_broker_options, add_checkpoint_commands
 from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 
 _CHECK = """Check what a job with format("klog") needs, without starting Spark: the Pythons of the
@@ -27,18 +28,8 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser(
         "check", help="check what a job needs before it starts", description=_CHECK
     )
-    check.add_argument(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        metavar="HOST:PORT,...",
-        help="also check that these brokers can be reached",
-    )
-    check.add_argument(
-        "--command-config",
-        metavar="FILE",
-        type=Path,
-        help="a properties file with Kafka's client settings, for example for security",
-    )
+    add_broker_options(check, required=False, use="also check that these brokers can be reached")
+    add_checkpoint_commands(commands)
     return parser
 
 
@@ -49,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command is None:
         parser.print_help()
         return 0
+    if given.command == "checkpoint":
+        from pyspark_klog.checkpoint.command import run_checkpoint_command
+
+        return run_checkpoint_command(given)
     from pyspark_klog.check.command import check
 
     return check(os.environ, given.bootstrap_servers, given.command_config)
