@@ -47,7 +47,6 @@ SPARK_GROUPS = (
     ),
     ("notebooks", ("test_notebooks.py",)),
     ("parity", ("test_parity_*.py",)),
-    ("parity of the source", ("test_parity_source_*.py",)),
     ("executors of their own", ("test_spark_local_cluster.py",)),
     ("executors on two addresses", ("test_exactly_once_speculation.py",)),
 )
