@@ -168,21 +168,22 @@ def test_the_driver_logs_an_ignored_column_and_old_records_once(
     topics.put(source, [(None, b"%d" % n) for n in range(2)], at_ms=OLD_MS)
     old = f"{source}-old"
     topics.admin.create_topics([NewTopic(old, 1, 1, {"retention.ms": "604800000"})])
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, topics.servers, source, target, old, str(tmp_path)],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYSPARK_PYTHON": ready_python.python() or sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "broker")]),
-            "SPARK_HOME": str(compiled_home()),  # only quicker
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    with ready_python.forked_processes():
+        done = subprocess.run(
+            [sys.executable, "-c", JOB, topics.servers, source, target, old, str(tmp_path)],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "broker")]),
+                "SPARK_HOME": str(compiled_home()),  # only quicker
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-4_000:]
     # Spark passes the lines of its Python processes on, and may print some after a later marker.
     lines = [line for line in done.stderr.splitlines() if "logger=pyspark_klog." in line]

@@ -33,7 +33,8 @@ DAEMON = "pyspark.daemon"
 _VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _LAUNCHER = Path(__file__).with_name("ready_python_launcher.py")
 _PROGRAMS = (MODULE, DAEMON)
-# Not all of Spark's programs for planning and writing: klog looks for some of them by name.
+# klog looks in sys.modules for Spark's programs for planning and writing: they must be absent here,
+# except the one that the program of a source imports.
 _IMPORTED = (
     *_PROGRAMS,
     "pandas",
