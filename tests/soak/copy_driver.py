@@ -44,7 +44,7 @@ class CopyDriver:
             writer = rows.writeStream.foreachBatch(_to_each(sinks))
         writer = writer.option("checkpointLocation", command["checkpoint"])
         # Without a pause the queries would take all cores from starting drivers and executors.
-        writer = writer.trigger(processingTime="500 milliseconds")
+        writer = writer.trigger(processingTime=command["interval"])
         self._queries[command["query"]] = writer.start()
         return {}
 

@@ -31,12 +31,18 @@ class CopyQueries:
     """Both queries, and the driver that runs them."""
 
     def __init__(
-        self, work: Path, servers: str, traps: Path, report: Report, sink: dict[str, str]
+        self,
+        work: Path,
+        servers: str,
+        traps: Path,
+        report: Report,
+        sink: dict[str, str],
+        interval: str,
     ) -> None:
         """Create the queries; none runs yet.
 
         ``traps`` is the folder in which Spark's processes look for traps. ``sink`` are options of
-        each sink, which also gets an exactlyOnceName if they have ``exactlyOnce``.
+        each sink, which also gets an exactlyOnceName. ``interval`` is the trigger interval.
         """
         self.master = MASTERS[1]
         """Spark's master for the next driver."""
@@ -45,6 +51,7 @@ class CopyQueries:
         self._trap_folder = traps
         self._report = report
         self._sink = sink
+        self._interval = interval
         self._home = spark_home(work / "spark-home")
         self._driver: DriverProcess | None = None
         self._masters: list[str] = []
@@ -143,18 +150,19 @@ class CopyQueries:
             self._masters.append(self.master)
             self._driver = DriverProcess(self._work, "tests.soak.copy_driver", self._environment())
         servers = {"kafka.bootstrap.servers": self._servers}
-        sinks = [servers | {"topic": topic} | self._named(topic) for topic in COPIES[name]]
+        sinks = [
+            servers | self._sink | {"topic": topic, "exactlyOnceName": topic}
+            for topic in COPIES[name]
+        ]
         self._driver.send_command(
             "start",
             query=name,
             source=servers | {"subscribe": SOURCE, "startingOffsets": "earliest"},
             sinks=sinks,
             checkpoint=str(self._checkpoint(name).folder),
+            interval=self._interval,
         )
         self._running.add(name)
-
-    def _named(self, topic: str) -> dict[str, str]:
-        return self._sink | ({"exactlyOnceName": topic} if "exactlyOnce" in self._sink else {})
 
     def _environment(self) -> dict[str, str]:
         settings = {"spark.master": self.master, "spark.executor.memory": "512m"}

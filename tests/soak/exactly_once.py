@@ -32,6 +32,7 @@ SOURCE_PARTITIONS = 3
 KEYS = 40
 RATE_A_S = 100
 TIMEOUT_MS = 15_000
+INTERVAL = "500 milliseconds"
 SWEEP_MS = 500
 SERVER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(SWEEP_MS)}
 """The brokers of this soak look this often for transactions past their timeout."""
@@ -80,7 +81,7 @@ class ExactlyOnceSoak:
         *,
         rate_a_s: int,
         timeout_ms: int,
-        exactly_once: bool,
+        interval: str,
     ) -> None:
         self._server = server
         self._report = report
@@ -89,8 +90,7 @@ class ExactlyOnceSoak:
         self._traps = Traps(work / "traps")
         sink = {"exactlyOnce": "true", "kafka.transaction.timeout.ms": str(timeout_ms)}
         self._queries = CopyQueries(
-            *(work, server.bootstrap_servers, self._traps.folder, report),
-            sink if exactly_once else {},
+            work, server.bootstrap_servers, self._traps.folder, report, sink, interval
         )
         self._chance = random.Random(0)
         self._stopped: set[int] = set()
@@ -330,12 +330,11 @@ def soak(
     rate_a_s: int = RATE_A_S,
     timeout_ms: int = TIMEOUT_MS,
     server: Server | None = None,
-    exactly_once: bool = True,
+    interval: str = INTERVAL,
 ) -> list[str]:
     """Run a plan on ``server``, by default klog; return the problems.
 
-    A temporary folder is removed if there are none. ``exactly_once`` False shows what the checks
-    find without it.
+    A temporary folder is removed if there are none. ``interval`` is the queries' trigger interval.
     """
     folder = work or Path(tempfile.mkdtemp(prefix="klog-soak-"))
     report = Report(say)
@@ -346,7 +345,7 @@ def soak(
             report,
             rate_a_s=rate_a_s,
             timeout_ms=timeout_ms,
-            exactly_once=exactly_once,
+            interval=interval,
         ).run(faults)
     kills = sum(n for name, n in report.counts.items() if name.startswith(_KILLS))
     for name, count in sorted(report.counts.items()):
