@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.soak.checkpoint import Positions
 
-_TICK_S = 0.05
+_TICK_S = 0.1
 VALUE_BYTES = 100
 
 
