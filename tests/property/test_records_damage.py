@@ -22,7 +22,7 @@ from tests.support.records.record_sets import iterate
 from tests.support.records.up_conversion import up_convert
 
 MAX_BYTES = 1 << 18
-MUTATIONS_EACH = 200
+MUTATIONS_EACH = 100
 
 
 @cache
