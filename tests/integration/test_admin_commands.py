@@ -32,6 +32,25 @@ def test_case(broker: BrokerThread, case: Callable[[str], None]) -> None:
     case(broker.bootstrap_servers)
 
 
+def test_a_deletion_that_waits_for_a_disk_is_shown(tmp_path: Path) -> None:
+    directories = ",".join(str(tmp_path / each) for each in ("a", "b"))
+    with BrokerThread(None, SETTINGS | {"log.dirs": directories}) as broker:
+        servers = broker.bootstrap_servers
+        klog(servers, "topics", "create", "waits", "stays", "--partitions", "4")
+        first = broker.in_loop(lambda: broker.broker.services.logs.directories[0])
+        broker.in_loop(lambda: first.go_offline(OSError(5, "the disk is gone")))
+        klog(servers, "topics", "delete", "waits")
+        told = {each["name"]: each["deleting"] for each in json_output(servers, "topics", "list")}
+        assert told == {"waits": True, "stays": False}
+        listed = klog(servers, "topics", "list")
+        assert ["waits", "deleting", "-"] in [line.split() for line in listed.stdout.splitlines()]
+        for names in ((), ("waits",)):
+            described = klog(servers, "topics", "describe", *names)
+            assert described.exit_code == 0
+            assert "topic waits  is being deleted: the deletion waits" in described.stdout
+            assert ("topic stays" in described.stdout) is (not names)
+
+
 def test_a_hanging_transaction(tmp_path: Path) -> None:
     """The transaction hangs because its coordinator's log is lost."""
     data = tmp_path / "data"

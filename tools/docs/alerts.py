@@ -104,7 +104,7 @@ ALERTS = (
         f"{_CONTROLLER}_topicstodeletecount > 0",
         30 * _MINUTE,
         "warning",
-        "The deletion of a topic waits for a broker; the controller's log names it.",
+        "The deletion of a topic waits for a broker or a disk; `klog topics list` names the topic.",
         f"{_OPERATIONS}#the-brokers-log-lines",
     ),
     # --- disks and logs ---

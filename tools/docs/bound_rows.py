@@ -67,6 +67,11 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
     ),
     "Topics, settings and quotas": (
         Bound(
+            "topics that klog.deleting.topics names",
+            "klog_broker.api.describe_configs.MOST_DELETING_NAMED",
+            "`klog topics list` does not show the deletion of further ones",
+        ),
+        Bound(
             "characters of a topic's name",
             "klog_broker.metadata.image.MAX_TOPIC_NAME_LENGTH",
             "INVALID_TOPIC_EXCEPTION",

@@ -30,7 +30,11 @@ FAILURES = (
     Failure(*_DISK, "full", ("KlogDiskBelowFloor", "KlogStorageErrors")),
     Failure(*_DISK, "a sync fails", ("KlogDirectoryOffline", "KlogMetadataFailed", _DOWN)),
     Failure(*_DISK, "a read fails", ("KlogDirectoryOffline", "KlogNotCompacted", _DOWN)),
-    Failure(*_DISK, "one of several directories is offline", ("KlogDirectoryOffline", _DOWN)),
+    Failure(
+        *_DISK,
+        "one of several directories is offline",
+        ("KlogDirectoryOffline", "KlogTopicDeletionWaits", _DOWN),
+    ),
     Failure(*_DISK, "one log fails because of a bug", ("KlogReplicaOffline", "KlogBug")),
     Failure("operations.md", "Descriptors", "", ("KlogConnectionsRunOut", "KlogDescriptorsRunOut")),
     Failure("operations.md", "A clock that jumps", "", ("KlogClockWrong",)),

@@ -4,6 +4,7 @@ resources_without_settings.py describes resources of other types.
 """
 
 from collections.abc import Generator, Mapping
+from itertools import islice
 from typing import Any
 
 from klog_broker.api.alterable_brokers import stored_name
@@ -11,6 +12,7 @@ from klog_broker.api.resources_without_settings import describe_other
 from klog_broker.api.services import SettingsServices
 from klog_broker.cluster.known_topics import PATIENCE_MS, once_complete
 from klog_broker.config import stored_topic_config
+from klog_broker.config.types import SettingType
 from klog_broker.dispatch.access import on_topics, sometimes_on_cluster
 from klog_broker.dispatch.api_handler import BrokerApi
 from klog_broker.dispatch.error_messages import client_text
@@ -31,6 +33,7 @@ from klog_broker.topics.entries import (
 from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.apis.describe_configs import (
+    DELETING_TOPICS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -43,6 +46,10 @@ from pyspark_klog.protocol.keys import ApiKey
 # Costs of finding and describing all settings of a topic or broker, in units of about 5 us of the
 # event loop's time (runtime/event_loop/slices.py).
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
+
+MOST_DELETING_NAMED = 100
+"""The most topics that the setting klog.deleting.topics names: versions before 4 of DescribeConfigs
+allow 32,767 bytes for a value."""
 
 _DescribedSettings = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
@@ -143,7 +150,22 @@ def _configs(
             for entry in _entries(services, resource, dict(given or ()))
             if names is None or entry.setting.name in names
         ]
-    return answered[key]
+    found = answered[key]
+    if DELETING_TOPICS in (keys or ()) and resource.resource_type == ResourceType.BROKER:
+        found = [*found, _deleting_topics(services)]
+    return found
+
+
+def _deleting_topics(services: SettingsServices) -> DescribeConfigsResourceResult:
+    """Return the names of the topics whose deletion is not finished, for `klog topics`."""
+    names = islice(sorted(services.metadata.deleting_topics()), MOST_DELETING_NAMED)
+    return DescribeConfigsResourceResult(
+        name=DELETING_TOPICS,
+        value=",".join(names),
+        read_only=True,
+        config_source=ConfigSource.DYNAMIC_BROKER_CONFIG,
+        config_type=SettingType.LIST,
+    )
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:

@@ -12,7 +12,7 @@ NoResponse, and the change may still be made. Such a store waits until new parti
 but neither for the deletion of a deleted topic's logs nor for the role changes of other brokers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
@@ -68,6 +68,10 @@ class MetadataStore(Protocol):
     @property
     def has_failed(self) -> bool:
         """Whether no change of the metadata can be stored until the broker restarts."""
+
+    def deleting_topics(self) -> Collection[str]:
+        """Return the names of the topics whose deletion is not finished, as far as this broker
+        knows: in a cluster only the controller does."""
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic; empty if there is no topic named `name`."""

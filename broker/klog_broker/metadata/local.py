@@ -133,6 +133,11 @@ class LocalStore:
     def has_failed(self) -> bool:
         return self._file.has_failed
 
+    def deleting_topics(self) -> Collection[str]:
+        """Return the names of the topics whose logs are not yet deleted, for example because their
+        data directory is offline."""
+        return [topic.name for topic in self.image.deleting.values()]
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic; empty if there is no topic named `name`."""
         topic = self.image.topic(name)

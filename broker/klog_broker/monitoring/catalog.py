@@ -169,13 +169,14 @@ METRICS = (
         (),
         "Partitions of all known topics.",
     ),
-    # --- metrics of the controller; only brokers in a cluster have them ---
     Metric(
         "kafka_controller_kafkacontroller_topicstodeletecount",
         "gauge",
         (),
-        "On the controller: topics whose deletion has begun and waits for brokers.",
+        "On the controller and on a standalone broker: topics whose deletion is not finished,"
+        " because it waits for a broker or a disk.",
     ),
+    # --- metrics of the controller; only brokers in a cluster have them ---
     Metric(
         "kafka_controller_controllereventmanager_eventqueuesize",
         "gauge",
@@ -397,7 +398,6 @@ ONLY_IN_CLUSTER = frozenset(
     if row.name.startswith(
         (
             "kafka_controller_controller",
-            "kafka_controller_kafkacontroller_topicstodelete",
             "kafka_server_sessionexpirelistener_",
             "klog_controller_",
             "klog_elected_leaders_",

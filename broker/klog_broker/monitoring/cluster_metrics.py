@@ -11,7 +11,6 @@ from klog_broker.monitoring.sources import Sources
 from klog_broker.monitoring.text import MetricsText, labels
 
 _REPLICAS = "kafka_server_replicamanager"
-_CONTROLLER = "kafka_controller_kafkacontroller"
 _STATS = "kafka_controller_controllerstats"
 _EVENTS = "kafka_controller_controllereventmanager"
 _SESSION = "kafka_server_sessionexpirelistener"
@@ -47,7 +46,6 @@ def controller_metrics(sources: Sources, text: MetricsText) -> Iterator[int]:
     if controller is None:
         return
     counts = controller.counts
-    text.family(f"{_CONTROLLER}_topicstodeletecount", {"": controller.topics_to_delete})
     text.family(f"{_EVENTS}_eventqueuesize", {"": controller.queue_size})
     text.histogram(f"{_EVENTS}_eventqueuetimems", {"": counts.event_waits.row})
     names = sorted(counts.events)

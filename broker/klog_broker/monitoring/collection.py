@@ -202,6 +202,8 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
         yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
     text.family(f"{_CONTROLLER}_globaltopiccount", {"": len(topics)})
     text.family(f"{_CONTROLLER}_globalpartitioncount", {"": count})
+    deleting = sources.services.metadata.deleting_topics()
+    text.family(f"{_CONTROLLER}_topicstodeletecount", {"": len(deleting)})
     yield 1
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pyspark_klog.client.admin.configs import ConfigEntry as ConfigEntry
 from pyspark_klog.client.admin.configs import Resource, ResourceType, describe_configs
 from pyspark_klog.client.admin.controller_requests import call_controller
+from pyspark_klog.client.admin.deleting_topics import deleting_topics
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.metadata import ClusterView, TopicInfo
 from pyspark_klog.client.errors import TopicMissing, broker_error, check_error_code
@@ -180,6 +181,11 @@ class Admin:
             if info.error is not ErrorCode.NONE and not info.partitions:
                 raise broker_error(info.error, f"topic {name}")
         return {name: view.topics[name] for name in wanted}
+
+    def deleting_topics(self) -> list[str]:
+        """The topics whose deletion waits for a broker or a disk, sorted; only klog's brokers name
+        them."""
+        return deleting_topics(self._client)
 
     def describe_cluster(self) -> ClusterView:
         """Brokers, the controller and the cluster's id, as a fresh snapshot."""

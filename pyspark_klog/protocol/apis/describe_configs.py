@@ -4,6 +4,10 @@ from pyspark_klog.protocol.fields import array, boolean, int8, int16, int32, str
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct
 
+DELETING_TOPICS = "klog.deleting.topics"
+"""A read-only setting of klog's controller, described only if a request names it: the topics whose
+deletion is not finished, separated by commas."""
+
 
 class DescribeConfigsResource(Struct):
     resource_type: int = int8()

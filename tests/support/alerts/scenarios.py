@@ -25,6 +25,7 @@ from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -47,6 +48,7 @@ FLOOR = 1_000_000
 BROKER = "broker-0"
 FIRST_SEGMENT = "00000000000000000000.log"
 _OFFLINE = "kafka_controller_kafkacontroller_offlinepartitionscount"
+_TO_DELETE = "kafka_controller_kafkacontroller_topicstodeletecount"
 TOPICS: Mapping[str, Mapping[str, str]] = {
     "flushed": {"flush.messages": "1"},
     "other": {},
@@ -134,6 +136,15 @@ def failed_sync() -> History:
     watched.files.fail_sync_at = watched.files.syncs + 1
     watched.produce()
     return watched.last(10)
+
+
+def deletion_in_an_offline_directory() -> History:
+    watched = WatchedBroker()
+    watched.files.fail_sync_at = watched.files.syncs + 1
+    watched.produce()
+    topic = DeleteTopicState(topic_id=watched.ids["flushed"])
+    watched.memory.call(DeleteTopicsRequest(topics=[topic]), 6)
+    return watched.last(40)
 
 
 def failed_write_of_the_metadata() -> History:
@@ -325,6 +336,7 @@ class WatchedController:
         controller = self.cluster.controller
         samples = self._healthy | section_samples(controller_metrics, controller=controller)
         samples[_OFFLINE, frozenset()] = controller.offline_partitions
+        samples[_TO_DELETE, frozenset()] = len(controller.deleting_topics)
         self.history.record(**{BROKER: Target(samples, self._now_s)})
 
     def last(self, minutes: float) -> History:
@@ -403,6 +415,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         _scenario(disk_below_its_floor, "DiskBelowFloor", "DiskFills"),
         _scenario(full_disk_without_a_floor, "StorageErrors"),
         _scenario(failed_sync, *_OFFLINE_DISK),
+        _scenario(deletion_in_an_offline_directory, *_OFFLINE_DISK, "TopicDeletionWaits"),
         _scenario(failed_write_of_the_metadata, "MetadataFailed"),
         _scenario(failed_read, *_OFFLINE_DISK),
         _scenario(

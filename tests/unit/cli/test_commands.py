@@ -196,6 +196,9 @@ class FakeAdmin:
             raise TopicMissing(f"topic {names[0]} does not exist")
         return known if names is None else {name: known[name] for name in names}
 
+    def deleting_topics(self) -> list[str]:
+        return []
+
     def describe_configs(self, topic: str) -> dict[str, ConfigEntry]:
         mine = ConfigEntry("retention.ms", "5", 1, False, False)
         default = ConfigEntry("flush.ms", "9", 5, False, False)
@@ -251,6 +254,7 @@ class TestTopics:
                 "partitions": 1,
                 "replication_factor": 2,
                 "internal": True,
+                "deleting": False,
             },
             {
                 "name": "flights",
@@ -258,6 +262,7 @@ class TestTopics:
                 "partitions": 2,
                 "replication_factor": 2,
                 "internal": False,
+                "deleting": False,
             },
         ]
 

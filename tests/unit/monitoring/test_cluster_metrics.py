@@ -105,12 +105,11 @@ def test_events_are_counted_by_name_with_their_wait_and_duration() -> None:
     assert value(controller_samples(cluster), f"{EVENTS}_eventqueuesize") == 1
 
 
-def test_a_topic_whose_deletion_waits_for_a_broker_is_counted() -> None:
+def test_the_controller_names_a_topic_whose_deletion_waits_for_a_broker() -> None:
     cluster = Controlled.of_three()
     cluster.create(2, 3)
     cluster.unregister_broker(3)
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
-    name = "kafka_controller_kafkacontroller_topicstodeletecount"
-    assert value(controller_samples(cluster), name) == 1
+    assert cluster.controller.deleting_topics == ("t",)
     cluster.register(3)
-    assert value(controller_samples(cluster), name) == 0
+    assert cluster.controller.deleting_topics == ()

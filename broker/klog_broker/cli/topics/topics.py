@@ -32,14 +32,15 @@ def command() -> None:
 def list_topics(asking: ClientOptions, internal: bool) -> None:
     """List the topics, each with its number of partitions and its replication factor."""
     with asking.admin() as admin:
-        infos = [
-            info for info in admin.describe_topics().values() if internal or not info.is_internal
-        ]
+        topics = admin.describe_topics()
+        deleting = admin.deleting_topics()
+    infos = [info for info in topics.values() if internal or not info.is_internal]
     if asking.as_json:
-        print_json([_summary(info) for info in infos])
+        print_json([*map(_summary, infos), *map(_deleting_summary, deleting)])
         return
-    rows = [(i.name, len(i.partitions), _replication_factor(i)) for i in infos]
-    print_table(("topic", "partitions", "replicas"), rows)
+    rows: list[Row] = [(i.name, len(i.partitions), _replication_factor(i)) for i in infos]
+    rows += [(name, "deleting", None) for name in deleting]
+    print_table(("topic", "partitions", "replicas"), sorted(rows, key=lambda row: str(row[0])))
 
 
 @command.command("create")
@@ -117,16 +118,24 @@ def describe(
     failures = Failures()
     found: list[tuple[TopicInfo, dict[str, str | None]]] = []
     with asking.admin() as admin:
-        infos = _describe_each(admin, names, failures)
+        deleting = [each for each in admin.deleting_topics() if not names or each in names]
+        wanted = [each for each in names if each not in deleting]
+        infos = _describe_each(admin, wanted, failures) if wanted or not names else []
         if unavailable or under_replicated:
             infos = _in_trouble(infos, unavailable, under_replicated)
         for info in infos:
             with failures.collect():
                 found.append((info, _own_settings(admin, info.name)))
     if asking.as_json:
-        print_json([_details(info, settings) for info, settings in found])
+        details = [_details(info, settings) for info, settings in found]
+        print_json([*details, *map(_deleting_summary, deleting)])
     else:
         _print_details(found)
+        for name in deleting:
+            click.echo(
+                f"topic {name}  is being deleted: the deletion waits for a broker or a disk;"
+                " the log of the controller names it"
+            )
     failures.raise_collected()
 
 
@@ -250,6 +259,18 @@ def _summary(info: TopicInfo) -> dict[str, object]:
         "partitions": len(info.partitions),
         "replication_factor": _replication_factor(info),
         "internal": info.is_internal,
+        "deleting": False,
+    }
+
+
+def _deleting_summary(name: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "partitions": None,
+        "replication_factor": None,
+        "internal": None,
+        "deleting": True,
     }
 
 

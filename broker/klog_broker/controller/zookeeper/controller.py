@@ -147,11 +147,11 @@ class Controller:
         return 0 if self._writes is None else len(self._events) + len(self._changes)
 
     @property
-    def topics_to_delete(self) -> int:
-        """The number of topics whose deletion has begun and waits for brokers; 0 if this broker is
-        not the controller."""
+    def deleting_topics(self) -> tuple[str, ...]:
+        """The topics whose deletion has begun and waits for brokers; empty if this broker is not
+        the controller."""
         work = self._work
-        return 0 if work is None else len(work.controller_state.context.to_be_deleted)
+        return () if work is None else work.controller_state.context.to_be_deleted
 
     # --- ZooKeeper sessions and controller epochs ----------------------------------------------
 

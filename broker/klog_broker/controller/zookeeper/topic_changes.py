@@ -7,7 +7,7 @@ in Kafka with ZooKeeper; the client then sends its request to the controller.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -34,6 +34,10 @@ Outcome = Callable[[Topic | Exception], None]
 
 class TopicController(Protocol):
     """The methods of a Controller that ControllerTopicChanges uses."""
+
+    @property
+    def deleting_topics(self) -> Collection[str]:
+        """The topics whose deletion waits for brokers."""
 
     def create_topic(self, topic: ControllersTopic, done: Callable[[ErrorCode], None], /) -> None:
         """Create a topic. `done` gets the result once ZooKeeper has the topic."""
@@ -83,6 +87,10 @@ class ControllerTopicChanges:
         self._new_topic_id = new_topic_id
         self._waits = ImageWaits(loop, image)
         self._making: dict[str, str] = {}
+
+    def deleting_topics(self) -> Collection[str]:
+        """Return the topics whose deletion waits for brokers, if this broker is the controller."""
+        return self._controller.deleting_topics
 
     def image_changed(self) -> None:
         """Answer the clients' requests whose changes the new metadata image shows."""

@@ -63,6 +63,9 @@ class TopicChanges(Protocol):
     def delete_topic(self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int) -> None:
         """Delete a topic, and call `done` when clients no longer see the topic."""
 
+    def deleting_topics(self) -> Collection[str]:
+        """Return the topics whose deletion waits for brokers, if this broker is the controller."""
+
     def image_changed(self) -> None:
         """Finish the topic changes that the new image shows. A topic change reports success only
         when this broker's image shows the change."""
@@ -122,6 +125,10 @@ class ClusterStore:
     def has_failed(self) -> bool:
         """False: changes are stored in ZooKeeper, which can be available again later."""
         return False
+
+    def deleting_topics(self) -> Collection[str]:
+        """Return the topics whose deletion waits for brokers, if this broker is the controller."""
+        return self.changes.deleting_topics()
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings set for a topic, even before the image shows the topic."""
