@@ -271,7 +271,8 @@ METRICS = (
         "klog_log_directory_free_bytes",
         "gauge",
         ("logdirectory",),
-        "Free disk space of an online data directory, measured about every second.",
+        "Free disk space of an online data directory, measured about every second; without a floor"
+        " at the scrape before.",
     ),
     Metric(
         "klog_log_directory_total_bytes",

@@ -238,7 +238,9 @@ def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
 
 
 def _free_space(sources: Sources, text: MetricsText) -> Iterator[int]:
-    """Write the free space of the online directories at the last measurement."""
+    """Write the free space of the online directories at the last measurement. Without a floor the
+    last measurement is that of the scrape before."""
+    sources.services.logs.free_space.measure_without_floor()
     directory = "klog_log_directory"
     spaces = {
         labels(logdirectory=each.path): each.space

@@ -133,11 +133,15 @@ def test_a_disk_that_does_not_answer_changes_nothing() -> None:
     broker.close()
 
 
-def test_the_free_space_is_measured_without_a_floor_too() -> None:
+def test_without_a_floor_the_free_space_is_measured_for_the_metrics() -> None:
     files = MemoryFiles()
     files.free_bytes = GIB // 2
     broker = memory_start.start(files, log_dir_min_free_bytes=0)
     (directory,) = broker.services.logs.directories
+    pass_time(broker, MEASURE_INTERVAL_MS + 100)
+    assert directory.space.usable_bytes is None
+    broker.services.logs.free_space.measure_without_floor()
+    pass_time(broker, 1)
     assert 0 < (directory.space.usable_bytes or 0) <= GIB // 2
     assert not (directory.space.refuses_clients or directory.space.is_near_floor)
     broker.close()

@@ -39,6 +39,18 @@ def test_free_space_and_the_floor_of_each_directory() -> None:
         assert (value(found, f"{directory}_total_bytes", **DATA) or 0) > 2 * FLOOR
 
 
+def test_the_free_space_is_shown_without_a_floor() -> None:
+    broker = new_broker(
+        with_kernel=False,
+        topics=("plain",),
+        metrics_listener=METRICS_LISTENER,
+        log_dir_min_free_bytes=0,
+    )
+    name = "klog_log_directory_free_bytes"
+    assert value(scrape(broker), name, **DATA) is None
+    assert (value(scrape(broker), name, **DATA) or 0) > 0
+
+
 def test_connections_are_counted_against_the_limit_of_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -103,6 +103,7 @@ class FreeSpaceMonitor:
         self._helpers = helpers
         self._spaces = spaces
         self._is_looking = False
+        self._floor_bytes = 0
 
     @property
     def pause_ms(self) -> int:
@@ -116,9 +117,20 @@ class FreeSpaceMonitor:
     def start_measurement(self, floor_bytes: int) -> None:
         """Start to read the free space; the event loop records the results later.
 
-        Does nothing while the last measurement is still running. The metrics show the free space
-        even if the floor (log.dir.min.free.bytes) is 0, which refuses no writes.
+        Does nothing while the last measurement is still running, or if the floor
+        (log.dir.min.free.bytes) is 0 and no directory refuses writes.
         """
+        self._floor_bytes = floor_bytes
+        if floor_bytes or any(space.refuses_clients for _, space in self._spaces):
+            self._submit_measurement(floor_bytes)
+
+    def measure_without_floor(self) -> None:
+        """Start to read the free space for the next scrape of the metrics, if no floor is set, so
+        that `start_measurement` does not read it."""
+        if not self._floor_bytes:
+            self._submit_measurement(0)
+
+    def _submit_measurement(self, floor_bytes: int) -> None:
         if self._is_looking:
             return
         self._is_looking = True
