@@ -19,6 +19,7 @@ class Ensemble:
     def __init__(self, folder: Path, *, tick_ms: int = 250) -> None:
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._watchers: dict[int, subprocess.Popen[bytes]] = {}
         self._ports = {number: free_port(_HOST) for number in _NUMBERS}
         peers = "".join(
             f"server.{number}={_HOST}:{free_port(_HOST)}:{free_port(_HOST)}\n"
@@ -52,9 +53,16 @@ class Ensemble:
             data = self._folder / f"zookeeper-{number}"
             command = [_java(), *_JVM, "-cp", _class_path(), _MAIN, str(data / "zoo.cfg")]
             with (data / "output.log").open("ab") as log:
-                self._processes[number] = subprocess.Popen(
+                process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
+            self._processes[number] = process
+            # This shell kills the server if the tests' process ends early, which closes the pipe.
+            self._watchers[number] = subprocess.Popen(
+                ["sh", "-c", 'read -r _; kill -KILL "$1"', "sh", str(process.pid)],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
         for number in numbers:
             port = self._ports[number]
             eventually(lambda port=port: _serves(port), 60, f"ZooKeeper server {number}")
@@ -64,5 +72,10 @@ class Ensemble:
         for number in numbers:
             process = self._processes.pop(number, None)
             if process is not None:
+                # End the watcher first: later the system may give the process id to another
+                # process.
+                watcher = self._watchers.pop(number)
+                watcher.kill()
+                watcher.communicate()
                 process.kill()
                 process.wait()
