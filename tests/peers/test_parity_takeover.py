@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyspark_klog.__main__ import main
 from tests.support.eventually import eventually
 from tests.support.parity.scenarios import Collected, Engine, Parity, ScenarioTopics
 from tests.support.peers import ROOT
@@ -195,3 +196,17 @@ def test_two_sources_keep_their_places(query: Query) -> None:
     assert both("klog") == new
     query.topics.put_numbers(other, [1004])
     assert both("kafka") == [1004]
+
+
+def test_a_moved_checkpoint_is_continued_by_both(query: Query) -> None:
+    everything = query.put(range(20))
+    assert query.run("kafka") == everything
+    skipped = query.put(range(20, 30))
+    move = ["checkpoint", "move", str(query.folder), "--execute"]
+    move += ["--bootstrap-servers", query.topics.servers]
+    assert main([*move, "--to-latest"]) == 0
+    for name in ("kafka", "klog"):
+        assert query.run(name) == []
+        back = json.dumps({query.topic: {"0": 10, "1": 10}})
+        assert main([*move, "--to-offsets", back]) == 0
+        assert query.run(name) == skipped
