@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT = """Look into the checkpoint of a streaming query with format("klog") or
 format("kafka"), and move its offsets while its state is kept. PATH is the query's
-checkpointLocation, a local path. In a notebook:
+checkpointLocation: a local path, or a URI of a file system that Hadoop knows, which is read through
+the active Spark session (without one, a session starts). In a notebook:
 from pyspark_klog.__main__ import main; main(["checkpoint", "show", PATH])."""
 
 _SHOW = """Show the query's last committed batch, its stateful operators, and the offset up to which

@@ -36,6 +36,7 @@ from pyspark_klog.checkpoint.report import (
     summary_json,
     summary_lines,
 )
+from pyspark_klog.checkpoint.sessions import running_query_refusal
 from pyspark_klog.client.admin.reset_times import time_of_datetime, time_of_duration
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import SettingError
@@ -152,8 +153,11 @@ def _plan(given: argparse.Namespace, checkpoint: Checkpoint) -> _MovePlan:
         chosen = choose_partitions(position, selection, logs)
         targets = asked.resolve(target, chosen.moved, logs)
     moves = plan_moves(position, chosen, targets)
-    planned = planned_batch_refusal(checkpoint, may_empty=given.empty_planned_batch)
-    found = [] if planned is None else [planned]
+    refusals = [
+        running_query_refusal(checkpoint.query_id),
+        planned_batch_refusal(checkpoint, may_empty=given.empty_planned_batch),
+    ]
+    found = [reason for reason in refusals if reason is not None]
     if not given.ignore_state:
         found += state_refusals(checkpoint, effect_of(moves, logs))
     return _MovePlan(chosen, moves, logs, found if moves else [])

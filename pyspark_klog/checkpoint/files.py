@@ -104,15 +104,16 @@ class LocalFiles:
 
 
 def open_files(path: str) -> CheckpointFiles:
-    """The files of the checkpoint at a local path.
+    """The files of the checkpoint at a local path, or at a URI that Hadoop knows.
 
-    :raises CheckpointError: if there is no checkpoint at the path
+    :raises CheckpointError: if there is no checkpoint, or Hadoop cannot be used
     """
     files = _files_at(path)
     if not files.names("offsets") and files.read("metadata") is None:
         raise CheckpointError(
             f"{path} is no checkpoint of a streaming query: expected a folder offsets and a file "
-            "metadata in it; give the query's checkpointLocation"
+            "metadata in it; give the query's checkpointLocation (for a file system of Hadoop "
+            "with its scheme, as in hdfs://host/checkpoints/orders)"
         )
     return files
 
@@ -124,7 +125,14 @@ def _files_at(path: str) -> CheckpointFiles:
     if scheme[1].lower() == "file":
         local = path[scheme.end() :]
         return LocalFiles(Path("/" + local.lstrip("/")))
-    raise CheckpointError(f"{path} is a URI of another file system; expected a local path")
+    try:
+        from pyspark_klog.checkpoint.hadoop_files import HadoopFiles
+    except ImportError as error:
+        raise CheckpointError(
+            f"{path} is read through a Spark session, and this Python has no pyspark: {error}; "
+            'pip install "pyspark-klog[spark]", or copy the checkpoint to a local path'
+        ) from None
+    return HadoopFiles(path)
 
 
 def _unusable(verb: str, path: Path, error: OSError) -> CheckpointError:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.spark.checkpoints import batches, offsets_of
 from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Query:
@@ -64,12 +64,14 @@ class Query:
             eventually(query.exception, deadline_s=120, what="the query failing")
         else:
             run(query)
+        # A move refuses while a query with this id runs in the session.
+        assert json.loads((self.folder / "metadata").read_text())["id"] == query.id
         return sorted(found)
 
-    def move(self, *arguments: str) -> int:
+    def move(self, *arguments: str, path: str | None = None) -> int:
         """Run `checkpoint move` and return its exit code."""
         servers = f"--bootstrap-servers={self.topics.servers}"
-        return main(["checkpoint", "move", str(self.folder), servers, *arguments])
+        return main(["checkpoint", "move", path or str(self.folder), servers, *arguments])
 
 
 @pytest.fixture
@@ -127,3 +129,22 @@ def test_a_batch_that_failed_is_emptied_and_keeps_its_number(query: Query) -> No
     _put(query, [4], 3_000)
     assert query.read() == [4]
     assert batches(query.folder) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_a_checkpoint_on_a_file_system_of_hadoop_is_moved(
+    query: Query, spark: "SparkSession", capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.klog.link./there", f"file:{query.folder.parent}")
+    path = "viewfs://klog/there/checkpoint"
+    _put(query, [1, 2, 3], 1_000)
+    assert query.read() == [1, 2, 3]
+    # The session's class for checkpoints cannot replace files here; Spark's default can.
+    for offset in (0, 1):
+        back = json.dumps({query.topic: {"0": offset}})
+        assert query.move("--to-offsets", back, "--execute", path=path) == 0
+        assert offsets_of(query.folder, 0) == {query.topic: {"0": offset}}
+        spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
+    assert query.read() == [2, 3]
+    assert main(["checkpoint", "show", f"{path}/nowhere"]) == 1
+    assert "is no checkpoint of a streaming query" in capsys.readouterr().err
