@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from pyspark_klog.testing.ports import free_port
 from tests.support.eventually import eventually
+from tests.support.repo.documents import first_block
 from tests.support.spark import connect_client
 from tests.support.spark.home import compiled_home
 from tests.support.spark.topics import Topics
@@ -45,12 +47,13 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--driver-memory", "768m", "--name", "klog tests of Spark Connect"]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    # The arguments are those of the recipe in docs/clusters.md.
+    recipe = shlex.split(first_block("clusters.md", "Spark Connect").splitlines()[-1])
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            [*command, "spark-internal"],
+            [*command, *recipe[1:]],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -27,6 +27,13 @@ def _is_ignored(name: str, patterns: list[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 
 
+def first_block(page: str, heading: str) -> str:
+    """The first block of code below a heading of the page ``docs/{page}``."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    section = re.split(rf"^#+ {re.escape(heading)}\n", text, flags=re.MULTILINE)[1]
+    return section.split("```\n")[1]
+
+
 def mapped_paths(text: str) -> list[str]:
     """The paths in the first column of the map's table; a folder ends in a slash."""
     section = text.split("\n## File map\n", 1)[1]

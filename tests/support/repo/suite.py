@@ -42,7 +42,7 @@ SPARK_GROUPS = (
         "jobs in processes of their own",
         (
             *("test_spark_soak.py", "test_exactly_once_kills.py"),
-            *("test_spark_conf.py", "test_spark_connect.py"),
+            *("test_spark_conf.py", "test_spark_connect.py", "test_recipes.py"),
         ),
     ),
     ("notebooks", ("test_notebooks.py",)),
