@@ -105,7 +105,7 @@ def test_tasks_read_the_topic_for_which_they_were_planned(parity: Parity, fail: 
     if fail:
         text = parity.failure("klog", batch)
         assert "was deleted and made again (its id was " in text
-        assert "offsets 0 to 3 of " in text and "run a batch again" in text
+        assert "offsets 0 to 3 of " in text and "run the query again" in text
     else:
         assert _values(parity.klog_only(batch)) == []
     peer = parity.peer_only(batch)
