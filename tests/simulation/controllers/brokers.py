@@ -124,7 +124,7 @@ class BrokerLife:
         self.election.on_elected.append(self._elected)
         self.election.on_resigned.append(self._resigned)
         self.registration = Registration(
-            self.loop, self.number, 20_000, then=self.election, on_in_use=self._in_use
+            self.loop, self.number, then=self.election, on_in_use=self._in_use
         )
         endpoint = Endpoint(LISTENER, f"host{number}", 9092, LISTENER)
         self.registration.register(lambda: Znode((endpoint,), 0))
