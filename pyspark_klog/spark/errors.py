@@ -5,8 +5,8 @@ from pyspark_klog.errors import KlogError
 SKIP = "set option failOnDataLoss=false"
 """The beginning of an advice to skip lost records."""
 NEW_CHECKPOINT = (
-    "give a stream a new checkpointLocation: from the old one it would go on in the midst of the "
-    "new topic"
+    "give a stream a new checkpointLocation, or move its offsets with python -m pyspark_klog "
+    "checkpoint move: at the old ones it would go on in the midst of the new topic"
 )
 
 

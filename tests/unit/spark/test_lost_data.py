@@ -80,8 +80,9 @@ def _recreated() -> OffsetsLost:
             _recreated(),
             None,
             "was deleted and made again",
-            "give a stream a new checkpointLocation: from the old one it would go on in the midst "
-            "of the new topic",
+            "give a stream a new checkpointLocation, or move its offsets with python -m "
+            "pyspark_klog checkpoint move: at the old ones it would go on in the midst of the new "
+            "topic",
         ),
     ],
 )

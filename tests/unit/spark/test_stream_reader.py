@@ -400,7 +400,7 @@ def test_a_topic_made_again_fails_a_query_that_runs_whatever_its_length(
     _make_again(reader, paper, p0=(0, length))
     with pytest.raises(DataLost, match=_AGAIN) as caught:
         look()
-    assert '{"t": {"0": 3}}; give a stream a new checkpointLocation: ' in str(caught.value)
+    assert '{"t": {"0": 3}}; give a stream a new checkpointLocation, or move' in str(caught.value)
     assert "failOnDataLoss" not in str(caught.value), "another run would not know the old id"
 
 
