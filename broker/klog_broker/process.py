@@ -91,9 +91,10 @@ def run(
     until_stdin_ends: bool = False,
     adopt: bool = False,
     accept_missing: bool = False,
+    faults_descriptor: int | None = None,
 ) -> int:
     """Run a broker in this process until it stops, as after SIGTERM, SIGINT or SIGHUP; return the
-    exit code.
+    exit code. ``faults_descriptor`` is an inherited socket on which a test adds faults.
 
     Prints `klog ready on HOST:PORT` to stdout once the broker serves, or a sentence to stderr if it
     cannot start.
@@ -121,8 +122,18 @@ def run(
     except CannotStart as error:
         sys.stderr.write(f"klog: {error}\n")
         return error.exit_code
+    if faults_descriptor is not None:
+        _accept_faults(broker, faults_descriptor)
     broker.when_ready(lambda: _ready(broker))
     return broker.serve_forever()
+
+
+def _accept_faults(broker: BrokerServer, descriptor: int) -> None:
+    # Imported late: only a broker that a test has started needs these modules.
+    from klog_broker.faults.commands import FaultCommands
+    from klog_broker.runtime.net.parent_channel import ParentChannel
+
+    FaultCommands(ParentChannel(descriptor), broker.server, broker.services).serve()
 
 
 def _ready(broker: BrokerServer) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from pyspark_klog.errors import KlogError
+from pyspark_klog.testing.faults import Faults
 
 _READY = "klog ready on "
 _OUTPUT_TAIL_BYTES = 4_000
@@ -53,11 +54,14 @@ class Broker:
         **settings: str | int | bool,
     ) -> None:
         """With ``port`` 0 the broker chooses a free port. ``python`` is the command, with its
-        arguments, that runs Python for the broker; the default is the interpreter of this
-        process."""
+        arguments, that runs Python for the broker; the default is the interpreter of this process.
+        With ``python`` the broker has no `faults`, because another version of klog may run."""
         self._settings = DEFAULT_SETTINGS | {
             name.replace("_", "."): _text(value) for name, value in settings.items()
         }
+        self.faults = Faults(self._resume_if_paused)
+        """The faults of this broker: errors, delays and lost connections that a test adds."""
+        self._has_faults = python is None
         self._python = list(python or [sys.executable])
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
@@ -66,6 +70,7 @@ class Broker:
         self._port = port
         self._host = "127.0.0.1"
         self._process: subprocess.Popen[bytes] | None = None
+        self._paused_pid: int | None = None
 
     # --- state of the broker ---------------------------------------------------------------------
     @property
@@ -120,7 +125,13 @@ class Broker:
         command += ["--port", str(self._port), "--data", str(self.data), "--until-stdin-ends"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
-        with (self._home() / "broker.log").open("ab") as log:
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context((self._home() / "broker.log").open("ab"))
+            inherited = []
+            if self._has_faults:
+                channel = stack.enter_context(self.faults._open())
+                inherited.append(channel.fileno())
+                command += ["--faults-fd", str(channel.fileno())]
             self._process = subprocess.Popen(
                 command,
                 # The test's process never writes to this pipe. When that process ends, even by
@@ -129,6 +140,7 @@ class Broker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                pass_fds=inherited,
                 # Ctrl-C in a test run must reach only the test: `close` ends the broker.
                 start_new_session=True,
             )
@@ -144,13 +156,40 @@ class Broker:
 
         :raises BrokerFailed: if the process does not end in time, or ends with an error
         """
+        self._resume_if_paused()
+        self.faults._settle()
         code = self._end(signal.SIGTERM)
         if code not in (None, 0):
             raise BrokerFailed(f"the broker ended with code {code}: {self._tail()}")
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL; its data remain as they are."""
+        if self._paused_pid is None:
+            self.faults._settle()
         self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop the broker if it runs, and start it again with the same data and port.
+
+        :raises BrokerFailed: if the broker does not stop in time, or does not start
+        """
+        if self.is_running:
+            self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Suspend the broker (SIGSTOP): its connections stay open, and it answers nothing once this
+        method has returned, until `resume`, `stop` or the end of the test."""
+        if self._paused_pid != self.pid:
+            self._paused_pid = self.pid
+            os.kill(self.pid, signal.SIGSTOP)
+            # Wait until all threads of the broker are suspended, which takes a moment.
+            os.waitpid(self.pid, os.WUNTRACED)
+
+    def resume(self) -> None:
+        """Let a suspended broker run again (SIGCONT)."""
+        self._paused_pid = None
+        os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Stop the broker and remove its temporary folder."""
@@ -181,7 +220,12 @@ class Broker:
         code = process.wait(self._stop_timeout_s)
         raise BrokerFailed(f"the broker ended at its start with code {code}: {self._tail()}")
 
+    def _resume_if_paused(self) -> None:
+        if self._paused_pid is not None:
+            self.resume()
+
     def _end(self, how: signal.Signals) -> int | None:
+        self._paused_pid = None
         process, self._process = self._process, None
         if process is None:
             return None
@@ -199,6 +243,7 @@ class Broker:
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     stream.close()
+            self.faults._close()
         return code
 
     def _tail(self) -> str:

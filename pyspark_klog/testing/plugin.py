@@ -5,6 +5,7 @@ modules of klog in its body, so that only a session that uses the fixture loads 
 """
 
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from pyspark_klog.testing.broker import Broker
 
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """End the faults that a test has added to brokers, before its fixtures end."""
+    faults = sys.modules.get("pyspark_klog.testing.faults")
+    if faults is not None:
+        faults.end_all_faults()
 
 
 @pytest.fixture(scope="session")

@@ -149,10 +149,72 @@ def test_the_fixtures_work_in_a_users_tests(tmp_path: Path) -> None:
         "    with Admin(klog_broker.bootstrap_servers) as admin:\n"
         "        assert admin.list_topics() == [klog_topic]\n"
     )
+    result = _run_users_tests(tmp_path)
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_a_fault_ends_with_its_test(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(
+        "import pytest\n"
+        "from pyspark_klog.client.admin.topics import Admin\n"
+        "faults = []\n"
+        "@pytest.fixture\n"
+        "def topics(klog_broker):\n"
+        "    with Admin(klog_broker.bootstrap_servers) as admin:\n"
+        "        yield admin.list_topics\n"
+        "        assert admin.list_topics() == []\n"
+        "def test_one(klog_broker, topics):\n"
+        "    added = klog_broker.faults\n"
+        "    faults.append(added.answer('Metadata', 'LEADER_NOT_AVAILABLE', times=None))\n"
+        "    faults.append(added.disconnect('Metadata', before=True, times=None))\n"
+        "    klog_broker.pause()\n"
+        "def test_two(klog_broker, topics):\n"
+        "    assert topics() == []\n"
+        "    assert [each.fired for each in faults] == [0, 0]\n"
+    )
+    result = _run_users_tests(tmp_path)
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_a_fault_that_the_broker_cannot_add_is_refused_with_the_reason() -> None:
+    with testing.Broker() as broker:
+        with pytest.raises(ValueError, match="no error code 'NOT_LEADER'"):
+            broker.faults.answer("Produce", "NOT_LEADER")
+        with pytest.raises(testing.FaultFailed, match="brokers serve no API 'Nothing'"):
+            broker.faults.delay("Nothing", 1)
+        fault = broker.faults.delay("Metadata", 1)
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.list_topics()
+        broker.stop()
+        assert fault.fired > 0
+        with pytest.raises(testing.FaultFailed, match="it is not running"):
+            broker.faults.delay("Metadata", 1)
+
+
+def test_a_paused_broker_answers_nothing_and_a_restarted_one_has_its_data() -> None:
+    with testing.Broker() as broker:
+        address, pid = broker.bootstrap_servers, broker.pid
+        with Admin(address) as admin:
+            admin.create_topics([NewTopic("stays", 1, 1)])
+        host, _, port = address.rpartition(":")
+        broker.pause()
+        with RawClient((host, int(port)), timeout_s=0.2) as client, pytest.raises(TimeoutError):
+            fetch(client, "stays")
+        broker.resume()
+        broker.restart()
+        assert (broker.bootstrap_servers, broker.pid != pid) == (address, True)
+        with Admin(address) as admin:
+            assert admin.list_topics() == ["stays"]
+        broker.pause()
+        broker.kill()
+        assert not broker.is_running
+
+
+def _run_users_tests(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     # Where klog is installed pytest finds the plugin by its entry point, and -p is not needed.
     command += ["-p", "pyspark_klog.testing.plugin"] if not _has_entry_point() else []
-    result = subprocess.run(
+    return subprocess.run(
         [*command, str(tmp_path)],
         cwd=tmp_path,
         capture_output=True,
@@ -160,7 +222,6 @@ def test_the_fixtures_work_in_a_users_tests(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    assert "2 passed" in result.stdout, result.stdout + result.stderr
 
 
 def _has_entry_point() -> bool:

@@ -11,7 +11,14 @@ from tools.docs.pages import table
 
 PUBLIC: Mapping[str, tuple[str, ...]] = {
     "pyspark_klog": ("register", "batch_writer", "lag", "LagListener", "__version__"),
-    "pyspark_klog.testing": ("Broker", "BrokerFailed", "Cluster"),
+    "pyspark_klog.testing": (
+        "Broker",
+        "BrokerFailed",
+        "Cluster",
+        "Fault",
+        "FaultFailed",
+        "Faults",
+    ),
     "pyspark_klog.testing.plugin": ("klog_broker", "klog_topic"),
     "pyspark_klog.testing.zookeeper": ("ZooKeeper", "ZooKeeperFailed"),
     "pyspark_klog.errors": ("KlogError", "BrokerError", "ErrorCode"),

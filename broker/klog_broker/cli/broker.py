@@ -67,6 +67,8 @@ defaults, and --set overrides both; docs/configuration.md lists all settings.
 # when that process ends, for whatever reason, its end of the pipe is closed, stdin ends, and the
 # broker stops.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
+# An inherited socket on which pyspark_klog.testing adds faults to its own broker.
+@click.option("--faults-fd", type=click.IntRange(0), hidden=True)
 def command(
     port: int | None,
     data: Path | None,
@@ -77,6 +79,7 @@ def command(
     accept_missing: bool,
     log_level: str,
     until_stdin_ends: bool,
+    faults_fd: int | None,
 ) -> None:
     """Run `klog broker`; the help text is _HELP."""
     try:
@@ -84,7 +87,7 @@ def command(
         if print_config:
             print_table(("setting", "value", "source"), _rows(config))
             return
-        sys.exit(_run(config, log_level, until_stdin_ends, adopt, accept_missing))
+        sys.exit(_run(config, log_level, until_stdin_ends, adopt, accept_missing, faults_fd))
     except KlogError as error:
         exit_with(error)
 
@@ -95,6 +98,7 @@ def _run(
     until_stdin_ends: bool,
     adopt: bool,
     accept_missing: bool,
+    faults_fd: int | None,
 ) -> int:
     if sys.platform == "win32":
         raise KlogError(
@@ -116,6 +120,7 @@ def _run(
         until_stdin_ends=until_stdin_ends,
         adopt=adopt,
         accept_missing=accept_missing,
+        faults_descriptor=faults_fd,
     )
 
 

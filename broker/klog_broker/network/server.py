@@ -78,7 +78,9 @@ class Server:
         self.handle_frame = handle_frame
         self.pipelined_apis = pipelined_apis
         self.max_request_bytes = limits.max_request_bytes
+        self._handle_frame_of_broker = handle_frame
         self._plans: Plans | None = None
+        self._plans_set_aside: Plans | None = None
         self.join_plan: Callable[[Connection], bool] = _joins_nothing
         """Offers a readable connection to the event-loop turn's produce plan, which serves the
         Produce requests of many connections together; returns whether the plan receives from the
@@ -299,6 +301,21 @@ class Server:
         serves each request by itself."""
         self._plans = plans
         self.join_plan = plans.offer_readable
+
+    def intercept_requests(self, handle_frame: FrameHandler) -> None:
+        """Pass each request to ``handle_frame`` until ``end_interception`` is called, and none to
+        produce plans. For faults that a test adds (klog_broker.faults)."""
+        self.handle_frame = handle_frame
+        if self._plans is not None:
+            self._plans_set_aside, self._plans = self._plans, None
+            self.join_plan = _joins_nothing
+
+    def end_interception(self) -> None:
+        """Serve requests as before ``intercept_requests``."""
+        self.handle_frame = self._handle_frame_of_broker
+        if self._plans_set_aside is not None:
+            self.use_plans(self._plans_set_aside)
+            self._plans_set_aside = None
 
     @property
     def is_planning(self) -> bool:

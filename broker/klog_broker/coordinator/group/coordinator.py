@@ -197,6 +197,17 @@ class GroupCoordinator:
             results.append(error)
         return ErrorCode.NONE, results
 
+    def rebalance(self, group_id: str) -> ErrorCode:
+        """Start a rebalance of a group, as when its leader joins again. Returns an error if this
+        broker does not serve the group, or UNKNOWN_MEMBER_ID if the group has no members. For
+        faults that a test adds (klog_broker.faults)."""
+        error, shard, entry = self._member_entry(group_id)
+        if shard is None or entry is None or not entry.group.members:
+            return error
+        effects = entry.machine.rebalance(self._loop.now_ms())
+        self._runtime.carry_out_effects(shard, group_id, effects)
+        return ErrorCode.NONE
+
     # --- committing, reading and deleting offsets ------------------------------------------------
     def commit(self, request: CommitRequest) -> None:
         """Append the commits in this event-loop turn.

@@ -16,6 +16,7 @@ from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.coordinator.transaction.decisions import (
     TransactionDecision,
+    aborted,
     add_partitions,
     initialize,
     needs_producer_id,
@@ -330,6 +331,24 @@ class TransactionCoordinator:
         """Carry out the decision to abort a transaction that has timed out."""
         request = _DecisionRequest(lambda known: needs_producer_id(known, None), decide)
         self._decide(transactional_id, request, lambda _: None)
+
+    def abort_ongoing(self, transactional_id: str) -> ErrorCode:
+        """Begin to abort the ongoing transaction of an id as after its time-out: its producer is
+        fenced. Returns an error if this broker does not serve the id, or INVALID_TXN_STATE if the
+        id has no ongoing transaction. For faults that a test adds (klog_broker.faults)."""
+        error, known = self.describe(transactional_id)
+        if known is None:
+            return error
+        if known.state is not TransactionState.ONGOING:
+            return ErrorCode.INVALID_TXN_STATE
+
+        def decide(known: TransactionMetadata | None, new_id: int) -> TransactionDecision:
+            if known is None or known.state is not TransactionState.ONGOING:
+                return TransactionDecision(_NONE)
+            return TransactionDecision(_NONE, aborted(known, self._clock.now_ms(), new_id))
+
+        self._abort(transactional_id, decide)
+        return _NONE
 
     def _decide(
         self,

@@ -180,6 +180,12 @@ class GroupMachine:
             self._rebalance.remove(member_id, effects, now_ms)
         return error, effects
 
+    def rebalance(self, now_ms: int) -> GroupEffects:
+        """Start a rebalance of a group with members, unless one is running."""
+        effects = GroupEffects()
+        self._rebalance.start_rebalance(effects, now_ms)
+        return effects
+
     def check_commit(
         self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
     ) -> ErrorCode:

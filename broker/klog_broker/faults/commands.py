@@ -1,0 +1,116 @@
+"""Carries out the commands that a test sends to its own broker.
+
+A command is a JSON object in one line, and so is its response: ``{"result": ...}``, or
+``{"error": "..."}`` if the command cannot be carried out. The fields of each command are in
+pyspark_klog/testing/faults.py, which sends them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.coordinator.group.commits import MemberName
+from klog_broker.faults.fault import FaultRefused, parse_fault
+from klog_broker.faults.interception import Interception
+from klog_broker.network.server import Server
+from klog_broker.parts import BrokerParts
+from klog_broker.runtime.net.parent_channel import ParentChannel
+from klog_broker.runtime.net.poller import READABLE
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import UUID
+
+_CLIENT_ID_OF_BROKER = re.compile(r"broker-\d+")
+
+
+class FaultCommands:
+    """The commands of the process that has started this broker. Loop thread only."""
+
+    def __init__(self, channel: ParentChannel, server: Server, services: BrokerParts) -> None:
+        def name_of(topic_id: UUID) -> str | None:
+            topic = services.metadata.image.topic_by_id(topic_id)
+            return None if topic is None else topic.name
+
+        def is_brokers_client(client_id: str) -> bool:
+            is_brokers = _CLIENT_ID_OF_BROKER.fullmatch(client_id) is not None
+            return is_brokers and services.config.joins_cluster
+
+        self._channel = channel
+        self._services = services
+        self._loop = services.loop
+        self._requests = Interception(server, services.loop, name_of, is_brokers_client)
+        self._commands: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "add": self._add,
+            "end": lambda command: self._requests.end(command["id"]),
+            "fired": lambda command: self._requests.fired(command["id"]),
+            "expire": self._expire,
+            "rebalance": self._rebalance,
+            "abort": self._abort,
+        }
+
+    def serve(self) -> None:
+        """Carry out commands from now on, until the other process ends."""
+        self._loop.register(self._channel.fileno(), READABLE, lambda _: self._on_readable())
+
+    def _on_readable(self) -> None:
+        lines = self._channel.receive_lines()
+        if lines is None:
+            self._loop.unregister(self._channel.fileno())
+            self._channel.close()
+            self._requests.end_all()
+            return
+        for line in lines:
+            self._channel.send_line(json.dumps(self._response(line)))
+
+    def _response(self, line: str) -> dict[str, Any]:
+        try:
+            command = json.loads(line)
+            return {"result": self._commands[command["command"]](command)}
+        except FaultRefused as error:
+            return {"error": str(error)}
+        except Exception as error:
+            # A bug, or a command of another version: the broker must serve on.
+            self._services.requests.bugs.report("a fault", error)
+            return {"error": f"the broker could not carry this out: {error!r}"}
+
+    def _add(self, command: dict[str, Any]) -> None:
+        self._requests.add(command["id"], parse_fault(command))
+
+    # --- groups and transactions -----------------------------------------------------------------
+    def _expire(self, command: dict[str, Any]) -> None:
+        group_id, wanted = command["group"], command["member"]
+        error, group = self._services.groups.describe(group_id)
+        members = () if group is None else group.members.values()
+        found = [each for each in members if wanted in (each.member_id, each.client_id)] or [
+            each for each in members if wanted == each.group_instance_id
+        ]
+        if error is not ErrorCode.NONE:
+            raise FaultRefused(f"this broker does not serve the group {group_id!r}: {error.name}")
+        if len(found) != 1:
+            ids = ", ".join(f"{each.member_id} (client {each.client_id})" for each in members)
+            raise FaultRefused(
+                f"the group {group_id!r} has {len(found)} members {wanted!r}; its members:"
+                f" {ids or 'none'}"
+            )
+        self._services.groups.leave(group_id, [MemberName(found[0].member_id)])
+
+    def _rebalance(self, command: dict[str, Any]) -> None:
+        group_id = command["group"]
+        error = self._services.groups.rebalance(group_id)
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            raise FaultRefused(f"the group {group_id!r} has no members")
+        if error is not ErrorCode.NONE:
+            raise FaultRefused(f"this broker does not serve the group {group_id!r}: {error.name}")
+
+    def _abort(self, command: dict[str, Any]) -> None:
+        transactional_id = command["transactional_id"]
+        error = self._services.transactions.abort_ongoing(transactional_id)
+        if error is ErrorCode.INVALID_TXN_STATE:
+            raise FaultRefused(f"{transactional_id!r} has no ongoing transaction")
+        if error is not ErrorCode.NONE:
+            raise FaultRefused(
+                f"this broker does not serve the transactional id {transactional_id!r}:"
+                f" {error.name}"
+            )

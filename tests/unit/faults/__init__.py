@@ -1,0 +1,1 @@
+"""Tests of klog_broker.faults."""
