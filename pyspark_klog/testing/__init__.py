@@ -8,6 +8,7 @@ fixtures klog_broker and klog_topic, and cluster.py starts several brokers with 
 
 from pyspark_klog.testing.broker import Broker, BrokerFailed
 from pyspark_klog.testing.cluster import Cluster
+from pyspark_klog.testing.container import KlogContainer
 from pyspark_klog.testing.faults import Fault, FaultFailed, Faults
 
-__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "FaultFailed", "Faults"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "FaultFailed", "Faults", "KlogContainer"]

@@ -210,6 +210,19 @@ def test_a_paused_broker_answers_nothing_and_a_restarted_one_has_its_data() -> N
         assert not broker.is_running
 
 
+def test_a_broker_takes_the_place_of_a_kafka_container() -> None:
+    with testing.KlogContainer(num_partitions=2) as kafka:
+        with Admin(kafka.get_bootstrap_server()) as admin:
+            admin.create_topics([NewTopic("t")])
+            assert len(admin.describe_topics(["t"])["t"].partitions) == 2
+        data = kafka.broker.data
+    assert not data.exists()
+    again = testing.KlogContainer().start()
+    assert again.get_bootstrap_server() == again.broker.bootstrap_servers
+    again.stop()
+    assert not again.broker.is_running
+
+
 def _run_users_tests(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     # Where klog is installed pytest finds the plugin by its entry point, and -p is not needed.

@@ -18,6 +18,7 @@ PUBLIC: Mapping[str, tuple[str, ...]] = {
         "Fault",
         "FaultFailed",
         "Faults",
+        "KlogContainer",
     ),
     "pyspark_klog.testing.plugin": ("klog_broker", "klog_topic"),
     "pyspark_klog.testing.zookeeper": ("ZooKeeper", "ZooKeeperFailed"),
