@@ -133,7 +133,12 @@ def _accept_faults(broker: BrokerServer, descriptor: int) -> None:
     from klog_broker.faults.commands import FaultCommands
     from klog_broker.runtime.net.parent_channel import ParentChannel
 
-    FaultCommands(ParentChannel(descriptor), broker.server, broker.services).serve()
+    FaultCommands(
+        ParentChannel(descriptor),
+        broker.server,
+        broker.services,
+        broker.cluster_lifecycle.controller(),
+    ).serve()
 
 
 def _ready(broker: BrokerServer) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.testing.broker import Broker, BrokerFailed
+from pyspark_klog.testing.faults import FaultFailed
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper
 
@@ -117,6 +118,30 @@ class Cluster:
                 if each.is_running:
                     os.kill(each.pid, signal.SIGTERM)
 
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition, and wait until all running brokers know it.
+
+        :raises FaultFailed: if the broker is not an in-sync replica of the partition, or if the
+            cluster has no controller
+        :raises BrokerFailed: if a broker does not learn of the new leader in time
+        """
+        running = [each for each in self.brokers if each.is_running]
+        with Admin(running[0].bootstrap_servers) as admin:
+            controller_id = admin.describe_cluster().controller_id
+        if controller_id < 0:
+            raise FaultFailed("the cluster has no controller at the moment")
+        self.broker(controller_id).faults._move_leader(topic, partition, broker_id)
+        deadline_s = time.monotonic() + self._start_timeout_s
+        for broker in running:
+            with Admin(broker.bootstrap_servers) as admin:
+                while _leader(admin, topic, partition) != broker_id:
+                    if time.monotonic() > deadline_s:
+                        raise BrokerFailed(
+                            f"the broker at {broker.bootstrap_servers} did not learn of the leader"
+                            f" {broker_id} of {topic}-{partition} in time"
+                        )
+                    time.sleep(_PAUSE_S)
+
     def _wait_for_full_metadata(self) -> None:
         """Wait until the metadata of each broker lists all brokers. Until then, the cluster might
         refuse to create a topic with as many replicas as there are brokers."""
@@ -157,3 +182,7 @@ class Cluster:
             python=self._python,
             **settings,
         )
+
+
+def _leader(admin: Admin, topic: str, partition: int) -> int:
+    return admin.describe_topics([topic])[topic].partitions[partition].leader

@@ -196,6 +196,11 @@ class Faults:
         self._ask({"command": command, **fields})
         return Fault(self, next(self._numbers), is_done=True)
 
+    def _move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Elect another leader; this broker must be the controller."""
+        fields = {"topic": topic, "partition": partition, "broker": broker_id}
+        self._ask({"command": "move-leader", **fields})
+
     def _ask(self, command: dict[str, Any]) -> Any:
         if self._socket is None:
             raise FaultFailed(

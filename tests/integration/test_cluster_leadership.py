@@ -13,7 +13,7 @@ import pytest
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
-from pyspark_klog.client.admin.topics import Admin
+from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.client.producer.producer import Producer
@@ -36,7 +36,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
 )
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from pyspark_klog.protocol.message import Request, Response
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import Cluster, FaultFailed
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import (
@@ -365,3 +365,15 @@ def test_a_broker_in_a_cluster_does_not_start_without_one_of_its_data_directorie
             BrokerServer(config, files=files).start()
         assert refused.value.exit_code is ExitCode.DISKS_LOST
         assert not files.locks
+
+
+def test_a_test_moves_a_leader_to_each_in_sync_replica(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("moved", 1, 2)])
+        replicas = admin.describe_topics(["moved"])["moved"].partitions[0].replicas
+        (other,) = {1, 2, 3} - set(replicas)
+        for broker_id in (replicas[1], replicas[0]):
+            cluster.move_leader("moved", 0, broker_id)
+            assert admin.describe_topics(["moved"])["moved"].partitions[0].leader == broker_id
+    with pytest.raises(FaultFailed, match=f"broker {other} is no in-sync replica of moved-0"):
+        cluster.move_leader("moved", 0, other)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from klog_broker.controller.zookeeper.controller import Controller
+from klog_broker.controller.zookeeper.controller_requests import ElectionErrors
 from klog_broker.coordinator.group.commits import MemberName
 from klog_broker.faults.fault import FaultRefused, parse_fault
 from klog_broker.faults.interception import Interception
@@ -20,15 +22,25 @@ from klog_broker.parts import BrokerParts
 from klog_broker.runtime.net.parent_channel import ParentChannel
 from klog_broker.runtime.net.poller import READABLE
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import UUID
+from pyspark_klog.ids import UUID, BrokerId, TopicPartition
 
+_LATER = object()
+"""The result of a command that responds later."""
 _CLIENT_ID_OF_BROKER = re.compile(r"broker-\d+")
 
 
 class FaultCommands:
     """The commands of the process that has started this broker. Loop thread only."""
 
-    def __init__(self, channel: ParentChannel, server: Server, services: BrokerParts) -> None:
+    def __init__(
+        self,
+        channel: ParentChannel,
+        server: Server,
+        services: BrokerParts,
+        controller: Controller | None = None,
+    ) -> None:
+        """``controller`` is None for a standalone broker."""
+
         def name_of(topic_id: UUID) -> str | None:
             topic = services.metadata.image.topic_by_id(topic_id)
             return None if topic is None else topic.name
@@ -39,6 +51,7 @@ class FaultCommands:
 
         self._channel = channel
         self._services = services
+        self._controller = controller
         self._loop = services.loop
         self._requests = Interception(server, services.loop, name_of, is_brokers_client)
         self._commands: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -48,6 +61,7 @@ class FaultCommands:
             "expire": self._expire,
             "rebalance": self._rebalance,
             "abort": self._abort,
+            "move-leader": self._move_leader,
         }
 
     def serve(self) -> None:
@@ -62,12 +76,19 @@ class FaultCommands:
             self._requests.end_all()
             return
         for line in lines:
-            self._channel.send_line(json.dumps(self._response(line)))
+            response = self._response(line)
+            if response is not None:
+                self._respond(response)
 
-    def _response(self, line: str) -> dict[str, Any]:
+    def _respond(self, response: dict[str, Any]) -> None:
+        self._channel.send_line(json.dumps(response))
+
+    def _response(self, line: str) -> dict[str, Any] | None:
+        """Carry out a command; return its response, or None if the response comes later."""
         try:
             command = json.loads(line)
-            return {"result": self._commands[command["command"]](command)}
+            result = self._commands[command["command"]](command)
+            return None if result is _LATER else {"result": result}
         except FaultRefused as error:
             return {"error": str(error)}
         except Exception as error:
@@ -114,3 +135,22 @@ class FaultCommands:
                 f"this broker does not serve the transactional id {transactional_id!r}:"
                 f" {error.name}"
             )
+
+    # --- leaders ---------------------------------------------------------------------------------
+    def _move_leader(self, command: dict[str, Any]) -> object:
+        if self._controller is None:
+            raise FaultRefused("a standalone broker cannot move a leader")
+        partition = TopicPartition(command["topic"], command["partition"])
+        leader = BrokerId(command["broker"])
+
+        def done(errors: ElectionErrors | ErrorCode) -> None:
+            error = errors if isinstance(errors, ErrorCode) else errors[partition]
+            if error in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                self._respond({"result": None})
+            elif error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+                self._respond({"error": f"broker {leader} is no in-sync replica of {partition}"})
+            else:
+                self._respond({"error": f"{partition} got no new leader: {error.name}"})
+
+        self._controller.elect_leaders([partition], done, unclean=False, leader=leader)
+        return _LATER

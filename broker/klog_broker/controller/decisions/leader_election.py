@@ -66,10 +66,16 @@ def elect_preferred(
     assignment: Assignment, state: LeaderAndIsr, live: Collection[BrokerId]
 ) -> LeaderAndIsr | None:
     """Make the preferred replica the leader; None if this replica is not in sync or not alive."""
-    preferred = _first(assignment[:1], lambda broker: broker in live and broker in state.in_sync)
-    if preferred is None:
-        return None
-    return _with_leader(state, preferred, state.in_sync)
+    return elect_chosen(assignment[:1], state, live)
+
+
+def elect_chosen(
+    chosen: Assignment, state: LeaderAndIsr, live: Collection[BrokerId]
+) -> LeaderAndIsr | None:
+    """Make the first of the chosen replicas that is in sync and alive the leader; None if there is
+    no such replica."""
+    leader = _first(chosen, lambda broker: broker in live and broker in state.in_sync)
+    return None if leader is None else _with_leader(state, leader, state.in_sync)
 
 
 def elect_for_shutdown(

@@ -3,21 +3,27 @@
 from klog_broker.controller.decisions.context import ControllerContext
 from klog_broker.controller.decisions.leader_election import (
     LeaderAndIsr,
+    elect_chosen,
     elect_leader,
     elect_preferred,
 )
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 def requested_election(
-    context: ControllerContext, partition: TopicPartition, *, unclean: bool
+    context: ControllerContext,
+    partition: TopicPartition,
+    *,
+    unclean: bool,
+    leader: BrokerId | None = None,
 ) -> LeaderAndIsr | ErrorCode:
     """Return the state to write for the partition, or the error that ElectLeaders answers.
 
     Without `unclean`, only the preferred replica can be elected. With `unclean`, any online replica
     can be elected (an in-sync one first), but only if the partition has no online leader. A replica
-    is offline, too, while its broker shuts down.
+    is offline, too, while its broker shuts down. With `leader`, only this replica can be elected,
+    without `unclean`.
     """
     replicas, known = context.assignment(partition), context.leadership(partition)
     if not replicas:
@@ -31,8 +37,13 @@ def requested_election(
     )
     if known is None:
         return unable
-    leader, online = known.state.leader, context.online_for(partition)
-    if leader in online if unclean else leader == replicas[0]:
+    present, online = known.state.leader, context.online_for(partition)
+    if leader is not None:
+        if present == leader:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        chosen = [each for each in replicas if each == leader]
+        return elect_chosen(chosen, known.state, online) or unable
+    if present in online if unclean else present == replicas[0]:
         return ErrorCode.ELECTION_NOT_NEEDED
     if unclean:
         return elect_leader(replicas, known.state, online, unclean=True) or unable

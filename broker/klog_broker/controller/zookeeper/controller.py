@@ -262,11 +262,12 @@ class Controller:
         done: Callable[[ElectionErrors | ErrorCode], None],
         *,
         unclean: bool,
+        leader: BrokerId | None = None,
     ) -> None:
         """Elect the preferred leaders of these partitions, or of all partitions if None.
 
         With `unclean`, elect instead any online replica for each partition without an online
-        leader.
+        leader. With `leader`, elect this broker, if it is in sync, for a test that moves a leader.
         `done` gets an error for each partition, or one error for the whole request.
         """
         run = partial(
@@ -274,6 +275,7 @@ class Controller:
             partitions=partitions,
             attempted={},
             unclean=unclean,
+            leader=leader,
         )
         self._queue_steps("ElectLeaders", run, done, _identity)
 

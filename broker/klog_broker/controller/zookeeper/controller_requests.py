@@ -121,12 +121,14 @@ def elect_leaders(
     attempted: dict[TopicPartition, LeaderAndIsr],
     *,
     unclean: bool,
+    leader: BrokerId | None = None,
 ) -> Steps[ElectionErrors]:
     """Carry out ElectLeaders for these partitions; return the error code of each.
 
     If `partitions` is None, leaders are elected for all partitions, except for partitions of topics
     that are to be deleted. Without `unclean`, elects the preferred replicas. With `unclean`, elects
-    any online replica, for partitions without an online leader. `attempted` has the states that
+    any online replica, for partitions without an online leader. With `leader`, elects the replica
+    of this broker. `attempted` has the states that
     earlier attempts of this request may have written; this attempt adds its own.
     """
     context = work.controller_state.context
@@ -139,7 +141,7 @@ def elect_leaders(
     for count, partition in enumerate(asked, 1):
         if count % LOOKED_AT_A_TURN == 0:
             yield from work.writer.pause()
-        elected = requested_election(context, partition, unclean=unclean)
+        elected = requested_election(context, partition, unclean=unclean, leader=leader)
         if isinstance(elected, LeaderAndIsr):
             changes[partition] = elected
             errors[partition] = ErrorCode.NONE
