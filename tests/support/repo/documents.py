@@ -83,3 +83,9 @@ def unknown_files(document: Path) -> list[str]:
 
 def _somewhere(name: str) -> bool:
     return "/" not in name and any(Path(file).name == name for file in project_files())
+
+
+def code_block(page: str, language: str, first_line: str) -> str:
+    """Return the code block of a page that begins with this line."""
+    begin = page.index(f"\n```{language}\n{first_line}") + len(f"\n```{language}\n")
+    return page[begin : page.index("\n```", begin) + 1]

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import _HOST, _JVM, _class_path, _java, _serves
 from tests.support.eventually import eventually
+from tests.support.repo.documents import ROOT, code_block
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _NUMBERS = (1, 2, 3)
+_PAGE = (ROOT / "docs" / "clusters-of-brokers.md").read_text(encoding="utf-8")
+
+
+def zoo_cfg(settings: Mapping[str, object], peers: str) -> str:
+    """Return the zoo.cfg of docs/clusters-of-brokers.md, with other values for `settings`, and the
+    lines `peers` in place of those of its servers."""
+    lines = [line.split("=", 1) for line in code_block(_PAGE, "properties", "tickTime=").split()]
+    of_page = {name: value for name, value in lines if not name.startswith("server.")}
+    both = {**of_page, **settings}
+    return "".join(f"{name}={value}\n" for name, value in both.items()) + peers
 
 
 class Ensemble:
@@ -29,11 +41,16 @@ class Ensemble:
             data = folder / f"zookeeper-{number}"
             data.mkdir(parents=True)
             (data / "myid").write_text(f"{number}\n")
-            (data / "zoo.cfg").write_text(
-                f"tickTime={tick_ms}\ninitLimit=40\nsyncLimit=20\nmaxSessionTimeout=60000\n"
-                f"dataDir={data}\nclientPortAddress={_HOST}\nclientPort={port}\n"
-                f"admin.enableServer=false\n4lw.commands.whitelist=srvr\n{peers}"
-            )
+            settings = {
+                "tickTime": tick_ms,
+                "initLimit": 40,
+                "syncLimit": 20,
+                "maxSessionTimeout": 60_000,
+                "dataDir": data,
+                "clientPortAddress": _HOST,
+                "clientPort": port,
+            }
+            (data / "zoo.cfg").write_text(zoo_cfg(settings, peers))
 
     @property
     def connect(self) -> str:
