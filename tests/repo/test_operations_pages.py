@@ -1,5 +1,6 @@
 """Pages for operators: exit codes, fixed limits and files are those of the code."""
 
+import re
 from pathlib import Path
 
 from klog_broker.cli.common.errors import CommandExit
@@ -11,6 +12,7 @@ from klog_broker.runtime.disk.files import RealFiles
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.storage import names
 from tests.support.repo.documents import ROOT
+from tools.docs.alerts import ALERTS
 from tools.docs.bounds import bounds_page, with_unit
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -27,6 +29,12 @@ def rows(page: str, heading: str) -> list[list[str]]:
 def test_the_exit_codes_are_all_there() -> None:
     written = {int(row[0]) for row in rows(OPERATIONS, "Exit codes")}
     assert written == {int(code) for code in (*CommandExit, *ExitCode)}
+
+
+def test_the_runbook_has_one_row_for_each_alert() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    named = [name for row in rows(page, "Alerts") for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(named) == sorted(alert.name for alert in ALERTS)
 
 
 def test_every_bound_of_the_network_is_on_the_page() -> None:

@@ -79,7 +79,8 @@ created.
 
 Prometheus loads the rules of [klog-alerts.yml](../monitoring/klog-alerts.yml) by `rule_files`. The
 rules expect scrape jobs whose names begin with `klog`, one job for each cluster. Grafana imports
-the dashboard [klog-dashboard.json](../monitoring/klog-dashboard.json).
+the dashboard [klog-dashboard.json](../monitoring/klog-dashboard.json). The
+[runbook](runbook.md#alerts) says what to look at and what to do for each alert.
 
 | alert | severity, time | meaning | expression |
 |---|---|---|---|

@@ -60,6 +60,7 @@ FINISHED: tuple[str, ...] = (
     "docs/metrics.md",
     "docs/migrating.md",
     "docs/operations.md",
+    "docs/runbook.md",
     "docs/security.md",
     "docs/spark-conf.md",
     "docs/storage-engine.md",
