@@ -62,7 +62,12 @@ class TestBroker:
         configs: list[BrokerConfig] = []
 
         def run(config: BrokerConfig, **options: bool) -> int:
-            assert options == {"until_stdin_ends": False, "adopt": False, "accept_missing": False}
+            assert options == {
+                "until_stdin_ends": False,
+                "adopt": False,
+                "accept_missing": False,
+                "faults_descriptor": None,
+            }
             configs.append(config)
             return 5
 
