@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import KafkaConnectionError, ProducerFenced
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaConsumer, KafkaProducer
@@ -184,16 +184,20 @@ def test_the_producer_of_an_aborted_transaction_is_fenced(broker: testing.Broker
 def test_a_black_hole_takes_only_its_client(broker: testing.Broker) -> None:
     servers = broker.bootstrap_servers
     fault = broker.faults.blackhole("lost")
-    lost = ConfluentProducer(
-        {"bootstrap.servers": servers, "client.id": "lost", "message.timeout.ms": 300}
-    )
-    errors: list[object] = []
-    lost.produce("holes", b"v", on_delivery=lambda error, _: errors.append(error))
-    send_kafka_python(servers, "holes")
-    assert lost.flush(60) == 0
-    assert errors != [None]
+
+    async def send_as_lost(request_timeout_ms: int) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=servers, client_id="lost", request_timeout_ms=request_timeout_ms
+        )
+        try:
+            await producer.start()
+            await producer.send_and_wait("holes", b"v")
+        finally:
+            await producer.stop()
+
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(send_as_lost(request_timeout_ms=300))
     assert fault.fired > 0
+    send_kafka_python(servers, "holes")
     fault.end()
-    lost.produce("holes", b"v", on_delivery=lambda error, _: errors.append(error))
-    del errors[:]
-    assert lost.flush(60) == 0
+    asyncio.run(send_as_lost(request_timeout_ms=60_000))
