@@ -1,4 +1,5 @@
-"""Encodes the record of a partition's committed offset quickly: the unchanging bytes are reused."""
+"""Encodes the record of a partition's committed offset quickly: bytes that are the same in each
+commit of a group for the partition are encoded once."""
 
 import struct
 

@@ -29,7 +29,9 @@ from pyspark_klog.storage.names import (
     segment_file_name,
 )
 
-_NEVER = 2**63  # the key of an unreadable row: above every offset or timestamp to search for
+# The key of a row that cannot be read, in a binary search of an index file's rows: above every
+# offset and timestamp that is searched for.
+_NEVER = 2**63
 
 
 @dataclass(slots=True)

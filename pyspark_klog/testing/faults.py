@@ -120,7 +120,10 @@ class Faults:
         :raises ValueError: unless exactly one of ``before`` and ``after`` is true
         """
         if before == after:
-            raise ValueError("give either before=True or after=True")
+            raise ValueError(
+                "expected either before=True (disconnect before the request is executed) or "
+                "after=True (execute the request, and disconnect without a response)"
+            )
         return self._add(
             "disconnect-before" if before else "disconnect-after", api=api, times=times
         )

@@ -1,9 +1,9 @@
-"""Shows readers the state of a shard as of the high watermark.
+"""Shows readers the committed offsets of a shard's groups as of the high watermark.
 
-A coordinator decides on its newest state, but answers readers from the state that would survive the
-loss of this broker. Kafka keeps snapshots of its tables for this purpose (SnapshotRegistry,
-TimelineHashMap). klog instead keeps the replaced value of each change that the high watermark has
-not passed yet.
+A group coordinator decides on its newest state, but answers OffsetFetch with the offsets that would
+survive the loss of this broker. Kafka keeps snapshots of its tables for this purpose
+(SnapshotRegistry, TimelineHashMap). klog instead keeps the replaced value of each committed offset
+whose change the high watermark has not passed yet.
 """
 
 from collections import deque

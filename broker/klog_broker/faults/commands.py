@@ -30,7 +30,8 @@ _CLIENT_ID_OF_BROKER = re.compile(r"broker-\d+")
 
 
 class FaultCommands:
-    """The commands of the process that has started this broker. Loop thread only."""
+    """Receives and carries out the commands of the process that has started this broker, a test.
+    Only the event loop's thread may call the methods."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class FaultCommands:
     def _abort(self, command: dict[str, Any]) -> None:
         transactional_id = command["transactional_id"]
         error = self._services.transactions.abort_ongoing(transactional_id)
-        if error is ErrorCode.INVALID_TXN_STATE:
+        if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
             raise FaultRefused(f"{transactional_id!r} has no ongoing transaction")
         if error is not ErrorCode.NONE:
             raise FaultRefused(

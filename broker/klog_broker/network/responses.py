@@ -373,4 +373,5 @@ class PendingResponse(Protocol):
 
     def wait(self, place: QueuedResponse, /) -> None:
         """Complete ``place`` (in the connection's queue of responses) with these delayed responses
-        once each batch is replicated or has failed, or the requests' timeout has passed."""
+        to Produce requests, once each batch of the requests is replicated or has failed, or the
+        requests' timeout has passed."""

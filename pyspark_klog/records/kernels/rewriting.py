@@ -187,8 +187,8 @@ def write_records(
     """Write the records of ``buf[start:end]`` to ``out`` at ``out_at``, with offset deltas from 0.
 
     :func:`measure_records` must have returned OK for these records. Timestamp deltas stay, or
-    become 0 with ``same_timestamp``; headers are copied. Returns the position after the last
-    record.
+    become 0 with ``same_timestamp``; headers are copied. Returns the position in ``out``
+    after the last record.
     """
     at = start
     to = out_at

@@ -100,7 +100,8 @@ class SinkRows:
     def _by_topic(
         self, producer: "Producer", batch: "RecordBatch"
     ) -> "Iterator[tuple[str, RecordBatch]]":
-        """Each topic with its rows, in the order of ``batch``; rows without a topic are refused."""
+        """Each topic with its rows, which keep the order of ``batch``. A row without a topic is a
+        refused row: it ends the query, or becomes a dead letter."""
         if self._options.topic is not None:
             yield self._options.topic, batch
             return

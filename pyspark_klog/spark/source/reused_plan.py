@@ -37,13 +37,14 @@ class PlanMark(NamedTuple):
 
     plan: PlanIdentity
     offsets: PlannedOffsets | None
-    """The planned offsets of all partitions, which the plan's first task compares with the current
-    ones; None in the other tasks' marks."""
+    """The planned offsets of all partitions; None in the marks of all tasks but the plan's first
+    one. If Spark reuses the plan, the first task compares these offsets with the offsets that a
+    plan made now would have, to find whether the plan is out of date."""
 
 
 class EmptyPartition(InputPartition):
     """The only partition of a plan without a range to read. Its task uses ``mark``, the plan's
-    identity and offsets, to detect that Spark reuses the plan."""
+    identity and offsets, to detect that Spark reuses a plan that is out of date."""
 
     def __init__(self, mark: PlanMark) -> None:
         super().__init__(None)

@@ -103,7 +103,7 @@ class PlannedAppend(NamedTuple):
 
     first_offset: int
     end_offset: int
-    size_bytes: int  # the size of all batches
+    size_bytes: int  # the size of all batches of this append
     # The first batch's largest timestamp. If the segment is empty, segment.ms counts from this
     # timestamp.
     first_timestamp_ms: int

@@ -1,6 +1,6 @@
-"""Decides what a task does, by offsets that consumer groups have committed: its progress row, which
-says what the task wrote last, and the sink's `RunMark`, which names the last run (start) of the
-query that began to commit."""
+"""Decides whether a task of the sink writes its rows, from offsets that consumer groups have
+committed: the task's progress row names the batch that the task wrote last, and the sink's
+`RunMark` names the last run (start) of the query that began to commit a batch."""
 
 from collections.abc import Callable
 
