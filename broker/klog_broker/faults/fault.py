@@ -28,7 +28,7 @@ class FaultRefused(KlogError):
 
 
 class Action(Enum):
-    """What a fault does with the requests that it concerns."""
+    """The action of a fault on the requests to which the fault applies."""
 
     ANSWER = "answer"
     DELAY = "delay"
