@@ -1,7 +1,5 @@
 """klog's client on klog's broker, and while the broker is down and after its restart."""
 
-import os
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -139,8 +137,7 @@ def test_a_silent_broker_ends_the_call_in_time_and_serves_again(broker: testing.
         broker.bootstrap_servers, request_timeout_ms=300, delivery_timeout_ms=1_000
     ) as client:
         assert list_offsets(client, {partition: LATEST})[partition].offset == 0
-        os.kill(broker.pid, signal.SIGSTOP)
-        os.waitpid(broker.pid, os.WUNTRACED)  # until all of its threads are stopped
+        broker.pause()
         try:
             with pytest.raises(TimedOut):
                 list_offsets(client, {partition: LATEST}, deadline_ms=client.deadline(700))
@@ -149,7 +146,7 @@ def test_a_silent_broker_ends_the_call_in_time_and_serves_again(broker: testing.
                 producer.add(partition, *batch([b"k"]))
                 producer.flush()
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            broker.resume()
         assert list_offsets(client, {partition: LATEST})[partition].offset >= 0
 
 

@@ -103,12 +103,12 @@ def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Clus
     before = epoch(cluster)
     broker = cluster.broker(first)
     broker_said = len(broker.output())
-    os.kill(broker.pid, signal.SIGSTOP)
+    broker.pause()
     try:
         left = tuple(number for number in (1, 2, 3) if number != first)
         agreed_controller(cluster, left)
     finally:
-        os.kill(broker.pid, signal.SIGCONT)
+        broker.resume()
     assert agreed_controller(cluster) != first
     output = broker.output()[broker_said:]
     assert output.count(f"broker_id={first} registered broker_epoch=") == 1
@@ -341,12 +341,12 @@ def test_a_number_that_was_taken_ends_the_broker_that_had_it(zookeeper: ZooKeepe
         in_cluster(zookeeper, "/taken", broker_id=BrokerId(6)) as broker,
         ZooKeeperClient(f"{zookeeper.address}/taken") as client,
     ):
-        os.kill(broker.pid, signal.SIGSTOP)
+        broker.pause()
         try:
             eventually(lambda: not client.exists("/brokers/ids/6"), deadline_s=60, what="expiry")
             client.create("/brokers/ids/6", b"{}")
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            broker.resume()
         eventually(lambda: not broker.is_running, deadline_s=60, what="the broker's end")
         assert "the broker stops: broker.id=6 is in use" in broker.output()
         assert f"stopped exit_code={int(ExitCode.REFUSED_BY_CLUSTER)}" in broker.output()

@@ -1,8 +1,6 @@
 """Three brokers and a ZooKeeper, as processes: topics keep leaders through failures of brokers and
 of the controller."""
 
-import os
-import signal
 from collections.abc import Iterator
 from errno import EIO
 from pathlib import Path
@@ -199,11 +197,11 @@ def test_a_broker_that_stood_still_leads_on_in_its_next_broker_epoch(cluster: Cl
     until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
     partition = TopicPartition("still", 2)
     write(cluster, partition, b"a")
-    os.kill(cluster.broker(3).pid, signal.SIGSTOP)
+    cluster.broker(3).pause()
     try:
         until_led(cluster, "still", {0: 1, 1: 2, 2: -1}, (1, 2))
     finally:
-        os.kill(cluster.broker(3).pid, signal.SIGCONT)
+        cluster.broker(3).resume()
     until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
     write(cluster, partition, b"b")
     assert written(cluster, partition, 2) == [b"a", b"b"]

@@ -22,12 +22,12 @@ from pyspark.errors import (
     StreamingQueryException,
 )
 
+from pyspark_klog import testing
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.client.refusing_broker import refusing_broker
 from tests.support.spark.bare_python import workers_without
 from tests.support.spark.topics import Topics, run
 
@@ -295,38 +295,45 @@ def test_records_behind_an_open_transaction(
 
 # --- authorisation -------------------------------------------------------------------------------
 _REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_MAY_NOT_WRITE = (
-    "TOPIC_AUTHORIZATION_FAILED: this user may not write to topic t; it needs WRITE and DESCRIBE "
-    "there"
-)
 
 
-def test_a_user_who_may_not_read(topics: Topics, tmp_path: Path) -> None:
-    with refusing_broker(metadata=_REFUSED) as servers:
+def test_a_user_who_may_not_read(
+    topics: Topics, spark_broker: testing.Broker, full: str, tmp_path: Path
+) -> None:
+    with spark_broker.faults.answer("Metadata", _REFUSED, topic=full, times=None) as fault:
         with _failing(AnalysisException) as batch:
-            _read(topics, subscribe="t", kafka__bootstrap__servers=servers)
+            _read(topics, subscribe=full)
         with _failing(StreamingQueryException) as stream:
-            _stream(topics, tmp_path, subscribe="t", kafka__bootstrap__servers=servers)
+            _stream(topics, tmp_path, subscribe=full)
+    assert fault.fired >= 2
     expected = (
-        "BrokerError: TOPIC_AUTHORIZATION_FAILED: topic t: not authorized for the topic; a "
+        f"BrokerError: TOPIC_AUTHORIZATION_FAILED: topic {full}: not authorized for the topic; a "
         "reader's user needs READ and DESCRIBE on the topic"
     )
     assert batch == stream == [expected]
 
 
 def test_a_user_who_may_not_write(
-    topics: Topics, rows: "DataFrame", full: str, tmp_path: Path
+    topics: Topics, spark_broker: testing.Broker, rows: "DataFrame", full: str, tmp_path: Path
 ) -> None:
-    with refusing_broker(metadata=_REFUSED) as servers:
+    target = topics.create()
+    may_not_write = (
+        f"TOPIC_AUTHORIZATION_FAILED: this user may not write to topic {target}; it needs WRITE "
+        "and DESCRIBE there"
+    )
+    faults = spark_broker.faults
+    with faults.answer("Metadata", _REFUSED, topic=target, times=None):
         with _failing(PythonException) as batch:
-            _save(rows, topics, topic="t", kafka__bootstrap__servers=servers)
+            _save(rows, topics, topic=target)
         with _failing(StreamingQueryException) as stream:
-            options = {"topic": "t", "kafka__bootstrap__servers": servers}
-            _save_stream(_values(topics, full), topics, tmp_path, **options)
-    assert batch == stream == [f"BrokerError: {_MAY_NOT_WRITE}"]
-    with refusing_broker(produce=_REFUSED) as servers, _failing(PythonException) as late:
-        _save(rows.limit(1), topics, topic="t", kafka__bootstrap__servers=servers)
-    assert late == [f"DeliveryFailed: a record was refused for t-0: {_MAY_NOT_WRITE}"]
+            _save_stream(_values(topics, full), topics, tmp_path, topic=target)
+    assert batch == stream == [f"BrokerError: {may_not_write}"]
+    with (
+        faults.answer("Produce", _REFUSED, topic=target, times=None),
+        _failing(PythonException) as late,
+    ):
+        _save(rows.limit(1), topics, topic=target)
+    assert late == [f"DeliveryFailed: a record was refused for {target}-0: {may_not_write}"]
 
 
 # --- the sink's columns --------------------------------------------------------------------------
