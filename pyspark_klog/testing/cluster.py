@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.cluster.metadata import ClusterView
+from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.testing.broker import Broker, BrokerFailed
 from pyspark_klog.testing.faults import FaultFailed
 from pyspark_klog.testing.ports import free_port
@@ -185,4 +186,8 @@ class Cluster:
 
 
 def _leader(admin: Admin, topic: str, partition: int) -> int:
-    return admin.describe_topics([topic])[topic].partitions[partition].leader
+    """Return the leader that a broker knows; -1 if it does not know the topic yet."""
+    try:
+        return admin.describe_topics([topic])[topic].partitions[partition].leader
+    except TopicMissing:
+        return -1

@@ -93,6 +93,11 @@ class WatchedCluster:
 
         return eventually(is_reached, 60, f"{metric} {value:g}")
 
+    def knows_all_brokers(self) -> bool:
+        """Whether each broker's metadata has all brokers."""
+        images = [each.broker.services.metadata.image for each in self.brokers.values()]
+        return all(len(image.brokers) == len(images) for image in images)
+
     def lags(self) -> set[tuple[str, float]]:
         """Return (leader, lag) of the partitions that the brokers follow."""
         return {
@@ -109,6 +114,7 @@ def failing_cluster(folder: Path) -> Iterator[Step]:
         cluster = WatchedCluster(folder, running)
         history = History()
         cluster.wait_for(_CONTROLLERS, 1)
+        eventually(cluster.knows_all_brokers, 60, "both brokers in the metadata of both")
         with Admin(cluster.brokers["broker-1"].bootstrap_servers) as admin:
             admin.create_topics([NewTopic("copied", num_partitions=2, replication_factor=2)])
         eventually(lambda: cluster.lags() == {("1", 0), ("2", 0)}, 60, "followers without lag")
