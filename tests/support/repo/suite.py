@@ -28,9 +28,10 @@ from tests.support.spark import java_classes
 
 ROOT = Path(__file__).resolve().parents[3]
 
-FOLDER_GROUPS = (("integration",), ("property",), ("faults",), ("simulation",), ("clients",))
+FOLDER_GROUPS = (("integration",), ("clients",), ("property",), ("faults",), ("simulation",))
 """Folders that share a process without Spark, in the order of their begin; those that are named
-nowhere share another one."""
+nowhere share another one, which begins after the first. Folders that take long begin early, so
+that no core is idle at the end of the run."""
 
 CLUSTER_FILES = ("integration", "test_cluster*.py")
 """A folder, and a pattern of its files that get a process of their own, which begins before the
@@ -146,7 +147,8 @@ def _other_runs(options: Sequence[str], root: Path) -> list[Run]:
         for name, some in (("clusters", clusters), (folder, others)):
             paths = tuple(str(file.relative_to(root)) for file in some)
             runs += [Run(name, (*paths, *options))] if paths else []
-    for group in (*FOLDER_GROUPS, tuple(sorted(rest))):
+    first, *later = FOLDER_GROUPS
+    for group in (first, tuple(sorted(rest)), *later):
         names = [name for name in group if name in there]
         if names:
             folders = (str(Path("tests", name)) for name in names)
