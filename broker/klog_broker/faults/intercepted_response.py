@@ -13,7 +13,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 class InterceptedResponse:
     """A response's place that passes the encoded frame to ``on_complete`` in place of the client;
     ``on_skip`` is called if the request ends without a response. Everything else has its usual
-    effect."""
+    effect, and so has a response whose connection is closed, which is empty."""
 
     def __init__(
         self,
@@ -22,12 +22,18 @@ class InterceptedResponse:
         on_skip: Callable[[], None],
     ) -> None:
         self._slot = slot
-        self.complete = on_complete
+        self._on_complete = on_complete
         self.skip = on_skip
         self.send_early = slot.send_early
         self.close = slot.close
         self.when_closed = slot.when_closed
         self.hold = slot.hold
+
+    def complete(self, parts: list[Any]) -> None:
+        if self._slot.is_open:
+            self._on_complete(parts)
+        else:
+            self._slot.complete(parts)
 
     @property
     def is_open(self) -> bool:

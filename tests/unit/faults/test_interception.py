@@ -8,7 +8,7 @@ from klog_broker.faults.fault import Fault, FaultRefused, parse_fault
 from klog_broker.faults.interception import Interception
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest
-from pyspark_klog.protocol.apis.metadata import MetadataRequest
+from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -174,6 +174,21 @@ def test_metadata_has_the_error_of_a_topic(broker: FaultyBroker) -> None:
     response = broker.call(MetadataRequest(topics=None), 12)
     assert [(each.error_code, each.partitions) for each in response.topics] == [(code, [])]
     assert response.brokers
+
+
+def test_a_fault_survives_a_client_that_leaves_before_its_response(broker: FaultyBroker) -> None:
+    fault = broker.add("answer", api="Metadata", error="LEADER_NOT_AVAILABLE")
+    # The broker answers once it has created the topic; the client closes its connection before.
+    new_topic = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    stream = broker.memory.connect()
+    stream.inbox += encode_request(RequestHeader(new_topic.api_key, 12, 1, "c"), new_topic)
+    stream.is_at_end = True
+    broker.memory.turns()
+    assert stream.is_closed
+    assert "new" in broker.memory.broker.services.metadata.image.topics
+    assert (stream.sent, fault.fired) == (b"", 0)
+    assert broker.call(MetadataRequest(topics=None), 12).topics
+    assert fault.fired == 1
 
 
 def test_offsets_of_groups_have_the_error_of_one_partition(broker: FaultyBroker) -> None:
