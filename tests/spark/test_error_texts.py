@@ -178,7 +178,8 @@ def test_no_broker_to_write_to(
 
 
 def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> None:
-    given = {**_NOBODY, "subscribe": "t"}
+    # Long enough for a first failed attempt on a busy machine.
+    given = {**_NOBODY, "subscribe": "t", "kafka.default.api.timeout.ms": "2000"}
 
     def stderr_of_a_wait(_: int) -> str:
         from pyspark_klog.client.cluster.blocking_client import BlockingClient
@@ -195,7 +196,7 @@ def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> 
     assert re.match(
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=WARNING "
         r"logger=pyspark_klog\.client\.cluster\.retry_warnings "
-        r"asking for the cluster's metadata has failed and is tried again for up to \d+ ms "
+        r"asking for the cluster's metadata has failed and is tried again for up to \d+ m?s "
         r"\(kafka\.default\.api\.timeout\.ms\): no broker could be reached: ",
         text,
     )
