@@ -26,11 +26,11 @@ from klog_broker.produce.delayed_responses import DelayedAppend, DelayedResponse
 from klog_broker.produce.planner_interfaces import (
     NOTHING_RECEIVED,
     PlannedConnection,
-    PlanTargets,
     Received,
 )
 from klog_broker.produce.response_parts import ResponsePart, split_responses
 from klog_broker.produce.tables import PlanTables
+from klog_broker.produce.targets import ProduceTargets
 from klog_broker.runtime.net.socket_calls import SocketCalls
 from klog_broker.runtime.system.clock import Clock
 
@@ -79,7 +79,7 @@ class ProducePlanner:
         kernel: Any,
         arena: ReceiveArena,
         max_request_bytes: int,
-        targets: PlanTargets,
+        targets: ProduceTargets,
         clock: Clock,
         times: RequestTimes,
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],

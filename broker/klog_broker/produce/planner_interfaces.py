@@ -1,4 +1,4 @@
-"""The interfaces through which the produce planner uses connections and partitions.
+"""The interface through which the produce planner uses connections.
 
 The planner makes produce plans: the compiled kernel's list of appends for the plain Produce
 requests of an event-loop turn.
@@ -6,11 +6,10 @@ requests of an event-loop turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from klog_broker.log.segment.planned_append import FirstBatch, PlannedLog, PlanTarget
-from klog_broker.produce.delayed_responses import DelayedAppend, DelayedResponse
+from klog_broker.produce.delayed_responses import DelayedResponse
 
 
 class PlannedConnection(Protocol):
@@ -68,46 +67,3 @@ class Received(NamedTuple):
 
 
 NOTHING_RECEIVED = Received((), (0,))
-
-
-class PlanTargets(Protocol):
-    """Finds the partitions to which an event-loop turn's produce plan (the kernel's list of
-    appends) may append; implemented in targets.py."""
-
-    @property
-    def version(self) -> int:
-        """A number that changes whenever a result of ``find`` (the partition to append to, or None)
-        may have changed."""
-
-    @property
-    def checks_access(self) -> bool:
-        """Whether principals may have different rights. If not, the facts of a partition (such as
-        its next offset) in the kernel's table are valid for all principals."""
-
-    def find(
-        self, topic: bytes, *, by_id: bool, partition: int, principal: int
-    ) -> PlanTarget | None:
-        """Return the partition if the produce plan (the kernel's list of appends) may append to it
-        for the principal whose number (security/principal_numbers.py) is ``principal``; None leaves
-        the request to the ordinary Produce handler. ``topic`` is the topic's name, or its id if
-        ``by_id``."""
-
-    def hold(
-        self,
-        answer: bytearray,
-        held: Sequence[DelayedAppend],
-        timeout_ms: int,
-        answered: Callable[[int], None],
-    ) -> DelayedResponse | None:
-        """Return the delayed response for the batches ``held``, which were appended with acks=all;
-        None if no batch has to wait for replication, so that the bytes ``answer`` can be sent
-        now."""
-
-    def appended(self) -> None:
-        """Complete the delayed fetches of followers now: responses to acks=all requests wait until
-        the followers have the batches that were just appended."""
-
-    def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
-        """Return whether the transaction coordinator and the log allow the batch to begin its
-        producer's transaction in this partition now. False leaves the request to the ordinary
-        Produce handler."""

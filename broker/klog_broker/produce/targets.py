@@ -96,5 +96,6 @@ class ProduceTargets:
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Return whether the transaction coordinator and the log allow the batch to begin its
-        producer's transaction in this partition now."""
+        producer's transaction in this partition now. False leaves the request to the ordinary
+        Produce handler."""
         return begins_now(self._services, log, first)
