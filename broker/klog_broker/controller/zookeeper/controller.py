@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from klog_broker.controller.decisions import isr_changes as alterations
 from klog_broker.controller.decisions.context import RegisteredBroker
 from klog_broker.controller.decisions.partition_states import PartitionState
 from klog_broker.controller.zookeeper import (
@@ -203,31 +202,11 @@ class Controller:
         self, request: AlterPartitionRequest, done: Callable[[AlterPartitionResponse], None]
     ) -> None:
         """Carry out AlterPartition: a leader requests new ISRs."""
-
-        def run(work: EventContext) -> Steps[None]:
-            context = work.controller_state.context
-            stale = ErrorCode.STALE_BROKER_EPOCH
-            fault = alterations.broker_epoch_error(
-                context, request.broker_id, request.broker_epoch, stale
-            )
-            if fault is not ErrorCode.NONE:
-                done(AlterPartitionResponse(error_code=fault))
-                return
-            response = AlterPartitionResponse()
-            for count, part in enumerate(alterations.split_request(request)):
-                if count:
-                    yield from work.writer.next_turn(work.controller_state)
-                decision = alterations.decide_isr_changes(context, part)
-                yield from work.writer.write_states(
-                    work.controller_state, decision.changes, notifies_replicas=False
-                )
-                alterations.append_response(
-                    response, alterations.alter_partition_response(context, part, decision)
-                )
-            done(response)
-
         self._queue_request(
-            "AlterPartition", run, lambda code: done(AlterPartitionResponse(error_code=code))
+            "AlterPartition",
+            lambda work: controller_requests.alter_partition(work, request),
+            done,
+            lambda code: AlterPartitionResponse(error_code=code),
         )
 
     def shut_down(
@@ -236,7 +215,7 @@ class Controller:
         done: Callable[[ControlledShutdownResponse], None],
     ) -> None:
         """Carry out ControlledShutdown: a broker is about to stop."""
-        self._queue_steps(
+        self._queue_request(
             "ControlledShutdown",
             lambda work: controller_requests.shut_down(work, request),
             done,
@@ -249,7 +228,7 @@ class Controller:
         done: Callable[[AllocateProducerIdsResponse], None],
     ) -> None:
         """Carry out AllocateProducerIds: a broker needs a block of producer ids."""
-        self._queue_steps(
+        self._queue_request(
             "AllocateProducerIds",
             lambda work: controller_requests.allocate_producer_ids(work, request),
             done,
@@ -277,12 +256,12 @@ class Controller:
             unclean=unclean,
             leader=leader,
         )
-        self._queue_steps("ElectLeaders", run, done, _identity)
+        self._queue_request("ElectLeaders", run, done, _identity)
 
     def create_topic(self, topic: ValidatedTopic, done: Callable[[ErrorCode], None]) -> None:
         """Create a topic. `done` gets the error code, NONE once ZooKeeper has the topic."""
         run = partial(controller_requests.create_topic, topic=topic)
-        self._queue_steps("CreateTopics", run, done, _identity)
+        self._queue_request("CreateTopics", run, done, _identity)
 
     def add_partitions(
         self,
@@ -293,37 +272,30 @@ class Controller:
         """Add partitions to a topic; `replicas` has their assignments by partition number. `done`
         gets the error code, NONE once ZooKeeper has the partitions."""
         run = partial(controller_requests.add_partitions, name=name, replicas=replicas)
-        self._queue_steps("CreatePartitions", run, done, _identity)
+        self._queue_request("CreatePartitions", run, done, _identity)
 
     def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
         """Request the deletion of the topic of this name and id. `done` gets the error code, NONE
         once the request is in ZooKeeper."""
         run = partial(controller_requests.delete_topic, name=name, topic_id=topic_id)
-        self._queue_steps("DeleteTopics", run, done, _identity)
+        self._queue_request("DeleteTopics", run, done, _identity)
 
-    def _queue_steps(
+    def _queue_request(
         self,
         name: str,
         steps: Callable[[EventContext], Steps[Any]],
         done: Callable[[Any], None],
         refusal: Callable[[ErrorCode], Any],
     ) -> None:
+        if self._writes is None:
+            done(refusal(ErrorCode.NOT_CONTROLLER))
+            return
+
         def run(work: EventContext) -> Steps[None]:
             response = yield from steps(work)
             done(response)
 
-        self._queue_request(name, run, lambda code: done(refusal(code)))
-
-    def _queue_request(
-        self,
-        name: str,
-        run: Callable[[EventContext], Steps[None]],
-        refuse: Callable[[ErrorCode], None],
-    ) -> None:
-        if self._writes is None:
-            refuse(ErrorCode.NOT_CONTROLLER)
-            return
-        self._events.put(ControllerEvent(name, run, refuse))
+        self._events.put(ControllerEvent(name, run, lambda code: done(refusal(code))))
         self._continue_work()
 
     # --- changes in ZooKeeper and responses of brokers -----------------------------------------

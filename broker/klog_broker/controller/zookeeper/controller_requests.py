@@ -1,18 +1,24 @@
-"""Requests that the controller carries out for brokers and clients, except for AlterPartition.
+"""Requests that the controller carries out for brokers and clients.
 
-Brokers send ControlledShutdown and AllocateProducerIds; mostly clients request leader elections
-(ElectLeaders) and the creation, extension and deletion of topics. Each may be carried out again
-after a response of ZooKeeper was lost, and then returns the same result: a change that is already
-in ZooKeeper counts as the request's own. (But a block of producer ids may remain unused.) A write
-that an access list forbids raises WriteDenied, and writes nothing; only ElectLeaders and
-ControlledShutdown skip its partition.
+Brokers send AlterPartition, ControlledShutdown and AllocateProducerIds; mostly clients request
+leader elections (ElectLeaders) and the creation, extension and deletion of topics. Each may be
+carried out again after a response of ZooKeeper was lost, and then returns the same result: a change
+that is already in ZooKeeper counts as the request's own. (But a block of producer ids may remain
+unused.) A write that an access list forbids raises WriteDenied, and writes nothing; only
+ElectLeaders and ControlledShutdown skip its partition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from klog_broker.controller.decisions.context import ControllerContext
-from klog_broker.controller.decisions.isr_changes import broker_epoch_error
+from klog_broker.controller.decisions.isr_changes import (
+    alter_partition_response,
+    append_response,
+    broker_epoch_error,
+    decide_isr_changes,
+    split_request,
+)
 from klog_broker.controller.decisions.leader_election import LeaderAndIsr
 from klog_broker.controller.decisions.requested_election import requested_election
 from klog_broker.controller.zookeeper.errors import (
@@ -45,6 +51,10 @@ from pyspark_klog.protocol.apis.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
 from pyspark_klog.protocol.apis.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -72,6 +82,27 @@ TOO_LARGE = ErrorCode.INVALID_REQUEST
 """The error if a topic's assignment or configuration does not fit into a znode."""
 
 ElectionErrors = dict[TopicPartition, ErrorCode]
+
+
+def alter_partition(
+    work: EventContext, request: AlterPartitionRequest
+) -> Steps[AlterPartitionResponse]:
+    """Carry out AlterPartition: write the ISRs that a leader requests, as far as they are valid."""
+    context = work.controller_state.context
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    fault = broker_epoch_error(context, request.broker_id, request.broker_epoch, stale)
+    if fault is not ErrorCode.NONE:
+        return AlterPartitionResponse(error_code=fault)
+    response = AlterPartitionResponse()
+    for count, part in enumerate(split_request(request)):
+        if count:
+            yield from work.writer.next_turn(work.controller_state)
+        decision = decide_isr_changes(context, part)
+        yield from work.writer.write_states(
+            work.controller_state, decision.changes, notifies_replicas=False
+        )
+        append_response(response, alter_partition_response(context, part, decision))
+    return response
 
 
 def shut_down(
