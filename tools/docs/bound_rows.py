@@ -99,7 +99,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
         ),
         Bound(
             "changes of the metadata in one write of `klog-metadata`",
-            "klog_broker.metadata.local.CHANGES_PER_WRITE",
+            "klog_broker.metadata.change_queue.CHANGES_PER_WRITE",
             "the rest goes into the next write",
         ),
         Bound(

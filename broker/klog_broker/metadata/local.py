@@ -1,23 +1,18 @@
 """The metadata store of a standalone broker, which is always its own controller.
 
-Changes wait in a queue. When no write is under way, the waiting changes are planned and written to
-the disk together; the planning may take several event-loop turns. Then the store passes the new
-image to the `on_image` callback, and applies the role changes that follow (instructions to lead or
-delete replicas), while the next changes are written. The queue has at most one request of each
-connection, because a connection's next request is served only after the response to the earlier
-one.
+Requests to change the metadata wait in a queue (change_queue.py), and are written to the disk
+together. After each write the store passes the new image to the `on_image` callback.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from klog_broker.metadata import changes
-from klog_broker.metadata.changes import Draft, MetadataChange
+from klog_broker.metadata.change_queue import ChangeQueue
+from klog_broker.metadata.changes import Draft
 from klog_broker.metadata.creation import CreateTopics
 from klog_broker.metadata.directory_assignments import DirectoryAssignments, DirectoryOf
 from klog_broker.metadata.election import FoundLog, elected, found_directories, with_next_epochs
@@ -43,20 +38,12 @@ from klog_broker.metadata.role_changes import ApplyRoleChanges, RoleChange, Role
 from klog_broker.metadata.unserved_partitions import UnservedPartitions
 from klog_broker.runtime.disk.files import Files
 from klog_broker.runtime.event_loop.loop import Loop
-from klog_broker.runtime.event_loop.slices import Slices, Steps
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.threads.helpers import Helpers
 from pyspark_klog.ids import BrokerId, DirectoryId, ProducerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
-
-CHANGES_PER_WRITE = 256
-
-
-class _Planned(NamedTuple):
-    change: MetadataChange
-    role_changes: Sequence[RoleChange]
 
 
 class LocalStore:
@@ -77,11 +64,7 @@ class LocalStore:
         self._is_new = is_new
         self._is_unwritten = False
         self._chance = chance
-        self._queue: deque[MetadataChange] = deque()
-        self._is_changing = False
-        self._loop: Loop
-        self._helpers: Helpers
-        self._slices: Slices
+        self._changes: ChangeQueue
         self._on_image: OnImage
         self._apply: ApplyRoleChanges
         self._unserved: UnservedPartitions
@@ -197,13 +180,23 @@ class LocalStore:
     ) -> None:
         """Give the store the loop, its helper threads and its callbacks. Call this before
         `elect`, which makes this broker the leader of every partition."""
-        self._loop = loop
-        self._helpers = helpers
-        self._slices = Slices(loop)
         self._on_image = on_image
         self._apply = apply
-        self._unserved = UnservedPartitions(
-            loop, lambda: self.image, lambda role_changes, done: self._apply(role_changes, done)
+
+        def apply_now(
+            role_changes: Sequence[RoleChange], done: Callable[[RoleChangeErrors], None]
+        ) -> None:
+            self._apply(role_changes, done)  # `elect` may replace the callback
+
+        self._unserved = UnservedPartitions(loop, lambda: self.image, apply_now)
+        self._changes = ChangeQueue(
+            loop,
+            helpers,
+            state=lambda: self._state,
+            write=self._file.write,
+            on_written=self._on_written,
+            apply=apply_now,
+            unserved=self._unserved,
         )
 
     def elect(
@@ -242,7 +235,7 @@ class LocalStore:
                 directory_of,
                 image=lambda: self.image,
                 assignments=lambda: self.assignments,
-                make_change=self._queue_change,
+                make_change=self._changes.put,
             ).apply
 
     def _elected(self, directory_of: DirectoryOf | None, results: RoleChangeErrors) -> None:
@@ -298,7 +291,7 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - the store waits only for its own disk
     ) -> None:
         """Create topics independently of each other: `done` gets a topic or an error for each."""
-        self._queue_change(
+        self._changes.put(
             CreateTopics(topics, self._new_topic_id, self._lead, self._undo_creation, done)
         )
 
@@ -312,7 +305,7 @@ class LocalStore:
         timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
         """Add partitions to a topic from number `first_partition` on."""
-        self._queue_change(changes.CreatePartitions(name, first_partition, assignment, done))
+        self._changes.put(changes.CreatePartitions(name, first_partition, assignment, done))
 
     def update_topic_configs(
         self,
@@ -321,7 +314,7 @@ class LocalStore:
         done: Done[Topic],
     ) -> None:
         """Replace a topic's settings by the result of `update(settings)`."""
-        self._queue_change(changes.UpdateTopicConfigs(name, update, done))
+        self._changes.put(changes.UpdateTopicConfigs(name, update, done))
 
     def update_broker_configs(
         self,
@@ -331,7 +324,7 @@ class LocalStore:
     ) -> None:
         """Replace the dynamic settings of `name` (a broker's id as text, or ALL_BROKERS) by the
         result of `update`, which gets the dynamic settings of all names."""
-        self._queue_change(changes.UpdateBrokerConfigs(name, update, done))
+        self._changes.put(changes.UpdateBrokerConfigs(name, update, done))
 
     def update_client_quotas(
         self,
@@ -339,7 +332,7 @@ class LocalStore:
         done: Done[None],
     ) -> None:
         """Set quotas, and remove each quota whose value is None."""
-        self._queue_change(changes.UpdateClientQuotas(updates, done))
+        self._changes.put(changes.UpdateClientQuotas(updates, done))
 
     def delete_topic(
         self,
@@ -350,11 +343,11 @@ class LocalStore:
     ) -> None:
         """Delete a topic in two durable steps: the first hides the topic from clients and removes
         its logs, the second frees its name."""
-        self._queue_change(changes.DeleteTopic(topic_id, self._finish_deletion, done))
+        self._changes.put(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
         """Allocate a new block of producer ids, which is durable before `done` gets the block."""
-        self._queue_change(changes.AllocateProducerIds(done))
+        self._changes.put(changes.AllocateProducerIds(done))
 
     def close(self) -> None:
         """Do nothing, because no file is open between two writes."""
@@ -363,7 +356,7 @@ class LocalStore:
         return TopicId(new_id(self._chance))
 
     def _finish_deletion(self, topic: Topic, done: Done[Topic]) -> None:
-        self._queue_change(changes.FinishDeletion(topic, done))
+        self._changes.put(changes.FinishDeletion(topic, done))
 
     def _lead(
         self, topic: Topic, partitions: Sequence[int], done: Callable[[RoleChangeErrors], None]
@@ -413,102 +406,11 @@ class LocalStore:
         else:
             self.delete_topic(topic.topic_id, on_deleted)
 
-    def _queue_change(self, change: MetadataChange) -> None:
-        self._queue.append(change)
-        self._start_planning()
-
-    def _start_planning(self) -> None:
-        if self._queue and not self._is_changing:
-            self._is_changing = True
-            # Begin to plan at the end of this event-loop turn, so that all changes that are
-            # requested in the turn are written together.
-            self._loop.call_at_append(self._plan_queued)
-
-    def _plan_queued(self) -> None:
-        self._slices.run(self._plan(), lambda: True)
-
-    def _plan(self) -> Steps:
-        """Apply the waiting changes to a draft of the metadata, one after the other, and write the
-        resulting state. Handles at most CHANGES_PER_WRITE changes."""
-        draft = Draft(self._state)
-        planned: list[_Planned] = []
-        for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
-            change = self._queue.popleft()
-            try:
-                role_changes = yield from change.plan(draft)
-            except Exception as error:  # a caller's `update` may raise any exception
-                change.report_failure(error)
-            else:
-                planned.append(_Planned(change, role_changes))
-        state = draft.state()
-        if not draft.is_changed:
-            self._written(draft, state, planned, None)
-            return
-        self._helpers.submit(
-            lambda: self._file.write(state),
-            lambda _, error: self._written(draft, state, planned, error),
-        )
-
-    def _written(
-        self,
-        draft: Draft,
-        state: StoredState,
-        planned: Sequence[_Planned],
-        error: BaseException | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            for change, _ in planned:
-                change.report_failure(error)
-        elif error is not None:
-            raise error
-        else:
-            self._state = state
-            self._is_new = self._is_unwritten = False
-            if draft.image.is_changed:
-                self._on_image(self.image, draft.image.changed_names)
-            self._apply_planned(planned)
-        self._is_changing = False
-        self._start_planning()
-
-    def _apply_planned(self, planned: Sequence[_Planned]) -> None:
-        """Apply the role changes (instructions to lead or delete replicas) of durable metadata
-        changes, in order. Several metadata changes are applied together, but at most one of each
-        topic."""
-        together: list[_Planned] = []
-        names: set[str] = set()
-        for each in planned:
-            own = {role_change.topic_partition.topic for role_change in each.role_changes}
-            if not names.isdisjoint(own):
-                self._apply_role_changes(together)
-                together, names = [], set()
-            together.append(each)
-            names |= own
-        self._apply_role_changes(together)
-
-    def _apply_role_changes(self, planned: Sequence[_Planned]) -> None:
-        role_changes: list[RoleChange] = []
-        for each in planned:
-            role_changes += each.role_changes
-        self._on_role_changes_applied(
-            (), [each.change for each in planned if not each.role_changes], {}
-        )
-        if role_changes:
-            waiting = [each.change for each in planned if each.role_changes]
-            self._apply(role_changes, partial(self._on_role_changes_applied, role_changes, waiting))
-
-    def _on_role_changes_applied(
-        self,
-        role_changes: Sequence[RoleChange],
-        waiting: Sequence[MetadataChange],
-        results: RoleChangeErrors,
-    ) -> None:
-        self._unserved.add_failed(role_changes, results)
-
-        def report_applied() -> Steps:
-            for change in waiting:
-                yield from change.on_applied(results)
-
-        self._slices.run(report_applied(), lambda: True)
+    def _on_written(self, state: StoredState, draft: Draft) -> None:
+        self._state = state
+        self._is_new = self._is_unwritten = False
+        if draft.image.is_changed:
+            self._on_image(self.image, draft.image.changed_names)
 
     def _write(self, state: StoredState) -> None:
         self._file.write(state)

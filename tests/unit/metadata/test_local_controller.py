@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from klog_broker.metadata.change_queue import CHANGES_PER_WRITE
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed, TopicExists
 from klog_broker.metadata.image import MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.metadata.local import CHANGES_PER_WRITE, LocalStore
+from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME
 from klog_broker.metadata.role_changes import RoleAssignment, RoleChange, RoleRemoval
 from klog_broker.metadata.unserved_partitions import RETRY_MS
