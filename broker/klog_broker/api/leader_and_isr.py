@@ -5,6 +5,7 @@ same or a newer leader epoch, as in Kafka. The request's type (full or increment
 in a cluster with ZooKeeper, a log that a full request does not name stays on disk.
 """
 
+import logging
 from collections.abc import Iterator
 
 from klog_broker.cluster.broker_requests import (
@@ -21,6 +22,7 @@ from klog_broker.cluster.role_change_slices import SlicedRoleChanges
 from klog_broker.dispatch.access import BROKERS_ONLY
 from klog_broker.dispatch.api_handler import BrokerApi, top_level_error
 from klog_broker.dispatch.request_context import RequestContext
+from klog_broker.log.errors import InconsistentTopicId
 from klog_broker.metadata.role_changes import RoleAssignment
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
@@ -35,6 +37,8 @@ from pyspark_klog.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from pyspark_klog.protocol.keys import ApiKey
+
+_log = logging.getLogger("klog.topics")
 
 
 def handle(
@@ -80,6 +84,8 @@ class _RoleAssignments:
         self._request = request
         self._services = services
         self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._other_topics: list[InconsistentTopicId] = []
+        """The errors of partitions whose folders belong to another topic of the same name."""
 
     def role_changes(self) -> Iterator[RoleAssignment]:
         """Yield a role assignment (it makes a replica leader or follower) for each partition of the
@@ -119,9 +125,19 @@ class _RoleAssignments:
     def add_error(self, partition: TopicPartition, error: KlogError) -> None:
         """Store the error of a partition whose replica could not become leader or follower."""
         self._errors[partition] = role_change_error(error)
+        if isinstance(error, InconsistentTopicId):
+            self._other_topics.append(error)
 
     def response(self) -> LeaderAndIsrResponse:
-        """Return the response with the error of each partition."""
+        """Return the response with the error of each partition. Log once if folders belong to
+        another topic, because the controller does not send such a role again."""
+        if self._other_topics:
+            _log.error(
+                "this broker serves no replica for %d partitions until it is started without their"
+                " old folders; the first: %s",
+                len(self._other_topics),
+                self._other_topics[0],
+            )
         topics = [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,

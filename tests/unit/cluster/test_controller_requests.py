@@ -52,6 +52,15 @@ def test_a_known_leader_epoch_changes_nothing(world: ControlledBroker) -> None:
     assert leader.ended is not None
 
 
+def test_a_folder_of_another_topic_of_the_same_name_is_logged_once(
+    world: ControlledBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.response_to(lead(0, 1))
+    world.response_to(lead(0, 1, leader_epoch=1, topic_id=OTHER_ID))
+    (line,) = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert "no replica for 2 partitions" in line
+
+
 def test_each_partition_is_answered_for_itself(world: ControlledBroker) -> None:
     world.response_to(lead())
     order = lead(0, leader_epoch=1, topic_id=OTHER_ID)
