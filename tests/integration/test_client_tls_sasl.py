@@ -167,7 +167,7 @@ def test_sasl_to_a_listener_without_it_and_back(plain: PlayedBroker, authority: 
     text = failure({"bootstrap.servers": plain.address}, ClientError)
     assert text.endswith(
         f"{plain.address} closed the connection at the first request, METADATA: has this listener "
-        "SASL?"
+        "SASL, or has the broker just started?"
     )
 
 

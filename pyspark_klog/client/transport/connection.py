@@ -327,9 +327,12 @@ class Connection:
         if self._has_answered or self._uses_sasl or not self._calls:
             return ""
         # A listener with SASL answers ApiVersions without authentication, and closes the connection
-        # at any other request. So SASL is the likely cause if the first other request fails.
+        # at any other request. So SASL is the likely cause if the first other request fails. A klog
+        # broker that has just started closes a connection that asks for all topics if the
+        # controller has not sent them in time.
         name = self._calls[0].api_key.name
-        return f" at the first request, {name}: has this listener SASL?"
+        cause = "has this listener SASL, or has the broker just started?"
+        return f" at the first request, {name}: {cause}"
 
     def _ask_for_versions(self, version: int, now_ms: int) -> None:
         request = ApiVersionsRequest()

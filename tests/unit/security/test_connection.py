@@ -328,7 +328,8 @@ def test_a_listener_with_sasl_closes_at_the_first_request() -> None:
     peer.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
     peer.connection.received(0)
     assert peer.error() == (
-        "broker:9093 closed the connection at the first request, METADATA: has this listener SASL?"
+        "broker:9093 closed the connection at the first request, METADATA: has this listener SASL, "
+        "or has the broker just started?"
     )
 
 
