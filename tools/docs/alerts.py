@@ -16,16 +16,9 @@ class Alert(NamedTuple):
     for_s: int
     severity: Severity
     summary: str
-    page: str
-    """The page and heading of the docs that say what to do."""
 
 
 _MINUTE = 60
-_OPERATIONS = "operations.md"
-_DISK = f"{_OPERATIONS}#when-the-disk-fails"
-_LOST = "clusters-of-brokers.md#when-something-is-lost"
-_STATES = "clusters-of-brokers.md#states-of-a-partition"
-_COMPACTION = "compaction.md#what-can-go-wrong"
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _DIRECTORY = "klog_log_directory"
@@ -40,7 +33,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "The broker does not answer: it was stopped or killed, or it refuses to start.",
-        f"{_OPERATIONS}#exit-codes",
     ),
     Alert(
         "KlogNoZooKeeperSession",
@@ -48,7 +40,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "The broker is not connected to ZooKeeper: leaders, ISRs and topics cannot change.",
-        _LOST,
     ),
     Alert(
         "KlogZooKeeperSessionExpired",
@@ -56,7 +47,6 @@ ALERTS = (
         0,
         "warning",
         "ZooKeeper has ended the broker's session, and other replicas became leaders.",
-        _LOST,
     ),
     Alert(
         "KlogNoController",
@@ -65,7 +55,6 @@ ALERTS = (
         2 * _MINUTE,
         "critical",
         "The cluster has no controller, or more than one: no leaders are elected.",
-        _LOST,
     ),
     Alert(
         "KlogPartitionOffline",
@@ -73,7 +62,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "Partitions have no leader, or on a standalone broker their logs are offline.",
-        _LOST,
     ),
     Alert(
         "KlogUncleanElection",
@@ -81,7 +69,6 @@ ALERTS = (
         0,
         "critical",
         "Replicas that were not in sync became leaders: acknowledged records may be lost.",
-        _LOST,
     ),
     Alert(
         "KlogUnderMinIsr",
@@ -89,7 +76,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "Partitions refuse acks=all, because fewer replicas than min.insync.replicas are in sync.",
-        _STATES,
     ),
     Alert(
         "KlogUnderReplicated",
@@ -97,7 +83,6 @@ ALERTS = (
         5 * _MINUTE,
         "warning",
         "Replicas are not in sync: a broker is down or a follower lags.",
-        _STATES,
     ),
     Alert(
         "KlogTopicDeletionWaits",
@@ -105,7 +90,6 @@ ALERTS = (
         30 * _MINUTE,
         "warning",
         "The deletion of a topic waits for a broker or a disk; `klog topics list` names the topic.",
-        f"{_OPERATIONS}#the-brokers-log-lines",
     ),
     # --- disks and logs ---
     Alert(
@@ -114,7 +98,6 @@ ALERTS = (
         0,
         "critical",
         "A disk failed: the partitions of its data directory are not served.",
-        _DISK,
     ),
     Alert(
         "KlogReplicaOffline",
@@ -122,7 +105,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "Replicas cannot be served: their disk or their log failed, or the log was not created.",
-        _DISK,
     ),
     Alert(
         "KlogDiskBelowFloor",
@@ -130,7 +112,6 @@ ALERTS = (
         0,
         "critical",
         "The disk has less free space than log.dir.min.free.bytes: clients cannot write.",
-        _DISK,
     ),
     Alert(
         "KlogDiskFills",
@@ -138,7 +119,6 @@ ALERTS = (
         10 * _MINUTE,
         "warning",
         "Less than a tenth of the disk is free.",
-        _DISK,
     ),
     Alert(
         "KlogMetadataFailed",
@@ -146,7 +126,6 @@ ALERTS = (
         0,
         "critical",
         "klog-metadata could not be written: topics and settings cannot change until a restart.",
-        _DISK,
     ),
     Alert(
         "KlogStorageErrors",
@@ -155,7 +134,6 @@ ALERTS = (
         0,
         "warning",
         "Requests fail because of the broker, or of damaged compressed records in them.",
-        _DISK,
     ),
     Alert(
         "KlogNotCompacted",
@@ -163,7 +141,6 @@ ALERTS = (
         0,
         "warning",
         "The log cleaner has set logs aside, which grow now; the broker's log has the reason.",
-        _COMPACTION,
     ),
     Alert(
         "KlogCleanerStuck",
@@ -171,7 +148,6 @@ ALERTS = (
         0,
         "warning",
         "The log cleaner has worked on the same logs for an hour.",
-        _COMPACTION,
     ),
     # --- the broker's process ---
     Alert(
@@ -180,7 +156,6 @@ ALERTS = (
         _MINUTE,
         "critical",
         "Groups or transactional ids have no coordinator; the broker's log has the reason.",
-        _DISK,
     ),
     Alert(
         "KlogBug",
@@ -188,7 +163,6 @@ ALERTS = (
         0,
         "warning",
         "A bug of klog: the broker's log has its traceback (logger=klog.bug).",
-        _DISK,
     ),
     Alert(
         "KlogConnectionsRunOut",
@@ -196,7 +170,6 @@ ALERTS = (
         _MINUTE,
         "warning",
         "Nine tenths of the allowed connections are open; at the limit new clients wait.",
-        f"{_OPERATIONS}#descriptors",
     ),
     Alert(
         "KlogDescriptorsRunOut",
@@ -204,7 +177,6 @@ ALERTS = (
         _MINUTE,
         "warning",
         "File descriptors run out: raise `ulimit -n`.",
-        f"{_OPERATIONS}#descriptors",
     ),
     Alert(
         "KlogClockWrong",
@@ -213,7 +185,6 @@ ALERTS = (
         "critical",
         "The broker's clock differs from Prometheus' by more than a minute: retention may delete"
         " data.",
-        f"{_OPERATIONS}#a-clock-that-jumps",
     ),
     Alert(
         "KlogEventLoopBusy",
@@ -222,7 +193,6 @@ ALERTS = (
         "warning",
         "The event loop's core is busy: use more brokers. Helper threads can raise the value"
         " above 1.",
-        "architecture.md#how-the-broker-runs",
     ),
     Alert(
         "KlogTurnsSlow",
@@ -230,7 +200,6 @@ ALERTS = (
         15 * _MINUTE,
         "warning",
         "Requests wait for the event loop.",
-        "architecture.md#how-the-broker-runs",
     ),
 )
 
@@ -263,7 +232,7 @@ def _rule(alert: Alert) -> str:
 
 def alert_annotations(alert: Alert) -> dict[str, str]:
     """Return the annotations of the alert in Prometheus."""
-    return {"summary": alert.summary, "runbook": f"docs/{alert.page}"}
+    return {"summary": alert.summary, "runbook": "docs/runbook.md#alerts"}
 
 
 def duration(seconds: int) -> str:
@@ -277,5 +246,4 @@ def alert_table() -> Iterable[str]:
     for alert in ALERTS:
         expression = alert.expression.replace("|", r"\|")
         lasts = f", for {duration(alert.for_s)}" if alert.for_s else ""
-        summary = f"{alert.summary} [What to do]({alert.page})"
-        yield f"| `{alert.name}` | {alert.severity}{lasts} | {summary} | `{expression}` |"
+        yield f"| `{alert.name}` | {alert.severity}{lasts} | {alert.summary} | `{expression}` |"

@@ -91,14 +91,6 @@ def test_each_failure_names_alerts_that_exist() -> None:
     assert all(each.alerts and set(each.alerts) <= names for each in FAILURES)
 
 
-def test_what_to_do_is_a_heading_of_the_docs() -> None:
-    for alert in ALERTS:
-        page, _, anchor = alert.page.partition("#")
-        headings = re.findall(r"^##+ (.*)$", (ROOT / "docs" / page).read_text(), re.M)
-        anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
-        assert anchor in anchors, alert.page
-
-
 # --- the evaluator -------------------------------------------------------------------------------
 def history_of(*values: float | None, name: str = "m") -> History:
     history = History()
