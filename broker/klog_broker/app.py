@@ -65,7 +65,7 @@ from klog_broker.runtime.disk.files import Files, RealFiles
 from klog_broker.runtime.event_loop.loop import Loop
 from klog_broker.runtime.event_loop.purgatory import Purgatory
 from klog_broker.runtime.net.poller import Poller, default_poller
-from klog_broker.runtime.net.sockets import Network
+from klog_broker.runtime.net.sockets import ListeningSocket, Network
 from klog_broker.runtime.system import descriptors
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.system.clock import Clock, SystemClock
@@ -100,7 +100,8 @@ class BrokerServer:
     is not in the metadata; without it, a standalone broker that finds such folders does not start.
     ``accept_missing`` makes a standalone broker create empty logs for partitions whose data is
     missing; without it, a standalone broker does not start then. ``authorizer`` decides what each
-    client may do.
+    client may do. ``opened_metrics_listener`` returns the socket of metrics.listener if it is open
+    already, because probes were answered during the start.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class BrokerServer:
         compile_kernel: CompileKernel | None = None,
         load_cleaner: Callable[[Callable[[], bool]], bool] = lambda _: True,
         authorizer: Authorizer = ALLOWS_ALL,
+        opened_metrics_listener: Callable[[], ListeningSocket | None] = lambda: None,
     ) -> None:
         self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}
@@ -154,6 +156,7 @@ class BrokerServer:
         self._authorizer = authorizer
         self._cleaner: Cleaner | None = None
         self._metrics: MetricsServer | None = None
+        self._opened_metrics_listener = opened_metrics_listener
         self._lifecycle_log = LifecycleLog(self._clock)
         self._offline: set[Path] = set()
         self._log_helpers = StartUpHelpers()
@@ -488,9 +491,14 @@ class BrokerServer:
             loop.now_ms(),
             now_ms,
         )
-        self._metrics = MetricsServer(sources, self._network)
+        self._metrics = MetricsServer(sources)
+        listening = self._opened_metrics_listener()
         try:
-            self.metrics_port = self._metrics.listen(*address)
+            if listening is None:
+                listening = self._metrics.listener.listen(self._network, *address)
+            else:
+                self._metrics.listener.attach(listening)
+            self.metrics_port = listening.address()[1]
         except OSError as error:
             if descriptors.is_exhausted(error):
                 raise

@@ -14,9 +14,12 @@ from klog_broker.app import BrokerServer
 from klog_broker.compaction.loading import load_cleaner_kernels
 from klog_broker.config import BrokerConfig
 from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
+from klog_broker.monitoring.start_up_probes import StartUpProbes
 from klog_broker.produce.kernel_loading import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime.event_loop.garbage import LongLived
+from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.system import descriptors
+from klog_broker.runtime.system.clock import SystemClock
 
 _log = logging.getLogger("klog.process")
 
@@ -104,6 +107,7 @@ def run(
     # Tests, which use `until_stdin_ends`, start hundreds of brokers: do not compile the produce
     # kernel (the compiled code for Produce requests) in advance for them.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
+    probes = StartUpProbes()
     broker = BrokerServer(
         config,
         load_kernel=_frozen_after_load(load_produce_kernel),
@@ -111,17 +115,24 @@ def run(
         load_cleaner=_frozen_after_load(load_cleaner_kernels),
         adopt=adopt,
         accept_missing=accept_missing,
+        opened_metrics_listener=probes.end,
     )
     _stop_at_signals(broker)
     if until_stdin_ends:
         _stop_when_stdin_ends(broker)
     # With thousands of logs, garbage collection would take a tenth of the start-up time.
     gc.disable()
+    if config.metrics_listener is not None:
+        # If the address cannot be opened, `start` refuses it, unless it has a graver fault to name.
+        with suppress(OSError):
+            probes.start(RealNetwork(), SystemClock(), *config.metrics_listener)
     try:
         broker.start()
     except CannotStart as error:
         sys.stderr.write(f"klog: {error}\n")
         return error.exit_code
+    finally:
+        probes.close()
     if faults_descriptor is not None:
         _accept_faults(broker, faults_descriptor)
     broker.when_ready(lambda: _ready(broker))

@@ -400,7 +400,7 @@ SECTIONS: dict[str, tuple[Bound, ...]] = {
     "Metrics listener": (
         Bound(
             "HTTP connections",
-            "klog_broker.monitoring.server.MAX_CONNECTIONS",
+            "klog_broker.monitoring.http_listener.MAX_CONNECTIONS",
             "status 503, and the broker closes the connection",
         ),
         Bound(

@@ -42,7 +42,7 @@ directories: restrict the port to your monitoring.
 
 | `state` | status of `/ready` | the broker |
 |---|---|---|
-| `starting` | 503 | is about to serve; in a cluster also until the controller has sent all \
+| `starting` | 503 | loads its logs; in a cluster also until the controller has sent all \
 partitions |
 | `stopping` | 503 | stops; meanwhile other brokers of a cluster take over its partitions |
 | `no-zookeeper-session` | 503 | has no connection to ZooKeeper, and cannot know whether its \
@@ -65,8 +65,8 @@ in sync |
 | `coordinator_failed` | cannot use their group or transactional id; the broker's log has the \
 reason |
 
-The metrics port opens together with the other listeners, after the recovery of logs; until then it
-refuses connections. Give liveness probes enough time, for example with Kubernetes' `startupProbe`.
+The metrics port opens first. While the broker loads and recovers logs, or waits for ZooKeeper,
+`/ready` and `/health` have only the `state`, and `/metrics` answers 503.
 
 The broker renders the metrics at most once in {kept}, in short steps between requests of clients.
 Each partition has four lines in `/metrics`: 10,000 partitions make 3 MB and take 45 ms per scrape.

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from klog_broker.dispatch.bug_reports import BugReports
-from klog_broker.monitoring import http_reader, scrapes
+from klog_broker.monitoring import http_listener, http_reader, scrapes
 from klog_broker.monitoring import server as server_module
 from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEIVE_BYTES
 from klog_broker.monitoring.health import Health, State
+from klog_broker.monitoring.http_listener import MAX_CONNECTIONS
 from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
 from klog_broker.monitoring.scrapes import CACHED_MS
-from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
+from klog_broker.monitoring.server import MetricsServer
 from klog_broker.runtime.event_loop.loop import Loop
 from tests.support.runtime.fake_network import FakeNetwork, FakeStream
 from tests.support.runtime.manual_clock import ManualClock
@@ -54,8 +55,8 @@ class World:
 
         monkeypatch.setattr(scrapes, "collect", collect)
         monkeypatch.setattr(server_module, "health", health)
-        self.server = MetricsServer(sources, self.network)
-        self.server.listen("127.0.0.1", 9404)
+        self.server = MetricsServer(sources)
+        self.server.listener.listen(self.network, "127.0.0.1", 9404)
 
     def turns(self, count: int = 8) -> None:
         for _ in range(count):
@@ -160,7 +161,7 @@ def test_what_is_no_plain_request_is_refused_and_closed(
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.count(b"HTTP/1.1") == 1 and b"Connection: close" in answer
     assert stream.is_closed
-    assert world.server.connection_count == 0
+    assert world.server.listener.connection_count == 0
     assert b"200 OK" in world.send_request(world.connect(), GET % b"/metrics")
 
 
@@ -195,7 +196,7 @@ def test_slow_clients_are_waited_for_within_bounds(world: World) -> None:
     assert stuck.is_closed and not idle.is_closed
     world.pass_time(IDLE_MS - ANSWER_MS)
     assert idle.is_closed
-    assert world.server.connection_count == 0
+    assert world.server.listener.connection_count == 0
     assert world.loop.next_wake_ms() is None
 
 
@@ -245,7 +246,7 @@ def test_connections_are_bounded(world: World) -> None:
     one_more = world.connect()
     world.turns(5)
     assert one_more.is_closed and b"503 Service Unavailable" in one_more.sent
-    assert world.server.connection_count == MAX_CONNECTIONS
+    assert world.server.listener.connection_count == MAX_CONNECTIONS
     held[0].is_at_end = True
     world.turns()
     assert b"200 OK" in world.send_request(world.connect(), GET % b"/metrics")
@@ -290,7 +291,7 @@ def test_an_accept_that_fails_rests(world: World, monkeypatch: pytest.MonkeyPatc
     world.turns()
     assert world.network.poller.interest[listener.fileno()] == 0
     monkeypatch.setattr(listener, "accept", accept)
-    world.pass_time(server_module._ACCEPT_PAUSE_MS)
+    world.pass_time(http_listener._ACCEPT_PAUSE_MS)
     assert b"200 OK" in world.send_request(stream, GET % b"/metrics")
 
 
