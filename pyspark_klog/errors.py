@@ -80,7 +80,8 @@ class ErrorCode(IntEnum):
     RECORD_LIST_TOO_LARGE = (18, "the batch is larger than a segment of the log")
     NOT_ENOUGH_REPLICAS = (
         19,
-        "fewer replicas are in sync than min.insync.replicas asks for; nothing was appended",
+        "fewer replicas are in sync than min.insync.replicas asks for, or the leader runs on klog"
+        " and has too little free disk space; nothing was appended",
         _RETRY,
     )
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
