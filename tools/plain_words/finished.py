@@ -61,6 +61,7 @@ FINISHED: tuple[str, ...] = (
     "docs/migrating.md",
     "docs/operations.md",
     "docs/runbook.md",
+    "docs/schema-registry.md",
     "docs/security.md",
     "docs/spark-conf.md",
     "docs/storage-engine.md",
