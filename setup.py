@@ -49,6 +49,7 @@ DEV = [
     "pytest>=8",
     "pytest-timeout>=2.3",
     "python-snappy>=0.7",
+    "pyyaml>=6",
     "ruff>=0.9",
     "setuptools>=77",
     "wheel>=0.43",

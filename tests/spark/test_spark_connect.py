@@ -1,4 +1,4 @@
-"""Spark Connect: klog is where the server is; the client's Python has none."""
+"""Spark Connect, where only the server's Python has klog, and pipelines, which are its clients."""
 
 import json
 import os
@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.testing.ports import free_port
+from tests.support.client.cases import read
 from tests.support.eventually import eventually
 from tests.support.repo.documents import first_block
 from tests.support.spark import connect_client
 from tests.support.spark.home import compiled_home
+from tests.support.spark.pipeline_page import RUN, RUN_ON_SERVER, run_pipeline, write_pipeline
 from tests.support.spark.topics import Topics
 
 SPARK_HOME = compiled_home()
@@ -128,3 +132,22 @@ def test_a_client_without_klog_reads_writes_and_streams(
         "each_ended": [True, None],
         "each": {"left": each, "right": each},
     }
+
+
+@pytest.mark.timeout(900)
+def test_a_pipeline_continues_behind_its_last_run(
+    remote: str, topics: Topics, tmp_path: Path
+) -> None:
+    source, target = topics.create(), topics.create()
+    write_pipeline(tmp_path, topics.servers, source, target)
+    large = [b'{"customer":"ann","cents":10000}', b'{"customer":"eve","cents":30000}']
+    topics.put(source, [(None, large[0]), (None, b'{"customer":"bob","cents":9999}')])
+    run_pipeline(RUN, tmp_path, _spark_environment())
+    topics.put(source, [(None, large[1])])
+    command = RUN_ON_SERVER.replace("sc://server:15002", remote)
+    assert command != RUN_ON_SERVER
+    run_pipeline(command, tmp_path, _spark_environment())
+    with BlockingClient({"bootstrap.servers": topics.servers}) as client:
+        records = read(client, TopicPartition(target, 0), 0, 2)
+    written = [(bytes(record.key or b""), bytes(record.value or b"")) for record in records]
+    assert written == [(b"ann", large[0]), (b"eve", large[1])]

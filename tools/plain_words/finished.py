@@ -60,6 +60,7 @@ FINISHED: tuple[str, ...] = (
     "docs/metrics.md",
     "docs/migrating.md",
     "docs/operations.md",
+    "docs/pipelines.md",
     "docs/runbook.md",
     "docs/schema-registry.md",
     "docs/security.md",
