@@ -332,9 +332,9 @@ def test_peers_fetch_their_jars_once_and_have_their_own_spark(ready: Machine) ->
     assert first.returncode == 0, first.stderr
     fetched = [line for line in ready.started() if line.startswith("mvn")]
     asked_again = [line for line in fetched if " -U " in line]
-    assert len(asked_again) == 7  # three Kafkas, four jars of Spark's connector
-    assert len(fetched) == 14
-    for folder in ("kafka-3.9.1", "kafka-4.3.1", "kafka-4.4.0", "spark-connector"):
+    assert len(asked_again) == 8  # three Kafkas, four jars of Spark's connector, spark-avro
+    assert len(fetched) == 16
+    for folder in ("kafka-3.9.1", "kafka-4.3.1", "kafka-4.4.0", "spark-connector", "spark-avro"):
         assert list((ready.checkout / ".peers" / folder).glob("*.jar"))
     oldest, with_programs, newest = (
         {jar.name for jar in (ready.checkout / ".peers" / f"kafka-{release}").iterdir()}

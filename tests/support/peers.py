@@ -70,6 +70,11 @@ def spark_connector_jars() -> list[Path]:
     return sorted(_folder_of_jars("spark-connector").glob("*.jar"))
 
 
+def spark_avro_jars() -> list[Path]:
+    """The jar of Spark's `from_avro`, as `spark.jars` wants it."""
+    return sorted(_folder_of_jars("spark-avro").glob("*.jar"))
+
+
 def java() -> str:
     """The Java launcher: $JAVA_HOME's (`./dev` exports one that fits), else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
