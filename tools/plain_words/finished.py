@@ -49,6 +49,7 @@ FINISHED: tuple[str, ...] = (
     "docs/connections.md",
     "docs/controller.md",
     "docs/data-directories.md",
+    "docs/delta-and-iceberg.md",
     "docs/dependencies.md",
     "docs/deployment.md",
     "docs/differences-from-kafka.md",
