@@ -38,6 +38,7 @@ FINISHED: tuple[str, ...] = (
     "broker/klog_broker/topics",
     "broker/klog_broker/warm.py",
     "docs/a-records-journey.md",
+    "docs/airflow.md",
     "docs/architecture.md",
     "docs/benchmarks.md",
     "docs/bounds.md",
