@@ -34,7 +34,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.cluster import decode_controller
 from tests.support.eventually import eventually
@@ -245,7 +245,7 @@ def both_clusters() -> Iterator[ClusterPair]:
 @contextmanager
 def klog_cluster() -> Iterator[ClusterSide]:
     named: dict[str, Any] = {name.replace(".", "_"): text for name, text in _SETTINGS.items()}
-    with Cluster(BROKERS, start_timeout_s=_DEADLINE_S, **named) as cluster:
+    with KlogCluster(BROKERS, start_timeout_s=_DEADLINE_S, **named) as cluster:
         nodes = {number: _klog_node(number, cluster.broker(number)) for number in (1, 2, 3)}
         at = cluster.bootstrap_servers, cluster.zookeeper.address
         with _side(KLOG, nodes, *at) as side:

@@ -7,8 +7,16 @@ fixtures klog_broker and klog_topic, and cluster.py starts several brokers with 
 """
 
 from pyspark_klog.testing.broker import Broker, BrokerFailed
-from pyspark_klog.testing.cluster import Cluster
+from pyspark_klog.testing.cluster import KlogCluster
 from pyspark_klog.testing.container import KlogContainer
 from pyspark_klog.testing.faults import Fault, FaultFailed, Faults
 
-__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "FaultFailed", "Faults", "KlogContainer"]
+__all__ = [
+    "Broker",
+    "BrokerFailed",
+    "Fault",
+    "FaultFailed",
+    "Faults",
+    "KlogCluster",
+    "KlogContainer",
+]

@@ -24,7 +24,7 @@ _PAUSE_S = 0.02
 _INTERNAL_REPLICAS = 3
 
 
-class Cluster:
+class KlogCluster:
     """A cluster to test against; use it in a with statement, or call `start` and `close`.
 
     Broker N, from 1 on, listens on 127.0.0.N. Linux has these addresses; macOS needs a command for
@@ -76,7 +76,7 @@ class Cluster:
             raise ValueError(f"there is no broker {broker_id}; the cluster has {there}")
         return self.brokers[broker_id - 1]
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "KlogCluster":
         self.start()
         return self
 

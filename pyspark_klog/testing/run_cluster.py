@@ -9,7 +9,7 @@ from types import FrameType
 
 from pyspark_klog.closed_pipe import quiet_on_closed_pipe
 from pyspark_klog.errors import KlogError
-from pyspark_klog.testing.cluster import Cluster
+from pyspark_klog.testing.cluster import KlogCluster
 
 _PORT = 9092
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_nohup:
             signal.signal(number, _interrupt)
     try:
-        with Cluster(given.brokers, data=given.data, ports=given.port) as cluster:
+        with KlogCluster(given.brokers, data=given.data, ports=given.port) as cluster:
             sys.stdout.write(_how_to_use(cluster))
             sys.stdout.flush()
             while True:
@@ -55,7 +55,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _how_to_use(cluster: Cluster) -> str:
+def _how_to_use(cluster: KlogCluster) -> str:
     rows = [
         f"  broker {number}: {broker.bootstrap_servers}, pid {broker.pid}, data {broker.data}"
         for number, broker in enumerate(cluster.brokers, 1)

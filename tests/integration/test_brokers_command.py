@@ -30,7 +30,7 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from tests.support.cli.command_cases import json_output, klog, rows
 from tests.support.client.refusing_broker import RefusingBroker
 from tests.support.eventually import eventually
@@ -185,13 +185,13 @@ def test_an_election_is_repeated_where_the_broker_was_not_the_controller(
 
 # --- a cluster -----------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=3_000) as started:
+def shared() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=3_000) as started:
         yield started
 
 
 @pytest.fixture
-def cluster(shared: Cluster) -> Cluster:
+def cluster(shared: KlogCluster) -> KlogCluster:
     return restart_stopped_brokers(shared)
 
 
@@ -217,7 +217,7 @@ def elected(servers: str, *arguments: str) -> bool:
     return bool(found[0]["result"] == "elected")
 
 
-def test_a_broker_that_is_back_leads_once_its_leaders_are_elected(cluster: Cluster) -> None:
+def test_a_broker_that_is_back_leads_once_its_leaders_are_elected(cluster: KlogCluster) -> None:
     servers = cluster.broker(3).bootstrap_servers
     create_topic(servers, "returned", [2, 3], [3, 2])
     until_led_by(servers, "returned", 2)
@@ -240,7 +240,7 @@ def test_a_broker_that_is_back_leads_once_its_leaders_are_elected(cluster: Clust
     assert named == [agreed_controller(cluster)]
 
 
-def test_an_unclean_election_gives_a_partition_a_leader_again(cluster: Cluster) -> None:
+def test_an_unclean_election_gives_a_partition_a_leader_again(cluster: KlogCluster) -> None:
     chosen = agreed_controller(cluster)
     first, second = (number for number in (1, 2, 3) if number != chosen)
     servers = cluster.broker(chosen).bootstrap_servers

@@ -23,7 +23,7 @@ from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
 from pyspark_klog.znodes.cluster import ControllerRegistration, encode_controller
@@ -41,13 +41,13 @@ SESSION_MS = 3_000
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
+def shared() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
         yield started
 
 
 @pytest.fixture
-def cluster(shared: Cluster) -> Cluster:
+def cluster(shared: KlogCluster) -> KlogCluster:
     return restart_stopped_brokers(shared)
 
 
@@ -65,12 +65,12 @@ def producer_id(broker: Broker) -> int:
         return client.call(link, InitProducerIdResponse, lambda _: request).producer_id
 
 
-def epoch(cluster: Cluster) -> int:
+def epoch(cluster: KlogCluster) -> int:
     with ZooKeeperClient(cluster.zookeeper.address) as client:
         return int(client.get("/controller_epoch"))
 
 
-def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
+def test_a_cluster_that_has_started_is_whole(shared: KlogCluster) -> None:
     told = [described_cluster(broker) for broker in shared.brokers]
     assert [brokers for brokers, _ in told] == [[1, 2, 3]] * 3
     assert all(found in (1, 2, 3) for _, found in told)
@@ -79,10 +79,10 @@ def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
         with pytest.raises(ValueError, match=f"no broker {number}; the cluster has 1 to 3"):
             shared.broker(number)
     with pytest.raises(ValueError, match="no broker 1; the cluster has none before its start"):
-        Cluster().broker(1)
+        KlogCluster().broker(1)
 
 
-def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
+def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: KlogCluster) -> None:
     first = agreed_controller(cluster)
     before = epoch(cluster)
     cluster.broker(first).kill()
@@ -98,7 +98,7 @@ def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: C
     assert epoch(cluster) == before + 2
 
 
-def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Cluster) -> None:
+def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: KlogCluster) -> None:
     first = agreed_controller(cluster)
     before = epoch(cluster)
     broker = cluster.broker(first)
@@ -118,7 +118,7 @@ def test_a_controller_that_stood_still_resigns_and_registers_again(cluster: Clus
     assert epoch(cluster) == before + 1
 
 
-def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: Cluster) -> None:
+def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: KlogCluster) -> None:
     first = agreed_controller(cluster)
     for broker in cluster.brokers:
         broker.stop()
@@ -128,7 +128,7 @@ def test_a_stopped_broker_leaves_the_metadata_at_once(cluster: Cluster) -> None:
     assert first
 
 
-def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
+def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: KlogCluster) -> None:
     """The last test on this cluster, because no one can see when each broker is connected again."""
     first = agreed_controller(cluster)
     before = epoch(cluster)
@@ -144,14 +144,14 @@ def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
 
 def test_brokers_stop_in_good_order_without_zookeeper() -> None:
     """The controller cannot write, and sends no response to a broker that is about to stop."""
-    with Cluster(brokers=2) as cluster:
+    with KlogCluster(brokers=2) as cluster:
         cluster.zookeeper.stop()
         for broker in cluster.brokers:
             broker.stop()
 
 
 def test_a_broker_has_producer_ids_before_anybody_asks() -> None:
-    with Cluster(brokers=1) as cluster:
+    with KlogCluster(brokers=1) as cluster:
         with ZooKeeperClient(cluster.zookeeper.address) as client:
             block = partial(client.get, PRODUCER_ID_BLOCK)
             eventually(lambda: b'"999"' in block(), deadline_s=30, what="a block of ids")
@@ -161,7 +161,7 @@ def test_a_broker_has_producer_ids_before_anybody_asks() -> None:
 
 def test_groups_and_transactions_need_no_third_broker_in_a_test() -> None:
     partition = TopicPartition("t", 0)
-    with Cluster(2) as cluster, client_of(cluster.bootstrap_servers) as client:
+    with KlogCluster(2) as cluster, client_of(cluster.bootstrap_servers) as client:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("t")])
         commit_offsets(client, "g", {partition: CommittedOffset(1)})

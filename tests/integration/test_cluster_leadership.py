@@ -34,7 +34,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
 )
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from pyspark_klog.protocol.message import Request, Response
-from pyspark_klog.testing import Cluster, FaultFailed
+from pyspark_klog.testing import FaultFailed, KlogCluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import (
@@ -63,17 +63,17 @@ SESSION_MS = 3_000
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
+def shared() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
         yield started
 
 
 @pytest.fixture
-def cluster(shared: Cluster) -> Cluster:
+def cluster(shared: KlogCluster) -> KlogCluster:
     return restart_stopped_brokers(shared)
 
 
-def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
+def make_topic(cluster: KlogCluster, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
     """Create a topic in ZooKeeper itself, as Kafka's old tools do."""
     partitions = {
         number: PartitionAssignment(tuple(map(BrokerId, each)))
@@ -85,7 +85,7 @@ def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **config
         client.create(topic_path(name), encode_topic(TopicAssignment(None, partitions)))
 
 
-def leaders(cluster: Cluster, number: int, topic: str) -> dict[int, int]:
+def leaders(cluster: KlogCluster, number: int, topic: str) -> dict[int, int]:
     """Return the leaders by partition, as a broker reports them."""
     with Admin(cluster.broker(number).bootstrap_servers) as admin:
         found = admin.describe_topics().get(topic)
@@ -93,7 +93,7 @@ def leaders(cluster: Cluster, number: int, topic: str) -> dict[int, int]:
 
 
 def until_led(
-    cluster: Cluster, topic: str, expected: dict[int, int], numbers: tuple[int, ...] = (1, 2, 3)
+    cluster: KlogCluster, topic: str, expected: dict[int, int], numbers: tuple[int, ...] = (1, 2, 3)
 ) -> None:
     def is_so() -> bool:
         return all(leaders(cluster, number, topic) == expected for number in numbers)
@@ -101,32 +101,32 @@ def until_led(
     eventually(is_so, deadline_s=60, what=f"leaders {expected} of {topic}, told by {numbers}")
 
 
-def write(cluster: Cluster, partition: TopicPartition, *keys: bytes) -> None:
+def write(cluster: KlogCluster, partition: TopicPartition, *keys: bytes) -> None:
     with client_of(cluster.bootstrap_servers, acks="all") as client:
         producer = Producer(client)
         producer.add(partition, *batch(keys))
         producer.flush()
 
 
-def written(cluster: Cluster, partition: TopicPartition, count: int) -> list[bytes | None]:
+def written(cluster: KlogCluster, partition: TopicPartition, count: int) -> list[bytes | None]:
     with client_of(cluster.bootstrap_servers) as client:
         return [each.key for each in read(client, partition, 0, count)]
 
 
-def state(cluster: Cluster, partition: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
+def state(cluster: KlogCluster, partition: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
     """Leader, leader epoch, in-sync set, as ZooKeeper has them."""
     with ZooKeeperClient(cluster.zookeeper.address) as client:
         found = decode_partition_state(partition, client.get(partition_state_path(partition)))
     return found.leader, found.leader_epoch, found.isr
 
 
-def controller(cluster: Cluster) -> int:
+def controller(cluster: KlogCluster) -> int:
     with Admin(cluster.bootstrap_servers) as admin:
         return admin.describe_cluster().controller_id
 
 
 def test_a_topic_is_led_written_and_read_and_survives_a_kill_of_its_leader(
-    cluster: Cluster,
+    cluster: KlogCluster,
 ) -> None:
     make_topic(cluster, "orders", (1,), (2,), (3,), max_message_bytes="1000")
     until_led(cluster, "orders", {0: 1, 1: 2, 2: 3})
@@ -147,7 +147,7 @@ def test_a_topic_is_led_written_and_read_and_survives_a_kill_of_its_leader(
     assert leader_epoch >= 2, "it left and it came back"
 
 
-def test_another_replica_leads_when_the_leader_is_killed(cluster: Cluster) -> None:
+def test_another_replica_leads_when_the_leader_is_killed(cluster: KlogCluster) -> None:
     make_topic(cluster, "moved", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
     until_led(cluster, "moved", {0: 1, 1: 2})
     partition = TopicPartition("moved", 0)
@@ -167,7 +167,7 @@ def test_another_replica_leads_when_the_leader_is_killed(cluster: Cluster) -> No
     assert written(cluster, partition, 3) == [b"a", b"b", b"c"]
 
 
-def test_a_stopping_broker_moves_its_leaderships_first(cluster: Cluster) -> None:
+def test_a_stopping_broker_moves_its_leaderships_first(cluster: KlogCluster) -> None:
     make_topic(cluster, "given", (2, 1), (3, 1), (2,))
     until_led(cluster, "given", {0: 2, 1: 3, 2: 2})
     said_before = len(cluster.broker(2).output())
@@ -178,7 +178,7 @@ def test_a_stopping_broker_moves_its_leaderships_first(cluster: Cluster) -> None
     until_led(cluster, "given", {0: 1, 1: 3, 2: -1}, (1, 3))
 
 
-def test_the_next_controller_goes_on_with_what_the_last_one_left(cluster: Cluster) -> None:
+def test_the_next_controller_goes_on_with_what_the_last_one_left(cluster: KlogCluster) -> None:
     make_topic(cluster, "before", (1,), (2,), (3,))
     until_led(cluster, "before", {0: 1, 1: 2, 2: 3})
     first = controller(cluster)
@@ -192,7 +192,7 @@ def test_the_next_controller_goes_on_with_what_the_last_one_left(cluster: Cluste
     assert written(cluster, TopicPartition("after", 0), 1) == [b"a"]
 
 
-def test_a_broker_that_stood_still_leads_on_in_its_next_broker_epoch(cluster: Cluster) -> None:
+def test_a_broker_that_stood_still_leads_on_in_its_next_broker_epoch(cluster: KlogCluster) -> None:
     make_topic(cluster, "still", (1,), (2,), (3,))
     until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
     partition = TopicPartition("still", 2)
@@ -207,7 +207,7 @@ def test_a_broker_that_stood_still_leads_on_in_its_next_broker_epoch(cluster: Cl
     assert written(cluster, partition, 2) == [b"a", b"b"]
 
 
-def test_a_topic_that_is_deleted_leaves_nothing(cluster: Cluster) -> None:
+def test_a_topic_that_is_deleted_leaves_nothing(cluster: KlogCluster) -> None:
     make_topic(cluster, "gone", (1, 2), (3,))
     until_led(cluster, "gone", {0: 1, 1: 3})
     write(cluster, TopicPartition("gone", 1), b"a")
@@ -224,7 +224,7 @@ def test_a_topic_that_is_deleted_leaves_nothing(cluster: Cluster) -> None:
         assert not list(broker.data.glob("gone-?")), broker.bootstrap_servers
 
 
-def test_requests_of_a_replaced_controller_are_refused(cluster: Cluster) -> None:
+def test_requests_of_a_replaced_controller_are_refused(cluster: KlogCluster) -> None:
     make_topic(cluster, "kept", (1,))
     until_led(cluster, "kept", {0: 1})
     with BlockingClient({"bootstrap.servers": cluster.broker(1).bootstrap_servers}) as client:
@@ -244,19 +244,19 @@ def test_requests_of_a_replaced_controller_are_refused(cluster: Cluster) -> None
         assert answer(controllers, epoch) == ErrorCode.NONE
 
 
-def broker_epoch(cluster: Cluster, number: int) -> int:
+def broker_epoch(cluster: KlogCluster, number: int) -> int:
     words = cluster.broker(number).output().split(f"broker_id={number} registered broker_epoch=")
     return int(words[-1].split()[0])
 
 
-def asked(cluster: Cluster, number: int, response_class: type[R], request: Request) -> R:
+def asked(cluster: KlogCluster, number: int, response_class: type[R], request: Request) -> R:
     """Return a broker's response to a request that other brokers send."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
         return client.call(link, response_class, lambda _: request)
 
 
-def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Cluster) -> None:
+def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: KlogCluster) -> None:
     make_topic(cluster, "asked", (1, 2, 3))
     until_led(cluster, "asked", {0: 1})
     first = controller(cluster)
@@ -306,7 +306,7 @@ def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Clus
     cluster.broker(1).kill()  # the controller takes it for one that ends
 
 
-def topic_id(cluster: Cluster, name: str) -> UUID:
+def topic_id(cluster: KlogCluster, name: str) -> UUID:
     """The one that the controller gave: the topic was made without."""
     with ZooKeeperClient(cluster.zookeeper.address) as client:
         found = decode_topic(name, client.get(topic_path(name))).topic_id
@@ -365,7 +365,7 @@ def test_a_broker_in_a_cluster_does_not_start_without_one_of_its_data_directorie
         assert not files.locks
 
 
-def test_a_test_moves_a_leader_to_each_in_sync_replica(cluster: Cluster) -> None:
+def test_a_test_moves_a_leader_to_each_in_sync_replica(cluster: KlogCluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("steered", 1, 2)])
         for broker in cluster.brokers:

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
 
@@ -31,12 +31,12 @@ Quotas = dict[str, float]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=6_000) as started:
+def cluster() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=6_000) as started:
         yield started
 
 
-def client_of(cluster: Cluster, number: int) -> RawClient:
+def client_of(cluster: KlogCluster, number: int) -> RawClient:
     host, port = cluster.broker(number).bootstrap_servers.split(":")
     return RawClient((host, int(port)))
 
@@ -63,7 +63,7 @@ def change(client: RawClient, value: float | None) -> None:
 
 
 @contextmanager
-def seen_at(cluster: Cluster, number: int) -> Iterator[dict[str, list[Quotas]]]:
+def seen_at(cluster: KlogCluster, number: int) -> Iterator[dict[str, list[Quotas]]]:
     """Describe the quotas at a broker all the time. The lists get each new state of a user."""
     seen: dict[str, list[Quotas]] = {user: [] for user in USERS}
     is_over, has_begun = Event(), Event()
@@ -88,7 +88,7 @@ def seen_at(cluster: Cluster, number: int) -> Iterator[dict[str, list[Quotas]]]:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_changed_quotas_are_seen_at_once_where_they_were_acknowledged_and_whole_elsewhere(
-    cluster: Cluster, number: int
+    cluster: KlogCluster, number: int
 ) -> None:
     others = [each for each in NUMBERS if each != number]
     with (

@@ -47,7 +47,7 @@ from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from pyspark_klog.znodes.paths import CONFIG_CHANGES
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
@@ -57,8 +57,8 @@ NUMBERS = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=6_000) as started:
+def cluster() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=6_000) as started:
         eventually(
             lambda: all(controller(started, number) in NUMBERS for number in NUMBERS),
             deadline_s=60,
@@ -67,16 +67,16 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-def controller(cluster: Cluster, number: int) -> int:
+def controller(cluster: KlogCluster, number: int) -> int:
     with Admin(cluster.broker(number).bootstrap_servers) as admin:
         return admin.describe_cluster().controller_id
 
 
-def other_than_controller(cluster: Cluster) -> int:
+def other_than_controller(cluster: KlogCluster) -> int:
     return next(number for number in NUMBERS if number != controller(cluster, 1))
 
 
-def librdkafkas(cluster: Cluster, number: int = 1) -> AdminClient:
+def librdkafkas(cluster: KlogCluster, number: int = 1) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers})
 
 
@@ -85,14 +85,14 @@ def wait_for_all(futures: dict[Any, Any]) -> None:
         future.result(30)
 
 
-def call_broker(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
+def call_broker(cluster: KlogCluster, number: int, response: Any, request: Any) -> Any:
     """Return one broker's response."""
     with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
         link = client.link_to_any(client.deadline())
         return client.call(link, response, lambda _: request)
 
 
-def told(cluster: Cluster, number: int, topic: str) -> dict[int, tuple[int, tuple[int, ...]]]:
+def told(cluster: KlogCluster, number: int, topic: str) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Return leader and replicas by partition, as a broker reports them; {} without the topic."""
     with Admin(cluster.broker(number).bootstrap_servers) as admin:
         found = admin.describe_topics().get(topic)
@@ -101,7 +101,7 @@ def told(cluster: Cluster, number: int, topic: str) -> dict[int, tuple[int, tupl
     return {each: (state.leader, tuple(state.replicas)) for each, state in found.partitions.items()}
 
 
-def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None:
+def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: KlogCluster) -> None:
     admin = librdkafkas(cluster, other_than_controller(cluster))
     wait_for_all(admin.create_topics([NewTopic("orders", 6, 2)]))
     asked = controller(cluster, 1)
@@ -126,7 +126,7 @@ def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None
     assert len(told(cluster, asked, "orders")[0][1]) == 3
 
 
-def test_refusals(cluster: Cluster) -> None:
+def test_refusals(cluster: KlogCluster) -> None:
     admin = librdkafkas(cluster)
     wait_for_all(admin.create_topics([NewTopic("taken.name", 1, 1)]))
     for wrong, code in (
@@ -150,7 +150,7 @@ def test_refusals(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("is_controller", [True, False])
-def test_a_topic_is_made_for_a_producer(cluster: Cluster, is_controller: bool) -> None:
+def test_a_topic_is_made_for_a_producer(cluster: KlogCluster, is_controller: bool) -> None:
     number = controller(cluster, 1) if is_controller else other_than_controller(cluster)
     servers = cluster.broker(number).bootstrap_servers
     producer = Producer({"bootstrap.servers": servers, "acks": "1", "message.timeout.ms": 30_000})
@@ -162,7 +162,7 @@ def test_a_topic_is_made_for_a_producer(cluster: Cluster, is_controller: bool) -
     assert told(cluster, number, name)
 
 
-def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster) -> None:
+def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: KlogCluster) -> None:
     admin = librdkafkas(cluster)
     wait_for_all(admin.create_topics([NewTopic("set", 3, 1, config={"retention.ms": "7"})]))
 
@@ -210,7 +210,7 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
 
 
 def test_all_brokers_name_the_same_coordinator_whose_topic_is_fully_replicated(
-    cluster: Cluster,
+    cluster: KlogCluster,
 ) -> None:
     def coordinator_from(number: int) -> tuple[int, int, str]:
         request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["group"])
@@ -230,7 +230,7 @@ def test_all_brokers_name_the_same_coordinator_whose_topic_is_fully_replicated(
     assert all(sorted(replicas) == [1, 2, 3] for _, replicas in rows.values())
 
 
-def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
+def test_version_0_has_offsets_in_zookeeper(cluster: KlogCluster) -> None:
     """One broker reads the offsets that another one has written; the coordinator plays no role."""
     admin = librdkafkas(cluster)
     wait_for_all(admin.create_topics([NewTopic("old", 2, 1)]))
@@ -272,7 +272,7 @@ def test_version_0_has_offsets_in_zookeeper(cluster: Cluster) -> None:
     assert committed(1)[1] == unknown
 
 
-def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
+def test_producer_ids_of_all_brokers_are_different(cluster: KlogCluster) -> None:
     def producer_id(number: int) -> int:
         def asked() -> InitProducerIdResponse | None:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
@@ -286,7 +286,7 @@ def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
     assert len({each // 1000 for each in ids}) == 3, "each broker has a block of its own"
 
 
-def test_preferred_leaders_lead_again_when_they_are_elected(cluster: Cluster) -> None:
+def test_preferred_leaders_lead_again_when_they_are_elected(cluster: KlogCluster) -> None:
     admin = librdkafkas(cluster)
     topic = NewTopic("elected", 2, replica_assignment=[[2, 3], [3, 2]])
     wait_for_all(admin.create_topics([topic]))
@@ -309,7 +309,7 @@ def test_preferred_leaders_lead_again_when_they_are_elected(cluster: Cluster) ->
     write(cluster, "elected", 0)
 
 
-def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -> None:
+def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: KlogCluster) -> None:
     chosen = controller(cluster, 1)
     first, second = (number for number in NUMBERS if number != chosen)
     admin = librdkafkas(cluster, chosen)
@@ -334,7 +334,7 @@ def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -
     cluster.broker(first).start()
 
 
-def write(cluster: Cluster, topic: str, partition: int) -> None:
+def write(cluster: KlogCluster, topic: str, partition: int) -> None:
     """Produce a record with acks=all."""
     errors: list[Any] = []
     servers = cluster.broker(3).bootstrap_servers

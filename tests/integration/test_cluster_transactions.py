@@ -13,7 +13,7 @@ from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.client.transactions.blocking_driver import transaction_version
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from tests.support.client.cases import client_of
 from tests.support.client.transaction_cases import (
     CASES,
@@ -33,18 +33,18 @@ SESSION_MS = 3_000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[KlogCluster]:
     settings = {
         "transaction_abort_timed_out_transaction_cleanup_interval_ms": 200,
         "zookeeper_session_timeout_ms": SESSION_MS,
         "offsets_topic_num_partitions": 6,
         "transaction_state_log_num_partitions": 6,
     }
-    with Cluster(**settings) as started:
+    with KlogCluster(**settings) as started:
         yield started
 
 
-def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
+def leaders(cluster: KlogCluster, topic: str) -> dict[int, int]:
     with Admin(cluster.bootstrap_servers) as admin:
         found = admin.describe_topics()[topic].partitions
     return {number: each.leader for number, each in found.items()}
@@ -61,11 +61,11 @@ def until_read(servers: str, partition: TopicPartition, value: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_transactions(cluster: Cluster, case: Callable[[str], None]) -> None:
+def test_transactions(cluster: KlogCluster, case: Callable[[str], None]) -> None:
     case(cluster.bootstrap_servers)
 
 
-def test_clients_take_the_older_protocol(cluster: Cluster) -> None:
+def test_clients_take_the_older_protocol(cluster: KlogCluster) -> None:
     with client_of(cluster.bootstrap_servers) as client:
         client.link_to_any(client.deadline())
         assert transaction_version(client) == (0, 0), "epoch and level"
@@ -73,13 +73,13 @@ def test_clients_take_the_older_protocol(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("case", [*TASKS, *COMMITS], ids=lambda case: case.__name__)
 def test_the_exactly_once_sink(
-    cluster: Cluster, case: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    cluster: KlogCluster, case: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in own_caches(monkeypatch):
         case(cluster.bootstrap_servers)
 
 
-def test_an_unavailable_leader_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
+def test_an_unavailable_leader_gets_its_markers_when_it_is_back(cluster: KlogCluster) -> None:
     """Readers of the other partitions see the transaction at once."""
     servers, topic = cluster.bootstrap_servers, "away"
     with Admin(servers) as admin:
@@ -109,7 +109,7 @@ def test_an_unavailable_leader_gets_its_markers_when_it_is_back(cluster: Cluster
         until_read(servers, TopicPartition(topic, number), value)
 
 
-def test_ids_and_groups_move_when_their_broker_is_killed(cluster: Cluster) -> None:
+def test_ids_and_groups_move_when_their_broker_is_killed(cluster: KlogCluster) -> None:
     """The next coordinator knows the acknowledged requests: a commit ends as decided, and its
     offsets count."""
     servers, topic, group = cluster.bootstrap_servers, "moved", "moved-group"

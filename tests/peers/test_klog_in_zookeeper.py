@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.eventually import eventually
 from tests.support.kafka.zookeeper_cluster import ZOOKEEPER_SHELL, ZooKeeperKafka
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.peers
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(zookeeper_session_timeout_ms=6_000) as started:
+def cluster() -> Iterator[KlogCluster]:
+    with KlogCluster(zookeeper_session_timeout_ms=6_000) as started:
         yield started
 
 
@@ -67,7 +67,7 @@ def described(servers: str) -> tuple[dict[int, str], int]:
     )
 
 
-def test_zookeeper_shell_reads_what_is_there(cluster: Cluster) -> None:
+def test_zookeeper_shell_reads_what_is_there(cluster: KlogCluster) -> None:
     address = cluster.zookeeper.address
     assert shell(address, "ls", "/brokers/ids") == "[1, 2, 3]"
     host, port = cluster.broker(2).bootstrap_servers.split(":")
@@ -82,7 +82,7 @@ def test_zookeeper_shell_reads_what_is_there(cluster: Cluster) -> None:
     assert features == {"features": {}, "version": 2, "status": 1}
 
 
-def test_kafkas_tools_find_the_brokers(cluster: Cluster) -> None:
+def test_kafkas_tools_find_the_brokers(cluster: KlogCluster) -> None:
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
     topics = run_tool(OLDEST_KAFKA, "org.apache.kafka.tools.TopicCommand", [*servers, "--list"])
     assert (topics.returncode, topics.stdout.strip()) == (0, "")
@@ -92,7 +92,7 @@ def test_kafkas_tools_find_the_brokers(cluster: Cluster) -> None:
         assert f"{broker.bootstrap_servers} (id: {number} rack: null)" in versions.stdout
 
 
-def test_kafkas_tools_change_topics(cluster: Cluster) -> None:
+def test_kafkas_tools_change_topics(cluster: KlogCluster) -> None:
     def topics(*words: str) -> str:
         servers = ["--bootstrap-server", cluster.bootstrap_servers]
         done = run_tool(OLDEST_KAFKA, "org.apache.kafka.tools.TopicCommand", [*servers, *words])
@@ -111,7 +111,7 @@ def test_kafkas_tools_change_topics(cluster: Cluster) -> None:
 
 
 def test_kafkas_configs_tool_changes_settings_through_brokers_and_through_zookeeper(
-    cluster: Cluster,
+    cluster: KlogCluster,
 ) -> None:
     """Settings that the tool writes to ZooKeeper itself (--zookeeper) are applied."""
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
@@ -250,7 +250,7 @@ def grow_on_klog(client: BlockingClient, topic: str, before: int, after: int) ->
     assert reply.results[0].error_code == ErrorCode.NONE
 
 
-def test_metadata_that_creates_a_topic_has_no_leader_yet_as_at_kafka(cluster: Cluster) -> None:
+def test_metadata_that_creates_a_topic_has_no_leader_yet_as_at_kafka(cluster: KlogCluster) -> None:
     """Each version, asked at the controller and at another broker."""
     _, controller = described(cluster.bootstrap_servers)
     other = controller % len(cluster.brokers) + 1

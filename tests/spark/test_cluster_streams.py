@@ -12,7 +12,7 @@ import pyspark_klog
 from pyspark_klog.client.admin.groups import committed_offsets
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from tests.soak.cluster.cluster_view import lacks, seen_by
 from tests.soak.copies import Copied, by_key, problems_of_copy, problems_of_ends, read_all
 from tests.soak.records import Record, Seen, problems_of
@@ -32,14 +32,14 @@ NUMBERS = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[KlogCluster]:
     settings = {
         "zookeeper_session_timeout_ms": 4_000,
         "zookeeper_connection_timeout_ms": 60_000,
         "offsets_topic_num_partitions": 3,
         "transaction_state_log_num_partitions": 3,
     }
-    with Cluster(**settings) as started:
+    with KlogCluster(**settings) as started:
         with Admin(started.bootstrap_servers) as admin:
             partitions = {SOURCE: SOURCE_PARTITIONS, PLAIN: 2, ONCE: 2}
             configs = {"min.insync.replicas": "2"}
@@ -98,13 +98,13 @@ def _batch_of(query: "StreamingQuery") -> int:
     return -1 if progress is None else int(progress["batchId"])
 
 
-def _rest(cluster: Cluster) -> None:
+def _rest(cluster: KlogCluster) -> None:
     eventually(lambda: lacks(cluster, (SOURCE, PLAIN, ONCE)) is None, 60, "a whole cluster")
 
 
 @pytest.mark.timeout(1_200)
 def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
-    spark: Any, cluster: Cluster, tmp_path: Path
+    spark: Any, cluster: KlogCluster, tmp_path: Path
 ) -> None:
     servers = cluster.bootstrap_servers
     topics = Topics(servers)

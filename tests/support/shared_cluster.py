@@ -8,11 +8,11 @@ from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 from tests.support.eventually import eventually
 
 
-def restart_stopped_brokers(cluster: Cluster) -> Cluster:
+def restart_stopped_brokers(cluster: KlogCluster) -> KlogCluster:
     """Start the cluster's stopped brokers again; return when all brokers know each other."""
     for broker in cluster.brokers:
         if not broker.is_running:
@@ -29,7 +29,7 @@ def described_cluster(broker: Broker) -> tuple[list[int], int]:
     return sorted(each.broker_id for each in reply.brokers), reply.controller_id
 
 
-def agreed_controller(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
+def agreed_controller(cluster: KlogCluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
     """Wait until all these brokers name each other and the same controller; return its id."""
 
     def agreed() -> int | None:

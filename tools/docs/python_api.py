@@ -14,10 +14,10 @@ PUBLIC: Mapping[str, tuple[str, ...]] = {
     "pyspark_klog.testing": (
         "Broker",
         "BrokerFailed",
-        "Cluster",
         "Fault",
         "FaultFailed",
         "Faults",
+        "KlogCluster",
         "KlogContainer",
     ),
     "pyspark_klog.testing.plugin": ("klog_broker", "klog_topic"),

@@ -9,7 +9,7 @@ from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 
 
 class Sight(NamedTuple):
@@ -61,7 +61,7 @@ def seen_by(broker: Broker) -> Sight | None:
     )
 
 
-def lacks(cluster: Cluster, topics: Iterable[str]) -> str | None:
+def lacks(cluster: KlogCluster, topics: Iterable[str]) -> str | None:
     """The first problem that any broker reports; None if all agree that all is well."""
     numbers = frozenset(range(1, len(cluster.brokers) + 1))
     first: Sight | None = None
@@ -78,7 +78,7 @@ def lacks(cluster: Cluster, topics: Iterable[str]) -> str | None:
     return None
 
 
-def session_of(cluster: Cluster, number: int) -> int | None:
+def session_of(cluster: KlogCluster, number: int) -> int | None:
     """The id of the ZooKeeper session that registered a broker; None: there is none."""
     client = KazooClient(cluster.zookeeper.address)
     client.start(timeout=60)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pyspark_klog.testing import Cluster
+from pyspark_klog.testing import KlogCluster
 from tests.soak.cluster.cluster_view import seen_by, session_of
 from tests.soak.cluster.plan import Fault, Kind
 from tests.soak.cluster.proxies import ZOOKEEPER
@@ -25,7 +25,7 @@ CLIENT: dict[str, str | int] = {
 _PAUSES = (Kind.PAUSE, Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER)
 
 
-def whose(fault: Fault, cluster: Cluster) -> int:
+def whose(fault: Fault, cluster: KlogCluster) -> int:
     """The number of the broker that a fault hits: a leader or the controller, if it says so."""
     sights = [sight for sight in map(seen_by, cluster.brokers) if sight is not None]
     sight = sights[0] if sights else None
@@ -101,7 +101,7 @@ def befallen(
             cluster.broker(number).start()
 
 
-def _elect_preferred(cluster: Cluster) -> None:
+def _elect_preferred(cluster: KlogCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **CLIENT})
     # The election may fail, because an earlier fault may not be over.
     with contextlib.suppress(KafkaException):

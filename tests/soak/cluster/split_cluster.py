@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing import Broker, KlogCluster
 from pyspark_klog.testing.ports import free_ports
 from tests.soak.cluster.proxies import ZOOKEEPER, Ways
 
@@ -10,7 +10,7 @@ _PATIENCE_S = 180.0
 """A long timeout, because test machines are sometimes busy and a slow start is a problem."""
 
 
-class SplitCluster(Cluster):
+class SplitCluster(KlogCluster):
     """Clients reach broker N at 127.0.0.N; brokers reach each other and ZooKeeper by `ways`."""
 
     def __init__(self, data: Path, brokers: int = 3, **settings: str | int | bool) -> None:
