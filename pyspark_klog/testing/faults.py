@@ -74,6 +74,9 @@ class Faults:
         """``resume`` lets the broker's process run again if a test has suspended it."""
         self._resume = resume
         self._socket: socket.socket | None = None
+        self._received = b""
+        self._unanswered = 0
+        """The number of commands whose responses were not received yet."""
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._active: set[Fault] = set()
@@ -168,7 +171,7 @@ class Faults:
         self._close()
         ours, theirs = socket.socketpair()
         ours.settimeout(_PATIENCE_S)
-        self._socket = ours
+        self._socket, self._received, self._unanswered = ours, b"", 0
         return theirs
 
     def _close(self) -> None:
@@ -211,8 +214,9 @@ class Faults:
             )
         with self._lock:
             try:
+                self._unanswered += 1
                 self._socket.sendall(json.dumps(command).encode() + b"\n")
-                response = json.loads(self._receive_line(self._socket))
+                response = json.loads(self._receive_response(self._socket))
             except TimeoutError:
                 raise FaultFailed(
                     f"the broker did not react to a fault within {_PATIENCE_S:g} s; is it paused?"
@@ -223,15 +227,21 @@ class Faults:
             raise FaultFailed(response["error"])
         return response["result"]
 
-    @staticmethod
-    def _receive_line(channel: socket.socket) -> bytes:
-        line = b""
-        while not line.endswith(b"\n"):
-            some = channel.recv(65_536)
-            if not some:
-                raise ConnectionResetError("the fault channel is closed")
-            line += some
-        return line
+    def _receive_response(self, channel: socket.socket) -> bytes:
+        """Return the response to the last command. Responses to earlier commands, which have come
+        too late, are dropped."""
+        while True:
+            line, end, rest = self._received.partition(b"\n")
+            if not end:
+                some = channel.recv(65_536)
+                if not some:
+                    raise ConnectionResetError("the fault channel is closed")
+                self._received += some
+                continue
+            self._received = rest
+            self._unanswered -= 1
+            if self._unanswered == 0:
+                return line
 
 
 _all: weakref.WeakSet[Faults] = weakref.WeakSet()

@@ -191,6 +191,21 @@ def test_a_fault_that_the_broker_cannot_add_is_refused_with_the_reason() -> None
             broker.faults.delay("Metadata", 1)
 
 
+def test_a_late_response_is_not_taken_for_that_to_the_next_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyspark_klog.testing.faults._PATIENCE_S", 1.0)
+    with testing.Broker() as broker:
+        broker.pause()
+        with pytest.raises(testing.FaultFailed, match="is it paused"):
+            broker.faults.delay("Metadata", 1)
+        broker.resume()
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.list_topics()
+        with pytest.raises(testing.FaultFailed, match="brokers serve no API 'Nothing'"):
+            broker.faults.delay("Nothing", 1)
+
+
 def test_a_paused_broker_answers_nothing_and_a_restarted_one_has_its_data() -> None:
     with testing.Broker() as broker:
         address, pid = broker.bootstrap_servers, broker.pid
