@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from klog_broker.app import BrokerServer
 from klog_broker.compaction.loading import load_cleaner_kernels
@@ -20,6 +20,9 @@ from klog_broker.runtime.event_loop.garbage import LongLived
 from klog_broker.runtime.net.sockets import RealNetwork
 from klog_broker.runtime.system import descriptors
 from klog_broker.runtime.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from klog_broker.faults.channel import FaultChannel
 
 _log = logging.getLogger("klog.process")
 
@@ -108,48 +111,48 @@ def run(
     # kernel (the compiled code for Produce requests) in advance for them.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     probes = StartUpProbes()
-    broker = BrokerServer(
-        config,
-        load_kernel=_frozen_after_load(load_produce_kernel),
-        compile_kernel=compile_kernel,
-        load_cleaner=_frozen_after_load(load_cleaner_kernels),
-        adopt=adopt,
-        accept_missing=accept_missing,
-        opened_metrics_listener=probes.end,
-    )
-    _stop_at_signals(broker)
-    if until_stdin_ends:
-        _stop_when_stdin_ends(broker)
-    # With thousands of logs, garbage collection would take a tenth of the start-up time.
-    gc.disable()
-    if config.metrics_listener is not None:
-        # If the address cannot be opened, `start` refuses it, unless it has a graver fault to name.
-        with suppress(OSError):
-            probes.start(RealNetwork(), SystemClock(), *config.metrics_listener)
     try:
+        faults = _open_fault_channel(config, faults_descriptor)
+        broker = BrokerServer(
+            config,
+            network=None if faults is None else faults.network,
+            open_session=None if faults is None else faults.open_session,
+            load_kernel=_frozen_after_load(load_produce_kernel),
+            compile_kernel=compile_kernel,
+            load_cleaner=_frozen_after_load(load_cleaner_kernels),
+            adopt=adopt,
+            accept_missing=accept_missing,
+            opened_metrics_listener=probes.end,
+        )
+        _stop_at_signals(broker)
+        if until_stdin_ends:
+            _stop_when_stdin_ends(broker)
+        # With thousands of logs, garbage collection would take a tenth of the start-up time.
+        gc.disable()
+        if config.metrics_listener is not None:
+            # If the address cannot be opened, `start` refuses it, unless it has a graver fault to
+            # name.
+            with suppress(OSError):
+                probes.start(RealNetwork(), SystemClock(), *config.metrics_listener)
         broker.start()
     except CannotStart as error:
         sys.stderr.write(f"klog: {error}\n")
         return error.exit_code
     finally:
         probes.close()
-    if faults_descriptor is not None:
-        _accept_faults(broker, faults_descriptor)
+    if faults is not None:
+        faults.serve(broker)
     broker.when_ready(lambda: _ready(broker))
     return broker.serve_forever()
 
 
-def _accept_faults(broker: BrokerServer, descriptor: int) -> None:
+def _open_fault_channel(config: BrokerConfig, descriptor: int | None) -> "FaultChannel | None":
+    if descriptor is None:
+        return None
     # Imported late: only a broker that a test has started needs these modules.
-    from klog_broker.faults.commands import FaultCommands
-    from klog_broker.runtime.net.parent_channel import ParentChannel
+    from klog_broker.faults.channel import FaultChannel
 
-    FaultCommands(
-        ParentChannel(descriptor),
-        broker.server,
-        broker.services,
-        broker.cluster_lifecycle.controller(),
-    ).serve()
+    return FaultChannel(config, descriptor)
 
 
 def _ready(broker: BrokerServer) -> None:

@@ -13,7 +13,7 @@ from pyspark_klog.client.admin.topics import Admin
 from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.testing.broker import Broker, BrokerFailed
-from pyspark_klog.testing.faults import FaultFailed
+from pyspark_klog.testing.faults import Fault, FaultFailed
 from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper
 
@@ -117,6 +117,9 @@ class KlogCluster:
                 # Stop all brokers at the same time. One after the other, each would first hand its
                 # partitions to a broker that is still running, which takes longer.
                 if each.is_running:
+                    # A broker that is cut off could not hand its partitions to another broker.
+                    each._resume_if_paused()
+                    each.faults._settle()
                     os.kill(each.pid, signal.SIGTERM)
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
@@ -142,6 +145,17 @@ class KlogCluster:
                             f" {broker_id} of {topic}-{partition} in time"
                         )
                     time.sleep(_PAUSE_S)
+
+    def partition(self, broker_id: int) -> Fault:
+        """Cut a broker off from ZooKeeper and from the other running brokers, until the fault ends.
+        Clients still reach the broker, which does not learn that other brokers lead.
+
+        :raises FaultFailed: if the broker or another one does not run, or is paused
+        """
+        alone = self.broker(broker_id)
+        return alone.faults._cut_off(
+            each.faults for each in self.brokers if each.is_running and each is not alone
+        )
 
     def _wait_for_full_metadata(self) -> None:
         """Wait until the metadata of each broker lists all brokers. Until then, the cluster might

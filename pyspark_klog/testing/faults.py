@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -26,28 +26,45 @@ class FaultFailed(KlogError):
 
 
 class Fault:
-    """One fault of a broker. The test, the broker's process, the last of the fault's uses, `end`
-    and a with statement end the fault, whichever comes first."""
+    """One fault of a broker. The fault ends with the test, with the broker's process, after its
+    last use, with `end`, or with a with statement, whichever comes first."""
 
     def __init__(self, faults: Faults, number: int, *, is_done: bool = False) -> None:
         self._faults = faults
         self._number = number
         self._fired = 1 if is_done else 0
         self._is_active = not is_done
+        self._parts: list[Fault] = []
+        """Faults of other brokers, which end with this fault; `fired` includes their uses."""
 
     @property
     def fired(self) -> int:
-        """How often the fault was used: the number of requests that it has affected so far."""
+        """How often the fault was used so far: the number of requests that it has affected, or of
+        connections that a partition has closed or refused."""
         if self._is_active:
             self._fired = self._faults._ask({"command": "fired", "id": self._number})
-        return self._fired
+        return self._fired + sum(each.fired for each in self._parts)
 
     def end(self) -> None:
         """End the fault; `fired` keeps its value."""
         if self._is_active:
             self._is_active = False
             self._faults._active.discard(self)
-            self._fired = self._faults._ask({"command": "end", "id": self._number})
+            try:
+                self._fired = self._faults._ask({"command": "end", "id": self._number})
+            finally:
+                self._end_parts()
+
+    def _forget(self) -> None:
+        """Note that the fault has ended with the process of its broker."""
+        self._is_active = False
+        self._end_parts()
+
+    def _end_parts(self) -> None:
+        for each in self._parts:
+            # The process of the other broker may have ended by itself.
+            with contextlib.suppress(FaultFailed):
+                each.end()
 
     def __enter__(self) -> Fault:
         return self
@@ -176,9 +193,9 @@ class Faults:
 
     def _close(self) -> None:
         """Forget the faults of a process that has ended."""
-        for each in self._active:
-            each._is_active = False
-        self._active.clear()
+        active, self._active = self._active, set()
+        for each in active:
+            each._forget()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -201,6 +218,18 @@ class Faults:
         """Cause something once; the returned fault has been used and has ended."""
         self._ask({"command": command, **fields})
         return Fault(self, next(self._numbers), is_done=True)
+
+    def _cut_off(self, others: Iterable[Faults]) -> Fault:
+        """Cut this broker off from ZooKeeper and from the brokers with the faults ``others``."""
+        address = self._ask({"command": "address"})
+        fault = self._add("cut", address=None)
+        try:
+            for each in others:
+                fault._parts.append(each._add("cut", address=address))
+        except FaultFailed:
+            fault.end()
+            raise
+        return fault
 
     def _move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Elect another leader; this broker must be the controller."""
@@ -250,6 +279,8 @@ _all: weakref.WeakSet[Faults] = weakref.WeakSet()
 def end_all_faults() -> None:
     """End all faults of all brokers that this process has started, and resume the brokers that are
     suspended."""
-    for each in list(_all):
+    everything = list(_all)
+    for each in everything:
         each._resume()
+    for each in everything:
         each._settle()

@@ -2,15 +2,10 @@
 of the controller."""
 
 from collections.abc import Iterator
-from errno import EIO
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from klog_broker.app import BrokerServer
-from klog_broker.config import BrokerConfig
-from klog_broker.lifecycle.exit_codes import CannotStart, ExitCode
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed
@@ -35,7 +30,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from pyspark_klog.protocol.message import Request, Response
 from pyspark_klog.testing import FaultFailed, KlogCluster
-from pyspark_klog.testing.zookeeper import ZooKeeper
+from pyspark_klog.testing.faults import end_all_faults
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import (
     delete_topic_path,
@@ -49,12 +44,13 @@ from pyspark_klog.znodes.topics import (
     decode_topic,
     encode_topic,
 )
-from tests.support.broker_thread import BrokerThread
 from tests.support.client.cases import batch, client_of, read
+from tests.support.client.librdkafka import acknowledged_offset, new_producer, values_of
 from tests.support.eventually import eventually
-from tests.support.raw_requests import create_topic
-from tests.support.runtime.memory_files import MemoryFiles
-from tests.support.shared_cluster import restart_stopped_brokers
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import batch as raw_batch
+from tests.support.raw_requests import produce
+from tests.support.shared_cluster import agreed_controller, restart_stopped_brokers
 from tests.support.zookeeper.client import ZooKeeperClient
 
 R = TypeVar("R", bound=Response)
@@ -314,57 +310,6 @@ def topic_id(cluster: KlogCluster, name: str) -> UUID:
     return found
 
 
-def test_a_broker_in_a_cluster_ends_when_a_data_directory_fails(tmp_path: Path) -> None:
-    with ZooKeeper() as zookeeper:
-        settings = {
-            "zookeeper.connect": zookeeper.address,
-            "zookeeper.session.timeout.ms": SESSION_MS,
-            "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
-        }
-        with BrokerThread(None, settings) as thread:
-            failed = thread.in_loop(lambda: thread.broker.services.logs.directories[1])
-            thread.in_loop(lambda: failed.go_offline(OSError(5, "the disk is gone")))
-            eventually(lambda: not thread.is_running, deadline_s=60, what="the broker's end")
-            assert thread.stop() == ExitCode.DISKS_LOST
-        with ZooKeeperClient(zookeeper.address) as client:
-            assert client.children("/brokers/ids") == []
-
-
-def test_a_broker_in_a_cluster_does_not_start_without_one_of_its_data_directories(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The logs of the other one are not looked through any more; nor is that an orderly end."""
-    files = MemoryFiles()
-    with ZooKeeper() as zookeeper:
-        settings = {
-            "zookeeper.connect": zookeeper.address,
-            "zookeeper.session.timeout.ms": f"{SESSION_MS}",
-            "log.dirs": "/a,/b",
-            "log.index.size.max.bytes": "4096",
-        }
-        with BrokerThread(None, settings, files=files) as thread, thread.client() as client:
-            metadata = thread.broker.services.metadata
-            eventually(lambda: metadata.image.controller_id >= 0, 60, "a controller")
-            create_topic(client, "orders", 4)
-        for directory in ("/a", "/b"):
-            assert len([each for each in files.list_dir(Path(directory)) if "orders" in each]) == 2
-            files.remove(Path(directory, ".kafka_cleanshutdown"))
-        sync_dir = MemoryFiles.sync_dir
-
-        def fail(self: MemoryFiles, path: Path) -> None:
-            if path == Path("/a"):
-                raise OSError(EIO, "input/output error", str(path))
-            sync_dir(self, path)
-
-        monkeypatch.setattr(MemoryFiles, "sync_dir", fail)
-        settings["listeners"] = "PLAINTEXT://127.0.0.1:0"
-        config = BrokerConfig.load(None, settings)
-        with pytest.raises(CannotStart, match=r"needs all of them.*: /a; start") as refused:
-            BrokerServer(config, files=files).start()
-        assert refused.value.exit_code is ExitCode.DISKS_LOST
-        assert not files.locks
-
-
 def test_a_test_moves_a_leader_to_each_in_sync_replica(cluster: KlogCluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("steered", 1, 2)])
@@ -378,3 +323,57 @@ def test_a_test_moves_a_leader_to_each_in_sync_replica(cluster: KlogCluster) -> 
             assert admin.describe_topics(["steered"])["steered"].partitions[0].leader == broker_id
     with pytest.raises(FaultFailed, match=f"broker {other} is no in-sync replica of steered-0"):
         cluster.move_leader("steered", 0, other)
+
+
+# --- a broker that is cut off ---------------------------------------------------------------------
+def test_a_leader_that_is_cut_off_loses_what_it_alone_has(cluster: KlogCluster) -> None:
+    """The leader is also the controller."""
+    first = agreed_controller(cluster)
+    second, third = (number for number in (1, 2, 3) if number != first)
+    make_topic(cluster, "cut", (first, second, third))
+    until_led(cluster, "cut", {0: first})
+    alone = cluster.broker(first).bootstrap_servers
+    host, _, port = alone.partition(":")
+    producer = new_producer(cluster.bootstrap_servers, "all", client_id="moving")
+    assert acknowledged_offset(producer, "cut", b"before") == 0
+    with cluster.partition(first) as cut:
+        with RawClient((host, int(port))) as client:
+            refused = produce(client, "cut", raw_batch(b"never acknowledged"), timeout_ms=200)
+        assert refused.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert acknowledged_offset(new_producer(alone, "1"), "cut", b"lost") == 2
+        # As long as the producer gets answers from the broker, it asks no other for the leader.
+        with cluster.broker(first).faults.blackhole("moving") as unanswered:
+            assert acknowledged_offset(producer, "cut", b"kept") == 1
+        assert unanswered.fired > 0
+        until_led(cluster, "cut", {0: second}, (second, third))
+        assert agreed_controller(cluster, (second, third)) != first
+        assert leaders(cluster, first, "cut") == {0: first}, "what the broker believes"
+        assert cut.fired > 0
+    everybody = {1, 2, 3}
+    eventually(
+        lambda: set(state(cluster, TopicPartition("cut", 0))[2]) == everybody, 60, "all in sync"
+    )
+    cluster.move_leader("cut", 0, first)
+    assert values_of(alone, "cut", 2) == [b"before", b"kept"]
+
+
+def test_a_partition_ends_with_its_test_even_if_brokers_are_paused(cluster: KlogCluster) -> None:
+    make_topic(cluster, "whole", (1, 2, 3), min_insync_replicas="3")
+    until_led(cluster, "whole", {0: 1})
+    cluster.partition(1)
+    for broker in cluster.brokers:
+        broker.pause()
+    end_all_faults()
+    write(cluster, TopicPartition("whole", 0), b"to all brokers")
+
+
+def test_a_partition_ends_with_the_process_of_its_broker(cluster: KlogCluster) -> None:
+    cut = cluster.partition(2)
+    eventually(lambda: cut.fired > 0, 60, "a connection that is refused")
+    cluster.broker(2).kill()
+    fired = cut.fired
+    restart_stopped_brokers(cluster)
+    assert cut.fired == fired > 0
+    cluster.broker(3).kill()
+    with pytest.raises(FaultFailed, match="it is not running"):
+        cluster.partition(3)

@@ -126,6 +126,31 @@ def test_a_session_has_the_time_out_that_the_server_sets(world: RealWorld) -> No
     session.close()
 
 
+def test_no_bytes_pass_to_a_server_that_is_cut_off(world: RealWorld) -> None:
+    is_cut = False
+
+    def check_link() -> None:
+        if is_cut:
+            raise OSError("cut off")
+
+    events: list[SessionEvent] = []
+    open_session = sessions_by_kazoo(world.server.address, SESSION_MS, check_link=check_link)
+    session = open_session(world.loop, events.append)
+    world.until(lambda: events == [CONNECTED], "a session")
+    session_id = session.session_id
+    is_cut = True
+    answers: list[Any] = []
+    session.create("/cut", b"", answers.append)
+    world.until(lambda: events == [CONNECTED, DISCONNECTED] and answers, "a lost connection")
+    assert isinstance(answers.pop(), ConnectionLost)
+    is_cut = False
+    world.until(lambda: events[-1] is CONNECTED, "the session again")
+    assert session.session_id == session_id
+    session.exists("/cut", answers.append)
+    world.until(lambda: answers == [None], "the answer that the znode was not created")
+    session.close()
+
+
 def test_a_session_that_is_closed_leaves_no_thread(world: RealWorld) -> None:
     log: list[Any] = []
     sessions = [sessions_by_kazoo(world.server.address, SESSION_MS) for _ in range(3)]

@@ -17,6 +17,7 @@ from klog_broker.controller.zookeeper.controller_requests import ElectionErrors
 from klog_broker.coordinator.group.commits import MemberName
 from klog_broker.faults.fault import FaultRefused, parse_fault
 from klog_broker.faults.interception import Interception
+from klog_broker.faults.isolation import Isolation
 from klog_broker.network.server import Server
 from klog_broker.parts import BrokerParts
 from klog_broker.runtime.net.parent_channel import ParentChannel
@@ -38,9 +39,11 @@ class FaultCommands:
         channel: ParentChannel,
         server: Server,
         services: BrokerParts,
+        isolation: Isolation,
         controller: Controller | None = None,
     ) -> None:
-        """``controller`` is None for a standalone broker."""
+        """``isolation`` has the cuts of the broker's own connections; ``controller`` is None for a
+        standalone broker."""
 
         def name_of(topic_id: UUID) -> str | None:
             topic = services.metadata.image.topic_by_id(topic_id)
@@ -55,10 +58,12 @@ class FaultCommands:
         self._controller = controller
         self._loop = services.loop
         self._requests = Interception(server, services.loop, name_of, is_brokers_client)
+        self._isolation = isolation
         self._commands: dict[str, Callable[[dict[str, Any]], Any]] = {
             "add": self._add,
-            "end": lambda command: self._requests.end(command["id"]),
-            "fired": lambda command: self._requests.fired(command["id"]),
+            "end": lambda command: self._kind_of(command).end(command["id"]),
+            "fired": lambda command: self._kind_of(command).fired(command["id"]),
+            "address": lambda _: services.advertised[services.config.inter_broker_listener],
             "expire": self._expire,
             "rebalance": self._rebalance,
             "abort": self._abort,
@@ -75,6 +80,7 @@ class FaultCommands:
             self._loop.unregister(self._channel.fileno())
             self._channel.close()
             self._requests.end_all()
+            self._isolation.end_all()
             return
         for line in lines:
             response = self._response(line)
@@ -98,7 +104,16 @@ class FaultCommands:
             return {"error": f"the broker could not carry this out: {error!r}"}
 
     def _add(self, command: dict[str, Any]) -> None:
-        self._requests.add(command["id"], parse_fault(command))
+        if command["action"] == "cut":
+            host_and_port = command["address"]
+            address = None if host_and_port is None else (host_and_port[0], host_and_port[1])
+            self._isolation.add(command["id"], address)
+        else:
+            self._requests.add(command["id"], parse_fault(command))
+
+    def _kind_of(self, command: dict[str, Any]) -> Interception | Isolation:
+        """Return the object that has the fault of a command."""
+        return self._isolation if self._isolation.has(command["id"]) else self._requests
 
     # --- groups and transactions -----------------------------------------------------------------
     def _expire(self, command: dict[str, Any]) -> None:

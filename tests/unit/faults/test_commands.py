@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from klog_broker.faults.commands import FaultCommands
+from klog_broker.faults.isolation import Isolation
 from klog_broker.parts import BrokerParts
 from klog_broker.runtime.net.parent_channel import ParentChannel
 from pyspark_klog.errors import ErrorCode
@@ -30,11 +31,14 @@ class Commander:
             requests=services.requests,
             metadata=services.metadata,
             config=services.config,
+            advertised=services.advertised,
             groups=services.groups,
             transactions=services.transactions,
         )
         channel = ParentChannel(theirs.detach())
-        FaultCommands(channel, broker.broker.server, cast("BrokerParts", shown)).serve()
+        self.isolation = Isolation()
+        parts = cast("BrokerParts", shown)
+        FaultCommands(channel, broker.broker.server, parts, self.isolation).serve()
 
     def _register(self, _descriptor: int, _interest: int, callback: Any) -> None:
         self.readable, self.is_registered = callback, True
@@ -83,6 +87,24 @@ def test_a_fault_is_added_counted_and_ended(broker: MemoryBroker, commander: Com
     assert broker.broker.server.handle_frame == ordinary
 
 
+def test_a_broker_is_cut_off_from_others_without_a_change_to_its_requests(
+    broker: MemoryBroker, commander: Commander
+) -> None:
+    ordinary = broker.broker.server.handle_frame
+    host, port = commander.ask(command="address")["result"]
+    assert commander.ask(command="add", id=1, action="cut", address=None) == {"result": None}
+    cut_of_one = commander.ask(command="add", id=2, action="cut", address=[host, port])
+    assert cut_of_one == {"result": None}
+    assert broker.broker.server.handle_frame == ordinary
+    with pytest.raises(OSError, match="a fault of a test"):
+        commander.isolation.check_zookeeper()
+    assert commander.ask(command="fired", id=1) == {"result": 1}
+    assert commander.ask(command="end", id=1) == {"result": 1}
+    with pytest.raises(OSError, match="a fault of a test"):
+        commander.isolation.check_broker(frozenset([(host, port)]))
+    assert commander.ask(command="end", id=2) == {"result": 1}
+
+
 def test_a_command_may_arrive_in_pieces(commander: Commander) -> None:
     line = json.dumps({"command": "add", "id": 1, **DELAY}).encode() + b"\n"
     commander.send(line[:9])
@@ -102,9 +124,11 @@ def test_a_wrong_command_gets_an_error_and_the_broker_serves_on(
 def test_the_end_of_the_channel_ends_all_faults(broker: MemoryBroker, commander: Commander) -> None:
     ordinary = broker.broker.server.handle_frame
     commander.ask(command="add", id=1, **DELAY)
+    commander.ask(command="add", id=2, action="cut", address=None)
     commander.end()
     assert not commander.is_registered
     assert broker.broker.server.handle_frame == ordinary
+    commander.isolation.check_zookeeper()
 
 
 def test_an_ongoing_transaction_is_aborted_and_cannot_be_committed() -> None:

@@ -122,10 +122,14 @@ class _Handler:
     KazooCarrier's callbacks post to the loop."""
 
     def __init__(
-        self, loop: SessionLoop, on_thread_end: Callable[[Exception | None], None]
+        self,
+        loop: SessionLoop,
+        on_thread_end: Callable[[Exception | None], None],
+        check_link: Callable[[], None] | None,
     ) -> None:
         self._loop = loop
         self._on_thread_end = on_thread_end
+        self._check_link = check_link
         self.is_over = False
         self.servers = 1
         """The number of ZooKeeper servers that kazoo tries one after another."""
@@ -158,6 +162,8 @@ class _Handler:
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         if self.is_over:
             raise _SessionOver
+        if self._check_link is not None:
+            self._check_link()
         # kazoo waits up to the whole session timeout for each server. Divide the time between the
         # servers, as ZooKeeper's Java client does, so that one silent server does not use up the
         # session timeout.
@@ -168,7 +174,12 @@ class _Handler:
         return utils.create_socket_pair(socket)
 
     def select(self, *args: Any, **kwargs: Any) -> Any:
-        return utils.selector_select(*args, **kwargs)
+        ready = utils.selector_select(*args, **kwargs)
+        # kazoo calls this method before it sends or receives, and handles an OSError from it as
+        # the loss of the connection.
+        if self._check_link is not None:
+            self._check_link()
+        return ready
 
     def async_result(self) -> Any:
         return utils.AsyncResult(self, threading.Condition, KazooTimeoutError)
@@ -188,13 +199,18 @@ class KazooCarrier:
     connection to its end. Implements `Carrier`."""
 
     def __init__(
-        self, hosts: str, session_timeout_ms: int, loop: SessionLoop, session: CarriedSession
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        loop: SessionLoop,
+        session: CarriedSession,
+        check_link: Callable[[], None] | None,
     ) -> None:
         """:raises ValueError: if ``hosts`` is not a list of host:port"""
         self._loop = loop
         self._session = session
         self._hosts = hosts
-        self._handler = _Handler(loop, self._thread_ended)
+        self._handler = _Handler(loop, self._thread_ended, check_link)
         self._on_closed: Callable[[], None] | None = None
         self._has_thread_ended = False
         self._timeout_ms = session_timeout_ms
@@ -377,11 +393,12 @@ def open_kazoo_session(
     loop: SessionLoop,
     on_event: Callable[[SessionEvent], None],
     requests_in_flight: int,
+    check_link: Callable[[], None] | None,
 ) -> CarriedSession:
     """Open a session whose requests kazoo sends. `hosts` are the ZooKeeper servers, without the
-    chroot."""
+    chroot; `check_link` is that of `sessions_by_kazoo`."""
     session = CarriedSession(loop, on_event, chroot, requests_in_flight)
-    session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
+    session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session, check_link)
     return session
 
 

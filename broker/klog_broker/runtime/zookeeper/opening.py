@@ -18,13 +18,17 @@ class ZooKeeperClientMissing(KlogError):
 
 
 def sessions_by_kazoo(
-    connect: str, session_timeout_ms: int, requests_in_flight: int = REQUESTS_IN_FLIGHT
+    connect: str,
+    session_timeout_ms: int,
+    requests_in_flight: int = REQUESTS_IN_FLIGHT,
+    check_link: Callable[[], None] | None = None,
 ) -> OpenSession:
     """Return the function that opens sessions with the ZooKeeper at ``connect``.
 
     ``connect`` is the value of ``zookeeper.connect``: host:port,host:port/chroot. The server may
     change ``session_timeout_ms``. A session tries its hosts again and again, without a limit, while
-    none has an address or responds.
+    none has an address or responds. The sessions call ``check_link`` in their own threads, before
+    they connect, send or receive; an OSError from it ends the connection.
 
     :raises ZooKeeperClientMissing: if kazoo is not installed
     :raises ValueError: if ``connect`` is not of this form
@@ -43,7 +47,7 @@ def sessions_by_kazoo(
 
     def open_session(loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
         return open_kazoo_session(
-            hosts, chroot, session_timeout_ms, loop, on_event, requests_in_flight
+            hosts, chroot, session_timeout_ms, loop, on_event, requests_in_flight, check_link
         )
 
     return open_session
