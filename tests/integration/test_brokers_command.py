@@ -32,7 +32,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 from pyspark_klog.testing import KlogCluster
 from tests.support.cli.command_cases import json_output, klog, rows
-from tests.support.client.refusing_broker import RefusingBroker
+from tests.support.client.stand_in_broker import StandInBroker
 from tests.support.eventually import eventually
 from tests.support.shared_cluster import agreed_controller, restart_stopped_brokers
 
@@ -40,7 +40,7 @@ OF_KRAFT = 55
 """DescribeQuorum, which klog has no messages for."""
 
 
-class OldBroker(RefusingBroker):
+class OldBroker(StandInBroker):
     """Broker 0 of a cluster whose broker 1 cannot be reached and whose broker 2 is down. Topic t
     has two partitions with replicas on all of them. ``served`` has the newest versions of APIs
     other than Metadata."""

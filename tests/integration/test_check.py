@@ -11,10 +11,9 @@ import pytest
 from pyspark.errors import PySparkAttributeError
 
 import pyspark_klog
-from pyspark_klog import __version__
+from pyspark_klog import __version__, testing
 from pyspark_klog.__main__ import main
 from pyspark_klog.errors import KlogError
-from tests.support.client.refusing_broker import refusing_broker
 from tests.support.repo.fake_pythons import fake_java, fake_program, fake_python
 
 _GOOD: dict[str, Any] = {
@@ -230,9 +229,9 @@ def test_a_connect_client_has_neither(check: Check, monkeypatch: pytest.MonkeyPa
 
 
 # --- brokers -------------------------------------------------------------------------------------
-def test_a_broker_that_answers(check: Check) -> None:
-    with refusing_broker() as servers:
-        lines = check("--bootstrap-servers", servers)[-2:]
+def test_a_broker_that_answers(check: Check, klog_broker: testing.Broker) -> None:
+    servers = klog_broker.bootstrap_servers
+    lines = check("--bootstrap-servers", servers)[-2:]
     assert re.fullmatch(
         rf"ok    broker {servers}: connected, \d+ APIs \(ApiVersions\), \d+ ms", lines[0]
     )
@@ -240,14 +239,12 @@ def test_a_broker_that_answers(check: Check) -> None:
 
 
 def test_brokers_that_do_not(
-    check: Check, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    check: Check, klog_broker: testing.Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = tmp_path / "client.properties"
     config.write_text("request.timeout.ms=500\n")
-    with refusing_broker() as servers:
-        lines = check(
-            "--bootstrap-servers", f"127.0.0.1:1,{servers}", "--command-config", str(config)
-        )
+    servers = f"127.0.0.1:1,{klog_broker.bootstrap_servers}"
+    lines = check("--bootstrap-servers", servers, "--command-config", str(config))
     [line] = _wrong(lines)
     assert line.startswith(
         "FAIL  broker 127.0.0.1:1: could not connect to 127.0.0.1:1: Connection refused; expected "

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from pyspark_klog import testing
 from pyspark_klog.client.clock import monotonic_ms
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
@@ -31,7 +32,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 from tests.support.client.cases import batch, client_of
-from tests.support.client.refusing_broker import RefusingBroker
+from tests.support.client.stand_in_broker import StandInBroker
 from tests.support.eventually import eventually
 
 _P, _Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -39,7 +40,7 @@ _P, _Q = TopicPartition("t", 0), TopicPartition("t", 1)
 Change = Callable[[Request, Response], Response]
 
 
-class _Broker(RefusingBroker):
+class _Broker(StandInBroker):
     """``change`` may alter each answer, ``begin`` is called with each connection."""
 
     def __init__(
@@ -68,27 +69,20 @@ def _brokers(*brokers: _Broker) -> Iterator[str]:
             each.close()
 
 
-def test_without_acknowledgements_memory_is_bounded_by_what_was_sent() -> None:
-    goes_on = threading.Event()
-
-    def stop_reading(request: Request, answer: Response) -> Response:
-        if isinstance(request, ProduceRequest):
-            goes_on.wait(60)
-        return answer
-
+def test_without_acknowledgements_memory_is_bounded_by_what_was_sent(
+    klog_broker: testing.Broker, klog_topic: str
+) -> None:
     limits = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
-    with (
-        _brokers(_Broker(stop_reading)) as servers,
-        client_of(servers, acks="0", buffer_memory=1 << 20, **limits) as client,
-    ):
+    servers = klog_broker.bootstrap_servers
+    with client_of(servers, acks="0", buffer_memory=1 << 20, **limits) as client:
         producer = Producer(client)
-        producer.partition_count("t")
+        producer.partition_count(klog_topic)
+        klog_broker.pause()
         with pytest.raises(DeliveryFailed, match="not acknowledged within 2000 ms"):
             # The system's own buffers take some of it.
             for _ in range(100):
-                producer.add(_P, *batch([b"k"], size=500_000))
+                producer.add(TopicPartition(klog_topic, 0), *batch([b"k"], size=500_000))
                 assert producer._core.pending_bytes <= 1 << 20
-        goes_on.set()
 
 
 def test_a_leader_that_is_silent_at_first_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,20 +138,21 @@ def test_a_broker_that_knows_of_none_yet_is_asked_again() -> None:
         assert list(client.refresh(["t"]).brokers) == [0]
 
 
-def test_time_in_which_the_caller_does_something_else_makes_nothing_late() -> None:
+def test_time_in_which_the_caller_does_something_else_makes_nothing_late(
+    klog_broker: testing.Broker, klog_topic: str
+) -> None:
     """Spark may take minutes for the next rows; not all batches before could be sent at once."""
     later_ms = 0
-    with (
-        _brokers(_Broker()) as servers,
-        BlockingClient(
-            {"bootstrap.servers": servers}, now_ms=lambda: monotonic_ms() + later_ms
-        ) as client,
-    ):
+    partition = TopicPartition(klog_topic, 0)
+    with BlockingClient(
+        {"bootstrap.servers": klog_broker.bootstrap_servers},
+        now_ms=lambda: monotonic_ms() + later_ms,
+    ) as client:
         producer = Producer(client)
-        producer.partition_count("t")
-        producer.add_all((_P, *batch([b"k"])) for _ in range(12))
+        producer.partition_count(klog_topic)
+        producer.add_all((partition, *batch([b"k"])) for _ in range(12))
         later_ms = 200_000
-        producer.add(_P, *batch([b"k"]))
+        producer.add(partition, *batch([b"k"]))
         later_ms = 400_000
         producer.flush()
         assert producer.written_records == 13
@@ -186,38 +181,27 @@ def test_what_a_broker_says_of_records_is_one_line_with_a_bound() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
 )
-def test_a_broker_that_knows_no_producer_is_not_asked_for_ids_without_end(code: ErrorCode) -> None:
-    asked: list[int] = []
-
-    def refuse(request: Request, answer: Response) -> Response:
-        asked.append(request.api_key)
-        if isinstance(answer, ProduceResponse):
-            answer.responses[0].partition_responses[0].error_code = code.value
-        return answer
-
+def test_a_broker_that_knows_no_producer_is_not_asked_for_ids_without_end(
+    klog_broker: testing.Broker, klog_topic: str, code: ErrorCode
+) -> None:
+    faults = klog_broker.faults
+    faults.answer("Produce", code, topic=klog_topic, times=None)
+    asked = faults.delay("InitProducerId", 0)
     limits = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 3_000}
-    with _brokers(_Broker(refuse)) as servers, client_of(servers, **limits) as client:
+    with client_of(klog_broker.bootstrap_servers, **limits) as client:
         producer = Producer(client)
-        producer.partition_count("t")
+        producer.partition_count(klog_topic)
         with pytest.raises(DeliveryFailed, match="not acknowledged within 3000 ms"):
-            producer.add(_P, *batch([b"k"]))
+            producer.add(TopicPartition(klog_topic, 0), *batch([b"k"]))
             producer.flush()
     # Two at once, then by retry.backoff.ms: after 100, 200, 400, 800, 1000, varied by 20 %.
-    assert 2 <= asked.count(ApiKey.INIT_PRODUCER_ID) <= 12
+    assert 2 <= asked.fired <= 12
 
 
 def test_a_second_new_identity_waits_unless_records_were_written_in_between(
-    monkeypatch: pytest.MonkeyPatch,
+    klog_broker: testing.Broker, klog_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forgets = [True, True, False, True, False]
-
-    def forget(_: Request, answer: Response) -> Response:
-        if isinstance(answer, ProduceResponse) and forgets.pop(0):
-            code = ErrorCode.UNKNOWN_PRODUCER_ID.value
-            answer.responses[0].partition_responses[0].error_code = code
-        return answer
-
-    with _brokers(_Broker(forget)) as servers, client_of(servers) as client:
+    with client_of(klog_broker.bootstrap_servers) as client:
         waits: list[int] = []
 
         def wait_ms(failures: int) -> int:
@@ -226,12 +210,16 @@ def test_a_second_new_identity_waits_unless_records_were_written_in_between(
 
         monkeypatch.setattr(client, "wait_ms", wait_ms)
         producer = Producer(client)
-        producer.partition_count("t")
-        for _ in range(2):
-            producer.add(_P, *batch([b"k"]))
+        producer.partition_count(klog_topic)
+        for times in (2, 1):
+            forgets = klog_broker.faults.answer(
+                "Produce", ErrorCode.UNKNOWN_PRODUCER_ID, topic=klog_topic, times=times
+            )
+            producer.add(TopicPartition(klog_topic, 0), *batch([b"k"]))
             producer.flush()
+            assert forgets.fired == times
         assert producer.written_records == 2
-    assert (forgets, waits) == ([], [1])
+    assert waits == [1]
 
 
 def test_responses_by_the_id_of_a_recreated_topic() -> None:
@@ -308,14 +296,10 @@ def test_an_outage_while_records_are_written_and_its_end_are_logged(
 
 
 def test_a_topic_that_is_waited_for_is_named_before_the_time_is_over(
-    caplog: pytest.LogCaptureFixture,
+    klog_broker: testing.Broker, klog_topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def no_topic(request: Request, answer: Response) -> Response:
-        if isinstance(answer, MetadataResponse):
-            answer.topics[0].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
-            answer.topics[0].partitions = []
-        return answer
-
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    klog_broker.faults.answer("Metadata", missing, topic=klog_topic, times=None)
     now_ms = 0
 
     def sleep(seconds: float) -> None:
@@ -323,13 +307,16 @@ def test_a_topic_that_is_waited_for_is_named_before_the_time_is_over(
         now_ms += round(seconds * 1_000)
 
     with (
-        _brokers(_Broker(no_topic)) as servers,
         BlockingClient(
-            {"bootstrap.servers": servers}, now_ms=lambda: now_ms, sleep=sleep, random=lambda: 0.5
+            {"bootstrap.servers": klog_broker.bootstrap_servers},
+            now_ms=lambda: now_ms,
+            sleep=sleep,
+            random=lambda: 0.5,
         ) as client,
         pytest.raises(TopicMissing, match="after waiting 60000 ms"),
     ):
-        Producer(client).partition_count("t")
-    assert caplog.messages[0].startswith("asking for topic t has failed for 6 s and is tried again")
-    assert "(max.block.ms): UNKNOWN_TOPIC_OR_PARTITION: topic t" in caplog.messages[0]
+        Producer(client).partition_count(klog_topic)
+    first = caplog.messages[0]
+    assert first.startswith(f"asking for topic {klog_topic} has failed for 6 s and is tried again")
+    assert f"(max.block.ms): UNKNOWN_TOPIC_OR_PARTITION: topic {klog_topic}" in first
     assert len(caplog.messages) == 4

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_klog import testing
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
 from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, TimedOut
@@ -13,7 +14,6 @@ from pyspark_klog.client.settings.client_settings import ClientSettings
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.planning.discovery import Discovery
-from tests.support.client.refusing_broker import refusing_broker
 
 
 def test_no_address_answers() -> None:
@@ -31,20 +31,16 @@ def test_no_address_answers() -> None:
         client.link_to_any(client.deadline(1_000))
 
 
-def test_a_silent_first_server_leaves_time_for_the_others() -> None:
+def test_a_silent_first_server_leaves_time_for_the_others(
+    klog_broker: testing.Broker, klog_topic: str
+) -> None:
     """The client goes on to the next server although request.timeout.ms, 30 s, is longer than the
     time that the operation has."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        refusing_broker() as servers,
-        BlockingClient(
-            {
-                "bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]},{servers}",
-                "default.api.timeout.ms": "2000",
-            }
-        ) as client,
-    ):
-        assert client.refresh(["t"]).brokers
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{klog_broker.bootstrap_servers}"
+        settings = {"bootstrap.servers": servers, "default.api.timeout.ms": "2000"}
+        with BlockingClient(settings) as client:
+            assert client.refresh([klog_topic]).brokers
 
 
 def test_each_silent_server_is_named() -> None:
@@ -62,7 +58,7 @@ def test_each_silent_server_is_named() -> None:
 
 
 def test_waits_before_a_connection_grow_and_start_again_once_it_was_made(
-    monkeypatch: pytest.MonkeyPatch,
+    klog_broker: testing.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_refused, waits_ms = True, []
     really_connect = socket.create_connection
@@ -86,19 +82,16 @@ def test_waits_before_a_connection_grow_and_start_again_once_it_was_made(
 
     now_ms = 0
     monkeypatch.setattr(socket, "create_connection", connect)
-    with (
-        refusing_broker() as servers,
-        BlockingClient(
-            {
-                "bootstrap.servers": servers,
-                "reconnect.backoff.ms": "50",
-                "reconnect.backoff.max.ms": "1000",
-            },
-            now_ms=lambda: now_ms,
-            sleep=sleep,
-            random=lambda: 0.5,
-        ) as client,
-    ):
+    with BlockingClient(
+        {
+            "bootstrap.servers": klog_broker.bootstrap_servers,
+            "reconnect.backoff.ms": "50",
+            "reconnect.backoff.max.ms": "1000",
+        },
+        now_ms=lambda: now_ms,
+        sleep=sleep,
+        random=lambda: 0.5,
+    ) as client:
         [address] = client.bootstrap
         assert refused(7) == [50, 100, 200, 400, 800, 1000]
         is_refused = False
@@ -107,9 +100,11 @@ def test_waits_before_a_connection_grow_and_start_again_once_it_was_made(
         assert refused(3) == [50, 100]
 
 
-def test_the_cluster_names_an_address_that_cannot_be_reached() -> None:
-    with refusing_broker() as servers, BlockingClient({"bootstrap.servers": servers}) as client:
-        client.refresh(["t"])
+def test_the_cluster_names_an_address_that_cannot_be_reached(
+    klog_broker: testing.Broker, klog_topic: str
+) -> None:
+    with BlockingClient({"bootstrap.servers": klog_broker.bootstrap_servers}) as client:
+        client.refresh([klog_topic])
         client.view = ClusterView(brokers={7: Address("127.0.0.1", 1)})
         with pytest.raises(
             ConnectionFailed,

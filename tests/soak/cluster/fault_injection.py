@@ -1,8 +1,6 @@
 """Applies a fault of the plan to a cluster, and ends it."""
 
 import contextlib
-import os
-import signal
 from collections.abc import Callable, Iterator
 
 from confluent_kafka import ElectionType, KafkaException
@@ -65,7 +63,7 @@ def befallen(
                 cluster.broker(number).start()
                 rest()
         case kind if kind in _PAUSES:
-            os.kill(cluster.broker(who).pid, signal.SIGSTOP)
+            cluster.broker(who).pause()
         case Kind.SPLIT:
             ways.split(who, other)
         case Kind.ONE_WAY:
@@ -91,7 +89,7 @@ def befallen(
         yield
     finally:
         if fault.kind in _PAUSES:
-            os.kill(cluster.broker(who).pid, signal.SIGCONT)
+            cluster.broker(who).resume()
         elif fault.kind is Kind.ZOOKEEPER_RESTART:
             cluster.zookeeper.start()
         elif fault.kind is Kind.ZOOKEEPER_PAUSE:

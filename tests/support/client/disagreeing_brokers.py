@@ -55,7 +55,7 @@ from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 from pyspark_klog.records.builder import BatchBuilder
-from tests.support.client.refusing_broker import RefusingBroker
+from tests.support.client.stand_in_broker import StandInBroker
 
 TOPIC_ID = UUID(int=7)
 _NEWEST = {
@@ -88,7 +88,7 @@ class BrokerView:
     produced: int = 0
 
 
-class DisagreeingBroker(RefusingBroker):
+class DisagreeingBroker(StandInBroker):
     """A broker that acts as controller and coordinator according to its own opinion."""
 
     def __init__(self, number: int, opinion: BrokerView) -> None:

@@ -1,11 +1,9 @@
-"""A broker that refuses: one node whose answers about a topic carry the error that a test wants."""
+"""A broker made of scripts, for answers that a real broker cannot be made to give."""
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.init_producer_id import InitProducerIdResponse
 from pyspark_klog.protocol.apis.metadata import (
@@ -33,12 +31,11 @@ _SERVED = (
 )
 
 
-class RefusingBroker:
-    """``metadata`` is the error of topics in answers to Metadata, ``produce`` to Produce."""
+class StandInBroker:
+    """The only broker of its cluster: every topic has one partition, whose records go nowhere.
+    Subclasses change the answers."""
 
-    def __init__(self, metadata: ErrorCode = ErrorCode.NONE, produce: ErrorCode = ErrorCode.NONE):
-        self._metadata = metadata
-        self._produce = produce
+    def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self._port = self._listener.getsockname()[1]
@@ -77,47 +74,28 @@ class RefusingBroker:
         if isinstance(request, MetadataRequest):
             return self._topics([row.name or "" for row in request.topics or ()])
         if isinstance(request, ProduceRequest):
-            return self._refuse(request)
+            return self._accept_records(request)
         if request.api_key == ApiKey.INIT_PRODUCER_ID:
             return InitProducerIdResponse(producer_id=1, producer_epoch=0)
         return ApiVersionsResponse(api_keys=list(_SERVED))
 
     def _topics(self, names: list[str]) -> MetadataResponse:
         partition = MetadataResponsePartition(leader_id=0, replica_nodes=[0], isr_nodes=[0])
-        partitions = [partition] if self._metadata is ErrorCode.NONE else []
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=0, host="127.0.0.1", port=self._port)],
             controller_id=0,
-            topics=[
-                MetadataResponseTopic(
-                    error_code=self._metadata.value, name=name, partitions=partitions
-                )
-                for name in names
-            ],
+            topics=[MetadataResponseTopic(name=name, partitions=[partition]) for name in names],
         )
 
-    def _refuse(self, request: ProduceRequest) -> ProduceResponse:
+    def _accept_records(self, request: ProduceRequest) -> ProduceResponse:
         return ProduceResponse(
             responses=[
                 TopicProduceResponse(
                     name=topic.name,
                     partition_responses=[
-                        PartitionProduceResponse(index=row.index, error_code=self._produce.value)
-                        for row in topic.partition_data
+                        PartitionProduceResponse(index=row.index) for row in topic.partition_data
                     ],
                 )
                 for topic in request.topic_data
             ]
         )
-
-
-@contextmanager
-def refusing_broker(
-    metadata: ErrorCode = ErrorCode.NONE, produce: ErrorCode = ErrorCode.NONE
-) -> Iterator[str]:
-    """The address of one."""
-    broker = RefusingBroker(metadata, produce)
-    try:
-        yield broker.bootstrap_servers
-    finally:
-        broker.close()
