@@ -352,6 +352,49 @@ def test_peers_fetch_their_jars_once_and_have_their_own_spark(ready: Machine) ->
     assert str(ready.checkout / ".venv-peers" / "bin") in path
 
 
+def test_the_papers_brokers_are_fetched_once_and_for_no_other_benchmark(ready: Machine) -> None:
+    ready.add_maven()
+    ready.add_apt()
+    ready.add_unpacker()
+    other = ready.dev("bench", "small")
+    assert other.returncode == 0, other.stderr
+    assert not list((ready.checkout / ".peers").glob("activemq*"))
+    ready.started()
+    first = ready.dev("bench", "paper", "--plot")
+    assert first.returncode == 0, first.stderr
+    assert "goes on without" not in first.stderr
+    peers = ready.checkout / ".peers"
+    assert {jar.name for jar in (peers / "activemq-5.4.3").iterdir()} == {
+        "peers.jar",
+        "activemq-core.jar",
+    }
+    assert (peers / "activemq-6.3.1" / "activemq-kahadb-store.jar").exists()
+    assert (peers / "perf-test-2.22.1" / "perf-test.jar").exists()
+    assert not [line for line in ready.started() if line.startswith("apt-get install")]
+    erl = peers / "rabbitmq" / "usr" / "lib" / "erlang" / "bin" / "erl"
+    launched = subprocess.run([erl], capture_output=True, text=True, check=True)
+    assert launched.stdout.strip() == str(peers / "rabbitmq" / "usr" / "lib" / "erlang")
+    second = ready.dev("bench", "paper")
+    assert second.stderr == ""
+    assert ready.started() == ["python -m benchmarks paper"]
+
+
+def test_the_paper_is_measured_without_the_brokers_that_cannot_be_had(ready: Machine) -> None:
+    ready.add_maven()
+    ready.flag("no-activemq")
+    ran = ready.dev("bench", "paper")
+    assert ran.returncode == 0, ran.stderr
+    assert "bench paper goes on without ActiveMQ 5.4.3 (Maven could not fetch it)" in ran.stderr
+    assert "RabbitMQ (it comes from packages of Debian or Ubuntu)" in ran.stderr
+    assert ready.started()[-1] == "python -m benchmarks paper"
+    ready.flag("no-activemq", False)
+    ready.add_apt()
+    ready.add_unpacker()
+    again = ready.dev("bench", "paper")
+    assert again.returncode == 0, again.stderr
+    assert "goes on without" not in again.stderr
+
+
 def test_the_oldest_spark_has_an_environment_and_kernels_of_its_own(machine: Machine) -> None:
     machine.add_python()
     machine.add_java("jvm", "17")

@@ -60,7 +60,17 @@ END
 
 _APT_GET = """#!/bin/sh
 echo "apt-get $*" >>"@LOG@"
-case "$*" in *install*venv*) touch "@HOME@/has-venv" ;; esac
+case "$*" in
+*install*venv*) touch "@HOME@/has-venv" ;;
+"download "*) for name in $2; do touch "$name.deb"; done ;;
+esac
+"""
+
+# A package of RabbitMQ and of Erlang: the launcher names the folder of an installed Erlang.
+_DPKG_DEB = r"""#!/bin/sh
+echo "dpkg-deb $*" >>"@LOG@"
+mkdir -p "$3/usr/lib/erlang/bin" "$3/usr/lib/rabbitmq/lib/rabbitmq_server-3.9"
+printf '#!/bin/sh\n    ROOTDIR=/usr/lib/erlang\necho "$ROOTDIR"\n' >"$3/usr/lib/erlang/bin/erl"
 """
 
 _MAVEN = r"""#!/bin/sh
@@ -69,6 +79,7 @@ case "$*" in
 *" -U "*) : ;;
 *) [ ! -e "@HOME@/first-look-up-fails" ] || exit 1 ;;
 esac
+if [ -e "@HOME@/no-activemq" ] && grep -q activemq pom.xml; then exit 1; fi
 for name in $(sed -n 's/.*<artifactId>\([^<]*\)<.*/\1/p' pom.xml); do touch "new/$name.jar"; done
 """
 
@@ -155,6 +166,10 @@ class Machine:
         self.fake("apt-cache", f'#!/bin/sh\ncase " {packages} " in *" $2 "*) echo "$2" ;; esac\n')
         self.fake("dpkg", "#!/bin/sh\nexit 0\n")
         self.fake("id", f"#!/bin/sh\necho {0 if root else 1000}\n")
+
+    def add_unpacker(self) -> None:
+        """Add a dpkg-deb that unpacks the same files from every package."""
+        self.fake("dpkg-deb", _DPKG_DEB)
 
     def add_maven(self) -> None:
         """Add a Maven that puts a jar for each artifact of pom.xml into its output folder."""
