@@ -37,7 +37,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="ROW,...",
         help="only these rows of a benchmark that has names for them (its docstring)",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the chart of latency into FILE")
+    parser.add_argument(
+        "--plot",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="draw the chart of latency or of paper into FILE (that of docs/images)",
+    )
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.names) - set(names()))
     if unknown:

@@ -175,7 +175,7 @@ def klog_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
         _client(broker.bootstrap_servers) as client,
     ):
         host, _, port = broker.bootstrap_servers.rpartition(":")
-        with _explaining(KLOG, broker.output):
+        with explaining(KLOG, broker.output):
             yield Side(KLOG, host, int(port), broker.pid, broker.data, client, broker.output)
 
 
@@ -184,7 +184,7 @@ def kafka_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
     """Apache Kafka's newest release with an empty log folder."""
     properties = {"log.segment.delete.delay.ms": str(_DELETE_DELAY_MS), **(settings or {})}
     server = KafkaServer(properties=properties, heap_mb=_KAFKA_HEAP_MB)
-    with server, _client(server.bootstrap_servers) as client, _explaining(KAFKA, server.output):
+    with server, _client(server.bootstrap_servers) as client, explaining(KAFKA, server.output):
         at = "127.0.0.1", server.port, server.pid, server.log_dir
         yield Side(KAFKA, *at, client, server.output)
 
@@ -197,7 +197,7 @@ def both(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
 
 
 @contextmanager
-def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
+def explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
     """Print a broker's last output if the measurement fails; let SIGTERM end it cleanly."""
     before = signal.signal(signal.SIGTERM, _end)
     try:

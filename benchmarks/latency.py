@@ -1,6 +1,7 @@
 """The time until a consumer has a record, at 1, 10 and 100 thousand records a second.
 
-``--plot FILE`` draws the quantiles of both brokers; the suffix of FILE chooses the format.
+``--plot`` draws the quantiles of both brokers into docs/images/latency.png, or into a FILE, whose
+suffix chooses the format.
 """
 
 import argparse
@@ -17,12 +18,14 @@ from benchmarks._processes import cpu_seconds
 from benchmarks._report import print_row
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
+from tests.support.peers import ROOT
 
 # Records a second, and the number that count: the slowest thousandth has 20 records at least.
 _RECORDS = {1_000: 20_000, 10_000: 100_000, 100_000: 1_000_000}
 _UNCOUNTED_S = 2
 _QUANTILES = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
 _BAR = 1.0
+_PICTURE = ROOT / "docs" / "images" / "latency.png"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def run(args: argparse.Namespace) -> list[Row]:
             rows += rows_of(work, klog, kafka)
             curves[work] = {KLOG: _curve(klog), KAFKA: _curve(kafka)}
     if args.plot is not None:
-        draw(curves, Path(args.plot))
+        draw(curves, Path(args.plot or _PICTURE))
     return rows
 
 

@@ -18,6 +18,7 @@ from benchmarks._load.jobs import (
     ConcurrentProduce,
     FetchAll,
     Job,
+    LibrdkafkaConsume,
     LibrdkafkaProduce,
     LoadFailed,
     Measured,
@@ -39,6 +40,7 @@ from pyspark_klog.protocol.keys import ApiKey
 _RING_BYTES = 512 * 1024
 _INBOX_BYTES = 256 * 1024
 _FETCH_SLACK_BYTES = 2 * 1024 * 1024
+_MESSAGES_A_CALL = 1_000
 Array = Any
 
 
@@ -243,7 +245,7 @@ def _first_reply(sock: socket.socket, request: bytes, job: AskAgain) -> bytes:
 
 def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
     """Run the job LibrdkafkaProduce; the CPU time is that of all of librdkafka's threads."""
-    from benchmarks._load.librdkafka import ProduceFailed, Producer
+    from benchmarks._load.librdkafka import ClientFailed, Producer
     from benchmarks._load.rdkafka_kernels import produce_messages
 
     payload = np.arange(job.value_bytes, dtype=np.uint8)
@@ -258,10 +260,36 @@ def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
         _hand_over(producer, produce_messages, job.target.partition, payload, job.count - 1)
         producer.flush(timeout_ms)
         return clock.stop(job.count - 1, job.count - 1, (job.count - 1) * job.value_bytes)
-    except ProduceFailed as error:
+    except ClientFailed as error:
         raise LoadFailed(f"librdkafka: {error}") from error
     finally:
         producer.close()
+
+
+def librdkafka_consume(job: LibrdkafkaConsume) -> Measured:
+    """Run the job LibrdkafkaConsume; the CPU time is that of all of librdkafka's threads."""
+    from benchmarks._load.librdkafka import Consumer
+    from benchmarks._load.rdkafka_kernels import consume_messages
+
+    address = f"{job.target.host}:{job.target.port}"
+    messages = np.zeros(_MESSAGES_A_CALL, np.int64)
+    deadline_ns = time.monotonic_ns() + int(job.timeout_s * 1e9)
+    clock = Clock(job.target)
+    consumer = Consumer(
+        {"bootstrap.servers": address, **job.settings}, job.target.topic, job.target.partition
+    )
+    try:
+        end = job.end_offset
+        plan = np.array([end, job.value_bytes, deadline_ns], np.int64)
+        taken = consume_messages(
+            consumer.topic, job.target.partition, plan, messages, np.zeros(8, np.int64), scratch()
+        )
+        measured = clock.stop(taken, taken, taken * job.value_bytes)
+    finally:
+        consumer.close()
+    if taken != end:
+        raise LoadFailed(f"librdkafka: message {taken} of {end} is missing, late or another one")
+    return measured
 
 
 def _hand_over(producer: Any, kernel: Any, partition: int, payload: Array, count: int) -> None:
@@ -300,6 +328,8 @@ def run(job: Job) -> Measured:
             return fetch_all(job)
         case LibrdkafkaProduce():
             return librdkafka_produce(job)
+        case LibrdkafkaConsume():
+            return librdkafka_consume(job)
         case AskAgain():
             return ask_again(job)
         case Transactions():

@@ -99,6 +99,20 @@ class LibrdkafkaProduce:
 
 
 @dataclass(frozen=True)
+class LibrdkafkaConsume:
+    """Messages of ``value_bytes`` from offset 0 to ``end_offset``, through librdkafka.
+
+    A compiled loop takes the messages from librdkafka and checks their offsets and sizes.
+    """
+
+    target: Target
+    end_offset: int
+    value_bytes: int
+    settings: dict[str, str]
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
 class AskAgain:
     """One request outstanding on each of as many connections as there are ``frames``.
 
@@ -143,7 +157,15 @@ class Transactions:
     timeout_s: float = 120.0
 
 
-Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce | AskAgain | Transactions
+Job = (
+    PipelinedProduce
+    | ConcurrentProduce
+    | FetchAll
+    | LibrdkafkaProduce
+    | LibrdkafkaConsume
+    | AskAgain
+    | Transactions
+)
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -152,6 +174,7 @@ _KINDS: dict[str, type[Any]] = {
         ConcurrentProduce,
         FetchAll,
         LibrdkafkaProduce,
+        LibrdkafkaConsume,
         AskAgain,
         Transactions,
     )

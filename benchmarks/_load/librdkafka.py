@@ -7,7 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks._load.jobs import LoadFailed
+
 _PRODUCER = 0
+_CONSUMER = 1
 _CONF_OK = 0
 _TEXT_BYTES = 512
 
@@ -16,7 +19,7 @@ class LibraryMissing(Exception):
     """No librdkafka was found; the text names the places that were searched."""
 
 
-class ProduceFailed(Exception):
+class ClientFailed(LoadFailed):
     """librdkafka returned an error; the text is its own."""
 
 
@@ -44,6 +47,8 @@ def _library() -> Any:
         "rd_kafka_new": (pointer, [ctypes.c_int, pointer, text, ctypes.c_size_t]),
         "rd_kafka_topic_new": (pointer, [pointer, text, pointer]),
         "rd_kafka_topic_destroy": (None, [pointer]),
+        "rd_kafka_consume_start": (ctypes.c_int, [pointer, ctypes.c_int32, ctypes.c_int64]),
+        "rd_kafka_consume_stop": (ctypes.c_int, [pointer, ctypes.c_int32]),
         "rd_kafka_flush": (ctypes.c_int, [pointer, ctypes.c_int]),
         "rd_kafka_outq_len": (ctypes.c_int, [pointer]),
         "rd_kafka_fatal_error": (ctypes.c_int, [pointer, text, ctypes.c_size_t]),
@@ -63,10 +68,10 @@ def version() -> str:
     return str(_library().rd_kafka_version_str().decode())
 
 
-class Producer:
-    """A producer for one topic; a kernel passes the address ``topic`` to librdkafka."""
+class Client:
+    """A client for one topic; a kernel passes the address ``topic`` to librdkafka."""
 
-    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+    def __init__(self, kind: int, settings: Mapping[str, str], topic: str) -> None:
         self._library = _library()
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self._library.rd_kafka_conf_new()
@@ -75,28 +80,49 @@ class Producer:
                 conf, name.encode(), value.encode(), text, _TEXT_BYTES
             )
             if done != _CONF_OK:
-                raise ProduceFailed(text.value.decode())
-        self._producer = self._library.rd_kafka_new(_PRODUCER, conf, text, _TEXT_BYTES)
-        if not self._producer:
-            raise ProduceFailed(text.value.decode())
-        self.topic: int = self._library.rd_kafka_topic_new(self._producer, topic.encode(), None)
-
-    def flush(self, timeout_ms: int) -> None:
-        """Wait until all messages are delivered; ProduceFailed if ``timeout_ms`` is over before."""
-        error = self._library.rd_kafka_flush(self._producer, timeout_ms)
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        if self._library.rd_kafka_fatal_error(self._producer, text, _TEXT_BYTES):
-            raise ProduceFailed(text.value.decode())
-        if error:
-            left = self._library.rd_kafka_outq_len(self._producer)
-            name = self._library.rd_kafka_err2str(error).decode()
-            raise ProduceFailed(f"{name}: {left} messages are not delivered")
-
-    def last_error(self) -> str:
-        """The reason why librdkafka has just refused a message of this thread."""
-        return str(self._library.rd_kafka_err2str(self._library.rd_kafka_last_error()).decode())
+                raise ClientFailed(text.value.decode())
+        self._client = self._library.rd_kafka_new(kind, conf, text, _TEXT_BYTES)
+        if not self._client:
+            raise ClientFailed(text.value.decode())
+        self.topic: int = self._library.rd_kafka_topic_new(self._client, topic.encode(), None)
 
     def close(self) -> None:
-        """Free the producer, with its undelivered messages."""
+        """Free the client, with a producer's undelivered messages."""
         self._library.rd_kafka_topic_destroy(self.topic)
-        self._library.rd_kafka_destroy(self._producer)
+        self._library.rd_kafka_destroy(self._client)
+
+    def last_error(self) -> str:
+        """The reason of this thread's last error."""
+        return str(self._library.rd_kafka_err2str(self._library.rd_kafka_last_error()).decode())
+
+
+class Producer(Client):
+    """A producer for one topic."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        super().__init__(_PRODUCER, settings, topic)
+
+    def flush(self, timeout_ms: int) -> None:
+        """Wait until all messages are delivered; ClientFailed if ``timeout_ms`` is over before."""
+        error = self._library.rd_kafka_flush(self._client, timeout_ms)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        if self._library.rd_kafka_fatal_error(self._client, text, _TEXT_BYTES):
+            raise ClientFailed(text.value.decode())
+        if error:
+            left = self._library.rd_kafka_outq_len(self._client)
+            name = self._library.rd_kafka_err2str(error).decode()
+            raise ClientFailed(f"{name}: {left} messages are not delivered")
+
+
+class Consumer(Client):
+    """A consumer of one partition, from its first offset on."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str, partition: int) -> None:
+        super().__init__(_CONSUMER, settings, topic)
+        self._partition = partition
+        if self._library.rd_kafka_consume_start(self.topic, partition, 0) != 0:
+            raise ClientFailed(self.last_error())
+
+    def close(self) -> None:
+        self._library.rd_kafka_consume_stop(self.topic, self._partition)
+        super().close()

@@ -62,6 +62,7 @@ FINISHED: tuple[str, ...] = (
     "docs/metrics.md",
     "docs/migrating.md",
     "docs/operations.md",
+    "docs/paper.md",
     "docs/pipelines.md",
     "docs/runbook.md",
     "docs/schema-registry.md",
