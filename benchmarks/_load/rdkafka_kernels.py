@@ -1,4 +1,4 @@
-"""librdkafka as a load generator: its C function is called from a compiled loop.
+"""librdkafka as a load generator: its C functions are called from compiled loops.
 
 Importing this module finds librdkafka inside the confluent-kafka wheel.
 """
