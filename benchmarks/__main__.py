@@ -9,6 +9,7 @@ import importlib
 import json
 import pkgutil
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -82,5 +83,11 @@ def _summary(name: str) -> str:
     return lines[0] if lines else ""
 
 
+def _end(number: int, _: object) -> None:
+    """Raise SystemExit, so that the brokers are stopped: they would run on otherwise."""
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main(sys.argv[1:]))

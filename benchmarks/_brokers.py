@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -198,20 +197,12 @@ def both(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
 
 @contextmanager
 def explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
-    """Print a broker's last output if the measurement fails; let SIGTERM end it cleanly."""
-    before = signal.signal(signal.SIGTERM, _end)
+    """Print a broker's last output if the measurement fails."""
     try:
         yield
     except Exception:
         progress(f"the end of what {name} printed:\n{output()[-_SHOWN_CHARACTERS:]}")
         raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _end(number: int, _: object) -> None:
-    """Raise SystemExit, so that the brokers are stopped: they would run on otherwise."""
-    raise SystemExit(128 + number)
 
 
 @contextmanager
