@@ -1,19 +1,37 @@
 """A stream that copies a topic goes on while its connections to the broker fail."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from pyspark_klog import testing
 from tests.support.eventually import eventually
 from tests.support.spark.topics import Topics
 
 
+@pytest.fixture
+def broker() -> Iterator[testing.Broker]:
+    """A broker of this test alone: the sink's workers reuse their producers on the shared one."""
+    with testing.Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topics(broker: testing.Broker) -> Iterator[Topics]:
+    made = Topics(broker.bootstrap_servers)
+    yield made
+    made.close()
+
+
+@pytest.mark.usefixtures("spark")
 def test_a_stream_copies_each_record_once_while_connections_fail(
-    topics: Topics, spark_broker: testing.Broker, tmp_path: Path
+    broker: testing.Broker, topics: Topics, tmp_path: Path
 ) -> None:
     source, target = topics.create(2), topics.create(2)
     for partition in (0, 1):
         topics.put_numbers(source, range(10 * partition, 10 * partition + 10), partition)
-    faults = spark_broker.faults
+    faults = broker.faults
     used = [
         faults.disconnect("Metadata", before=True),
         faults.disconnect("ListOffsets", after=True),
