@@ -53,6 +53,17 @@ def _steps(
     cluster: ClusterServices,
     done: Callable[[], None],
 ) -> Steps:
+    try:
+        yield from _update(request, context, cluster)
+    except Exception:
+        done()  # a bug: the controller's next requests would wait for this call forever
+        raise
+    done()
+
+
+def _update(
+    request: UpdateMetadataRequest, context: RequestContext, cluster: ClusterServices
+) -> Steps:
     updates = []
     unreadable = set()
     for topic in request.topic_states:
@@ -72,7 +83,6 @@ def _steps(
             request.controller_epoch, request.broker_epoch
         )
     context.response_sink.send(UpdateMetadataResponse())
-    done()
 
 
 def _topic_update(topic: UpdateMetadataTopicState) -> Generator[int, None, TopicUpdate]:

@@ -52,6 +52,19 @@ def test_a_known_leader_epoch_changes_nothing(world: ControlledBroker) -> None:
     assert leader.ended is not None
 
 
+def test_a_bug_in_one_update_does_not_hold_up_the_next(
+    world: ControlledBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+        broken.setattr(type(world.store.view), "update_topics", fail)
+        world.receive(update_metadata_request(0))
+    world.response_to(update_metadata_request(0))
+    assert set(world.store.image.topics) == {"orders"}
+
+
 def test_a_folder_of_another_topic_of_the_same_name_is_logged_once(
     world: ControlledBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
