@@ -83,13 +83,15 @@ def test_reading_goes_on_after_a_broker_was_unavailable(tmp_path: Path) -> None:
         topic = new_topic(servers, 1)
         produced(servers, topic, b"1\n")
         command = [*KLOG, "consume", topic, "--from-beginning", "--group", "tail"]
-        command += ["--max-messages", "2", "--timeout", "300", "--bootstrap-server", servers]
+        command += ["--max-messages", "2", "--timeout", "2000", "--bootstrap-server", servers]
         reading = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert reading.stdout is not None and reading.stderr is not None
         assert reading.stdout.readline() == b"1\n"
         killed.kill()
         words = reading.stderr.readline().decode()
-        assert words.startswith(f"klog: {topic}-0 could not be read from offset 1 on within 300 ms")
+        assert words.startswith(
+            f"klog: {topic}-0 could not be read from offset 1 on within 2000 ms"
+        )
         assert words.endswith("; retrying\n")
     with BrokerProcess(data, SETTINGS, port):
         produced(servers, topic, b"2\n")
