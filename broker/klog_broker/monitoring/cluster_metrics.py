@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from klog_broker.controller.decisions.election_reason import ElectionReason
 from klog_broker.monitoring.sources import Sources
 from klog_broker.monitoring.text import MetricsText, labels
 
@@ -58,9 +59,11 @@ def controller_metrics(sources: Sources, text: MetricsText) -> Iterator[int]:
     )
     text.histogram(f"{_STATS}_leaderelectionrateandtimems", {"": counts.elections.row})
     text.family(f"{_STATS}_uncleanleaderelections_total", {"": counts.unclean_elections})
+    # With a 0 for each reason without elections: Prometheus' `increase` would miss the first value
+    # of a series that begins above 0.
     text.family(
         "klog_elected_leaders_total",
-        {labels(reason=each): counts.elected[each] for each in sorted(counts.elected)},
+        {labels(reason=each): counts.elected[each] for each in sorted(ElectionReason)},
     )
     yield 10
 
