@@ -82,6 +82,12 @@ rules expect scrape jobs whose names begin with `klog`, one job for each cluster
 the dashboard [klog-dashboard.json](../monitoring/klog-dashboard.json). The
 [runbook](runbook.md#alerts) says what to look at and what to do for each alert.
 
+![The panels of the dashboard with ten minutes of a cluster](images/dashboard.png)
+
+The chart shows the panels with the values of three brokers in Prometheus; broker 2 was killed after
+six minutes and started again after eight. A [program](../tests/support/alerts/dashboard_chart.py)
+has drawn it instead of Grafana.
+
 | alert | severity, time | meaning | expression |
 |---|---|---|---|
 {alerts}

@@ -16,17 +16,27 @@ from tools.docs.alerts import ALERTS, Alert, alert_annotations
 
 RULES = ROOT / "monitoring" / "klog-alerts.yml"
 _PACKAGE = ROOT / ".peers" / "prometheus"
-_FETCHED = _PACKAGE / "usr" / "bin" / "promtool"
 _STALE = "stale"
 
 
 def find_promtool() -> str:
-    """Return the path of promtool: the one on PATH, or that of Debian's package, which is fetched
+    """Return the path of promtool, Prometheus' tool for rules."""
+    return _find_program("promtool")
+
+
+def find_prometheus() -> str:
+    """Return the path of Prometheus' server."""
+    return _find_program("prometheus")
+
+
+def _find_program(name: str) -> str:
+    """Return the path of a program: the one on PATH, or that of Debian's package, which is fetched
     once. The package is not installed, because it would start a server."""
-    found = shutil.which("promtool")
-    if found is None and not _FETCHED.exists():
+    found = shutil.which(name)
+    fetched = _PACKAGE / "usr" / "bin" / name
+    if found is None and not fetched.exists():
         _fetch_package()
-    return found or str(_FETCHED)
+    return found or str(fetched)
 
 
 def _fetch_package() -> None:
