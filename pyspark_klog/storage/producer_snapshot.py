@@ -68,8 +68,8 @@ def decode_producer_snapshot(data: Buffer) -> list[ProducerSnapshotEntry]:
         raise StorageFormatError(f"producer snapshot version {version}: expected {VERSION}")
     if count < 0 or count * ENTRY.size != len(data) - HEADER.size:
         raise StorageFormatError(
-            f"a producer snapshot of {len(data)} bytes: its header counts {count} entries of "
-            f"{ENTRY.size} bytes"
+            f"a producer snapshot has {len(data)} bytes, which does not fit its header: "
+            f"{HEADER.size} bytes, and a count of {count} entries of {ENTRY.size} bytes each"
         )
     with memoryview(data) as view, view[_CRC_START_AT:] as covered:
         computed = crc32c(covered)

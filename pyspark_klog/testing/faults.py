@@ -39,8 +39,9 @@ class Fault:
 
     @property
     def fired(self) -> int:
-        """How often the fault was used so far: the number of requests that it has affected, or of
-        connections that a partition has closed or refused."""
+        """How often the fault was used so far: the number of requests that it has affected; for a
+        fault of `partition`, which cuts the broker off, the number of connections that it has
+        closed or refused."""
         if self._is_active:
             self._fired = self._faults._ask({"command": "fired", "id": self._number})
         return self._fired + sum(each.fired for each in self._parts)

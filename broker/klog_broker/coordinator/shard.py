@@ -396,13 +396,16 @@ class Shard(Generic[K, V, S]):
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:
             _log.error(
-                "load-failed partition=%s has no coordinator until its next leader election: %r",
+                "load-failed partition=%s could not be read: its groups or transactional ids have "
+                "no coordinator until its next leader election: %r",
                 partition,
                 error,
             )
         else:
             _log.error(
-                "apply-failed partition=%s has no coordinator until its next leader election",
+                "apply-failed partition=%s records were appended, and changing the coordinator's "
+                "state by them failed: a bug of klog. The partition's groups or transactional ids "
+                "have no coordinator until its next leader election",
                 partition,
                 exc_info=error,
             )

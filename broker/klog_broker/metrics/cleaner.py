@@ -11,4 +11,5 @@ class CleanerCounts:
         self.total_ms = 0
         self.last_check_ms: int | None = None
         """Monotonic time when the log cleaner last began to look for logs to clean; None before the
-        first time. While log.cleaner.threads rounds run, the cleaner does not look."""
+        first time. While the cleaner cleans as many logs at once as the setting log.cleaner.threads
+        allows, it does not look for more."""

@@ -136,12 +136,14 @@ def _entry(
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[ConfigSynonym]:
-    """Return the synonyms of a broker's setting: its own name, and the names that apply if it is
-    not set, such as log.retention.hours for log.retention.ms.
+    """Return the synonyms of a broker's setting: the values that the setting's own name and its
+    fallback names have, such as log.retention.hours for log.retention.ms.
 
-    The names that are set come first, sorted by source and then by unit (ms before hours); the
-    names with defaults follow. Synonyms before the first one with the setting's own name are
-    left out. So if the own name is not set and has no default, the list is empty, as in Kafka.
+    A name has one synonym for each source that sets it (such as the properties file), and one for
+    its default. Synonyms of set values come first, sorted by source, and under the same source by
+    unit (ms before hours); synonyms of defaults follow. The list begins with the first synonym of
+    the setting's own name, as in Kafka; synonyms of fallback names before that one are left out. So
+    the list is empty if the own name is not set and has no default, even if a fallback name is set.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:

@@ -1,4 +1,7 @@
-"""The partitions that can have records with given keys: option ``keys``. Pure."""
+"""Finds the partitions that can have records with the keys of the source's option ``keys``.
+
+The module is pure.
+"""
 
 from collections.abc import Collection, Mapping
 

@@ -280,11 +280,13 @@ class LogDirectory:
         """Replace a checkpoint whose old file may be wrong. The old file is wrong if it names a log
         that is not in ``bounds``, or has an offset above the log's bound. Blocks.
 
-        If the new file cannot be written, a correct old file stays and OSError is raised: without
-        the log start offsets, deleted records would reappear. A wrong old file is removed durably,
-        which needs no descriptor, because it would do more harm than no file: without recovery
-        points, recovery only reads more. The removal also frees disk space, so the new file is then
-        tried a second time.
+        If the new file cannot be written, it depends on the old file what happens:
+
+        - A correct old file stays, and OSError is raised.
+        - A wrong old file is removed, the removal is made durable, and the new file is written a
+          second time: the removal may have freed the space that the first attempt lacked. If the
+          second attempt fails, OSError is raised and no file is left. No file does less harm than
+          a wrong file, because recovery then reads more of the logs.
         """
         try:
             self.write_checkpoint(name, offsets)

@@ -61,9 +61,11 @@ class SyncNotes:
         return log in self._found or _ALL in self._found
 
     def remove_old_notes(self) -> None:
-        """Remove the names that the previous broker process left. Called once all logs of the
-        directory are loaded, because recovery has then written and synced the bytes again that may
-        not have reached the disk."""
+        """Remove from the file klog-syncs the log names that the previous broker process left.
+
+        Call this once all logs of the directory are loaded: by then recovery has rewritten and
+        synced the last bytes of these logs.
+        """
         with self._lock:
             for slot, name in enumerate(self._slots):
                 if name in self._found:
