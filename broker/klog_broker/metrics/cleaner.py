@@ -11,5 +11,6 @@ class CleanerCounts:
         self.total_ms = 0
         self.last_check_ms: int | None = None
         """Monotonic time when the log cleaner last began to look for logs to clean; None before the
-        first time. While the cleaner cleans as many logs at once as the setting log.cleaner.threads
-        allows, it does not look for more."""
+        first time. The cleaner looks every log.cleaner.backoff.ms and after each log that it has
+        cleaned, but as a rule not while it cleans as many logs at once as log.cleaner.threads
+        allows."""

@@ -86,8 +86,9 @@ prefetch = _prefetch()
 def _crc_instructions() -> str:
     """Return whose CRC-32C instructions numba may use: ``x86``, ``arm``, or empty for none."""
     config = numba.config
-    # NUMBA_CPU_NAME and NUMBA_CPU_FEATURES replace the features of the host's processor. LLVM
-    # aborts the process if the code contains an instruction that the features do not include.
+    # NUMBA_CPU_FEATURES replaces the features of the host's processor, and so does a NUMBA_CPU_NAME
+    # of "generic". LLVM aborts the process if the code contains an instruction that the features do
+    # not include. With another NUMBA_CPU_NAME alone klog does without these instructions.
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         allowed = (config.CPU_FEATURES or "").split(",")
         has = {feature[1:] for feature in allowed if feature.startswith("+")}
