@@ -12,11 +12,22 @@ from pyspark_klog._version import __version__ as __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_klog.lake_tables.reading import lake_offsets
+    from pyspark_klog.spark.lake import lake
     from pyspark_klog.spark.progress.lag import lag
     from pyspark_klog.spark.progress.listener import LagListener
     from pyspark_klog.spark.sink.batch_writer import BatchWriter
 
-__all__ = ["DefaultSource", "LagListener", "__version__", "batch_writer", "lag", "register"]
+__all__ = [
+    "DefaultSource",
+    "LagListener",
+    "__version__",
+    "batch_writer",
+    "lag",
+    "lake",
+    "lake_offsets",
+    "register",
+]
 
 
 def register(spark: "SparkSession") -> None:
@@ -88,4 +99,12 @@ def __getattr__(name: str) -> Any:
         from pyspark_klog.spark.progress.lag import lag
 
         return lag
+    if name == "lake":
+        from pyspark_klog.spark.lake import lake
+
+        return lake
+    if name == "lake_offsets":
+        from pyspark_klog.lake_tables.reading import lake_offsets
+
+        return lake_offsets
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,7 @@ OTHER_EXAMPLES = [
     for example in re.findall(r"^klog (.*)$", block, re.MULTILINE)
     if path.name != "command-line.md" and not language
 ]
-ELSEWHERE = {"broker", "dump-log", "verify", "sinks"}
+ELSEWHERE = {"broker", "dump-log", "verify", "sinks", "lake"}
 """Commands that have a page of their own."""
 
 

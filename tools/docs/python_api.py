@@ -10,7 +10,9 @@ from pathlib import Path
 from tools.docs.pages import table
 
 PUBLIC: Mapping[str, tuple[str, ...]] = {
-    "pyspark_klog": ("register", "batch_writer", "lag", "LagListener", "__version__"),
+    "pyspark_klog": (
+        *("register", "batch_writer", "lag", "LagListener", "lake", "lake_offsets", "__version__"),
+    ),
     "pyspark_klog.testing": (
         "Broker",
         "BrokerFailed",

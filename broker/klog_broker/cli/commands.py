@@ -52,6 +52,7 @@ COMMANDS = {
         "klog_broker.cli.groups.sinks",
         "List, describe and delete the progress of exactly-once sinks.",
     ),
+    "lake": CommandEntry("klog_broker.cli.lake.lake", "Copy topics into Iceberg or Delta tables."),
     "dump-log": CommandEntry(
         "klog_broker.cli.files.dump_log", "Print the files of a log, without a broker."
     ),

@@ -26,8 +26,8 @@ class StartPosition:
     """A timestamp in milliseconds, EARLIEST or LATEST."""
 
     @classmethod
-    def of_text(cls, text: str) -> "StartPosition":
-        """Parse ``earliest``, ``latest``, an offset or a time.
+    def of_text(cls, text: str, option: str = "--offset") -> "StartPosition":
+        """Parse ``earliest``, ``latest``, an offset or a time, the value of an option.
 
         :raises SettingError: if the text is none of them
         """
@@ -39,7 +39,7 @@ class StartPosition:
         time_ms = read_time(text)
         if time_ms is None or time_ms < 0:
             raise SettingError(
-                f"--offset {text}: expected earliest, latest, an offset from 0 on, or a time since "
+                f"{option} {text}: expected earliest, latest, an offset from 0 on, or a time since "
                 "1970 as 2026-01-31T23:59:59.000 (UTC)"
             )
         return cls(timestamp_ms=time_ms)

@@ -1,0 +1,1 @@
+"""Tests of lake tables with a broker, and without Spark."""
