@@ -1,9 +1,12 @@
 """The source and the sink of a job: a data source and its options."""
 
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import pyspark_klog
 from benchmarks._load.spark_ceiling import Ceiling
 from benchmarks._load.spark_jobs import SparkJob
 
@@ -17,9 +20,19 @@ class Ends:
         self._source = source
 
     def load(self, job: SparkJob) -> DataFrame:
-        """All records of the topic, as a batch."""
+        """All records of the topic, or of the job's table, as a batch."""
+        if job.table:
+            return self._load_lake(job)
         source, options = self._reading(job)
         return self._session.read.format(source).options(**options).load()
+
+    def _load_lake(self, job: SparkJob) -> DataFrame:
+        options: dict[str, Any] = {**job.options}
+        if job.topic:
+            options["kafka.bootstrap.servers"] = job.bootstrap_servers
+        return pyspark_klog.lake(
+            self._session, job.table, topic=job.topic or None, catalog=job.catalog, **options
+        )
 
     def stream(self, job: SparkJob, start: str = "earliest", a_batch: int = 0) -> DataFrame:
         """The topic as a stream, of ``a_batch`` records for each micro-batch if that is not 0."""

@@ -7,6 +7,8 @@ from typing import Literal
 Kind = Literal[
     "check",
     "batch",
+    "column",
+    "counts",
     "stream",
     "keyed",
     "unkeyed",
@@ -23,12 +25,17 @@ class SparkJob:
 
     - ``check``: read all in a batch and count it; the result is compared with ``records``.
     - ``batch``: read all in a batch, to Spark's noop sink.
+    - ``column``: read the values in a batch, to Spark's noop sink.
+    - ``counts``: count the records of each partition in a batch.
     - ``stream``: read all as a stream with AvailableNow, to Spark's noop sink.
     - ``keyed`` and ``unkeyed``: write rows of ``spark.range`` with 200-byte values.
     - ``copy``: read all in a batch and write it to topic ``to``.
     - ``micro_noop`` and ``micro_topic``: a stream of many micro-batches of MICRO_RECORDS each, to
       noop, and to topic ``to``.
     - ``idle``: a stream that waits for new records; some come, one by one.
+
+    With ``table`` a batch is read from this lake table, and with ``topic`` also the topic's newer
+    records; ``catalog`` has the properties of the table's catalog.
 
     ``options`` are further ones of the source, ``sink_options`` of the sink. With ``is_ceiling``
     the source yields ready-made Arrow batches, ``records`` rows with values of ``value_bytes``, and
@@ -45,6 +52,8 @@ class SparkJob:
     options: dict[str, str] = field(default_factory=dict)
     sink_options: dict[str, str] = field(default_factory=dict)
     is_ceiling: bool = False
+    table: str = ""
+    catalog: dict[str, str] = field(default_factory=dict)
 
 
 MICRO_RECORDS = 8
@@ -64,7 +73,8 @@ class SparkMeasured:
     phases_ms: dict[str, float] = field(default_factory=dict)
     """The medians of the phases of a micro-batch, as Spark's progress names them."""
     cpu_s: float = 0.0
-    """CPU time during the action: the JVM, its Python processes, and the broker if there is one."""
+    """CPU time during the action: the driver, its JVM and Python processes, and the broker if there
+    is one."""
     jvm_cpu_s: float = 0.0
     """The JVM's part of ``cpu_s``."""
     broker_cpu_s: float = 0.0

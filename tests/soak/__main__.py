@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.soak import connector, exactly_once, plan, process_faults
+from tests.soak import connector, exactly_once, lake, plan, process_faults
 from tests.soak.cluster import soak as cluster
 from tests.soak.records import VALUE_BYTES
 from tests.soak.transactions import copying
@@ -20,10 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return copying.main(words[1:], _say)
     # `finally` blocks end the processes that the soak has started or stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if words[:1] == ["lake"]:
+        return lake.main(words[1:], _say)
     if words[:1] == ["cluster"]:
         return cluster.main(words[1:], _say)
     parser = argparse.ArgumentParser(
-        prog="./dev soak", epilog="also: ./dev soak transactions --help, ./dev soak cluster --help"
+        prog="./dev soak",
+        epilog="also: ./dev soak transactions --help, cluster --help and lake --help",
     )
     parser.add_argument("what", choices=["connector", "exactly-once"])
     parser.add_argument("--minutes", type=float, default=20.0)
