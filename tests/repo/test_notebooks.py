@@ -66,7 +66,7 @@ def test_a_notebook_and_its_images_are_in_the_documents(notebook: Path) -> None:
 
 def test_every_image_is_of_an_existing_notebook_or_made_elsewhere() -> None:
     names = [path.stem for path in notebooks()]
-    assert len(names) == 6
+    assert len(names) == 7
     elsewhere = {"flights.png", "klog-commands.svg", "latency.png", "paper.svg", "dashboard.png"}
     pictures = [path.name for path in IMAGES.iterdir() if path.name not in elsewhere]
     assert pictures
