@@ -153,9 +153,9 @@ def test_producer_snapshot_bytes() -> None:
     [
         (b"\x00\x01", "2 bytes: expected at least 10"),
         (b"\x00\x02" + SNAPSHOT[2:], "version 2: expected 1"),
-        (SNAPSHOT[:-1], "counts 1 entries of 46 bytes"),
+        (SNAPSHOT[:-1], "a count of 1 entries of 46 bytes"),
         (SNAPSHOT[:20] + b"\xff" + SNAPSHOT[21:], "its bytes give"),
-        (SNAPSHOT[:6] + b"\xff" * 4 + SNAPSHOT[10:], "counts -1 entries"),
+        (SNAPSHOT[:6] + b"\xff" * 4 + SNAPSHOT[10:], "a count of -1 entries"),
     ],
 )
 def test_damaged_producer_snapshots(data: bytes, text: str) -> None:
