@@ -53,8 +53,14 @@ for package in (pyspark_klog, klog_broker):
                 print(module.name)
 """
     ends = ("", "_columns", "_decode", "_encode", "_inputs", "_legacy")
-    needing = [f"pyspark_klog.records.arrow{end}" for end in ends]
+    lake = ("copier", "data_files", "delta", "iceberg", "iceberg_files", "parquet_file")
+    needing = [f"pyspark_klog.lake_tables.{each}" for each in (*lake, "pruning", "reading")]
+    needing += [f"pyspark_klog.lake_tables.{each}" for each in ("table", "writer")]
+    needing += [f"pyspark_klog.records.arrow{end}" for end in ends]
+    needing += ["pyspark_klog.spark.lake", "pyspark_klog.spark.planning.lake_bounds"]
     needing.append("pyspark_klog.spark.sink.exactly_once.row_hash")
+    commands = ("care", "lake", "metrics", "options", "run")
+    needing += [f"klog_broker.cli.lake.{each}" for each in commands]
     assert _run(code).splitlines() == needing
 
 
@@ -81,3 +87,14 @@ encoded = encode_from_arrow(
 print(rows.num_rows, len(encoded.batches), "pandas" in sys.modules)
 """
     assert _run(code) == "1 1 False"
+
+
+def test_klog_lake_names_the_extra_that_it_needs() -> None:
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+from click.testing import CliRunner
+from klog_broker.cli.commands import command
+print(CliRunner().invoke(command, ["lake", "run"]).output)
+"""
+    assert "pip install 'pyspark-klog[lake]'" in _run(code)

@@ -77,7 +77,13 @@ class LazyGroup(click.Group):
         """Import the command's module, and return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name].module)
+        try:
+            module = importlib.import_module(COMMANDS[cmd_name].module)
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"klog {cmd_name} needs the package {error.name}, which is not installed: "
+                f"pip install 'pyspark-klog[{cmd_name}]'"
+            ) from error
         found: click.Command = module.command
         return found
 
