@@ -187,6 +187,12 @@ class TopicCopier:
             except _TopicGone as error:
                 self.failure = error
                 return False
+            except OSError as error:
+                text = (
+                    f"{self.table.name}: a file could not be written: {error}; nothing is committed"
+                )
+                self.failure = CommitFailed(text)
+                return False
             if file is not None:
                 files.append(file)
                 written_bytes += file.size_bytes

@@ -24,9 +24,11 @@ class DurableStream(BufferedWriter):
         """Write what is buffered, sync the file and its directory, and close the file."""
         if self.closed:
             return
-        self.flush()
-        os.fsync(self.fileno())
-        super().close()
+        try:
+            self.flush()
+            os.fsync(self.fileno())
+        finally:
+            super().close()
         sync_directory(self._directory)
 
 

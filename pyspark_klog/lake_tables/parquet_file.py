@@ -1,5 +1,6 @@
 """Writes one Parquet file of a lake table from Arrow batches."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,11 @@ class Compression:
 
 
 class ParquetFile:
-    """A new data file of a table. Used as a context manager, it is closed at the end of the block;
-    the table does not know the file until it is committed."""
+    """A new data file of a table. Used as a context manager, it is closed at the end of the block,
+    and deleted if the block fails; the table does not know the file until it is committed."""
 
     def __init__(self, table: LakeTable, file_name: str, compression: Compression) -> None:
+        self._table = table
         self._path, self._stream = table.new_file(file_name)
         self._writer = pq.ParquetWriter(
             self._stream,
@@ -53,7 +55,15 @@ class ParquetFile:
         error: BaseException | None,
         traceback: "TracebackType | None",
     ) -> None:
-        self._stream.close()
+        if kind is None:
+            self._stream.close()
+            return
+        # The error of the block counts, and not one of closing or deleting, on a full disk for
+        # example.
+        with suppress(Exception):
+            self._stream.close()
+        with suppress(Exception):
+            self._table.delete(self._path)
 
     @property
     def size_bytes(self) -> int:

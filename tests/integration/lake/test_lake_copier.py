@@ -1,5 +1,6 @@
 """The copier of klog lake: each committed record is in the table once, whatever happens."""
 
+import errno
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -332,3 +333,23 @@ def test_a_commit_that_fails_again_and_again_is_an_error(
     with pytest.raises(CommitFailed, match="the disk is full"):
         copy_all(client, copying)
     assert copying.counts.failed_commits == 3
+
+
+def test_a_full_disk_is_an_error_that_leaves_no_file(
+    lake: Lake, kind: str, client: BlockingClient, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(servers, TOPIC, ["a"])
+    copying = copier(client, TOPIC, lake.table(kind, TOPIC))
+    copying.backlog()
+    before = sorted(lake.folder.rglob("*.parquet"))
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CommitFailed, match=r"could not be written: .*No space left on device"):
+        copy_all(client, copying)
+    assert sorted(lake.folder.rglob("*.parquet")) == before
+    monkeypatch.undo()
+    copy_all(client, copying)
+    assert table_rows(lake.table(kind, TOPIC)) == topic_rows(servers, TOPIC)
