@@ -23,8 +23,8 @@ CLI = ["rich>=13.7"]
 SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3", *ARROW, *CLI]
 ZOOKEEPER = ["kazoo>=2.10"]
 SECURITY = ["cryptography>=42"]
-LAKE = ["pyiceberg[sql-sqlite]>=0.12", *ARROW]
-LAKE_DELTA = ["deltalake>=1", *ARROW]
+LAKE = ["pyiceberg[sql-sqlite]>=0.12", "pyarrow>=18"]
+LAKE_DELTA = ["deltalake>=1", "pyarrow>=21"]
 DEV = [
     *SPARK,
     *ZOOKEEPER,

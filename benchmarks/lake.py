@@ -24,11 +24,12 @@ from benchmarks._report import print_row
 from benchmarks._spark_engines import PARTITIONS, WARM_UPS, Engine
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
+from tests.support.lake import ICEBERG, KINDS, Lake
 from tests.support.peers import spark_connector_jars
 
 ROWS = ("writer", "rows", "column", "counts", "union")
 _COPIED = Records(12_000_000)
-_READ = Records(6_000_000)
+_READ = Records(12_000_000)
 _COLD_SHARE = 0.91
 _MOST_MB = 500.0
 _COLUMN = {"columns": "value"}
@@ -46,48 +47,27 @@ class Copied:
     broker_cpu_s: float
 
 
-@dataclass(frozen=True)
-class Lake:
-    """An Iceberg catalog in a folder, and a folder of Delta tables."""
-
-    folder: Path
-
-    @property
-    def catalog(self) -> dict[str, str]:
-        return {
-            "type": "sql",
-            "uri": f"sqlite:///{self.folder}/catalog.db",
-            "warehouse": f"file://{self.folder}/warehouse",
-        }
-
-    def destination(self, kind: str) -> str:
-        return "iceberg:lake.klog" if kind == "Iceberg" else f"delta:{self.folder}/delta"
-
-    def table(self, topic: str) -> str:
-        return f"iceberg:lake.klog.{topic.lower().replace('-', '_')}"
-
-    def copy(self, side: Side, topic: str, records: int, kind: str = "Iceberg") -> Copied:
-        """Copy a topic in a process of its own."""
-        config = self.folder / f"{kind}.properties"
-        values = self.catalog if kind == "Iceberg" else {}
-        config.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-        command = [str(Path(sys.executable).with_name("klog")), "lake", "run", "--once"]
-        command += ["--bootstrap-server", side.bootstrap_servers, "--topic", topic]
-        command += ["--to", self.destination(kind), "--catalog-config", str(config)]
-        before_s = cpu_seconds(side.pid)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        began_s = os.times().elapsed
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}")
-        return Copied(
-            records,
-            os.times().elapsed - began_s,
-            usage.ru_utime + usage.ru_stime,
-            usage.ru_maxrss / 1024,
-            cpu_seconds(side.pid) - before_s,
-        )
+def _copy(lake: Lake, side: Side, topic: str, records: int, kind: str = ICEBERG) -> Copied:
+    """Copy a topic in a process of its own."""
+    config = lake.folder / f"{kind}.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in lake.catalog(kind).items()))
+    command = [str(Path(sys.executable).with_name("klog")), "lake", "run", "--once"]
+    command += ["--bootstrap-server", side.bootstrap_servers, "--topic", topic]
+    command += ["--to", lake.place(kind), "--catalog-config", str(config)]
+    before_s = cpu_seconds(side.pid)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    began_s = os.times().elapsed
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}")
+    return Copied(
+        records,
+        os.times().elapsed - began_s,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss / 1024,
+        cpu_seconds(side.pid) - before_s,
+    )
 
 
 def run(args: argparse.Namespace) -> list[Row]:
@@ -113,18 +93,17 @@ def _writer(side: Side, lake: Lake) -> list[Row]:
         # Each run has a topic of its own, because a table that exists is only continued.
         with side.topic("lake", PARTITIONS) as topic:
             fill(side.bootstrap_servers, topic, records)
-            return lake.copy(side, topic, count, kind)
+            return _copy(lake, side, topic, count, kind)
 
-    kinds = ("Iceberg", "Delta")
     progress(f"klog lake run --once, {count} records")
-    given = in_turns(*(partial(copy, kind) for kind in kinds), warm_ups=0)
+    given = in_turns(*(partial(copy, kind) for kind in KINDS), warm_ups=0)
     rows: list[Row] = []
-    for kind, runs in zip(kinds, given, strict=True):
+    for kind, runs in zip(KINDS, given, strict=True):
         a_core = median([each.records / each.cpu_s for each in runs])
         wall = median([each.records / each.seconds for each in runs])
         broker_us = median([each.broker_cpu_s / each.records * 1e6 for each in runs])
         peak_mb = max(each.peak_mb for each in runs)
-        what = f"klog lake run, {kind}"
+        what = f"klog lake run, {kind.title()}"
         note = f"whole process with its start; {wall:,.0f} records/s of wall time"
         rows.append(Row(f"{what}: writer", "records/s and core", a_core, bar=1.1e6, note=note))
         rows.append(Row(f"{what}: broker", "us a record", broker_us, None, 0.12, True))
@@ -149,7 +128,7 @@ def _reads(wanted: set[str], pair: _brokers.Pair, lake: Lake) -> list[Row]:
         engines = [Engine(driver, side) for driver, side in zip(drivers, sides, strict=True)]
         compare = partial(_compare, engines, lake)
         with _filled(pair, [records]) as (topics, count):
-            lake.copy(pair.klog, topics[0], count)
+            _copy(lake, pair.klog, topics[0], count)
             if "rows" in wanted:
                 rows += compare("whole rows", "batch", topics, count, 1.8)
             if "column" in wanted:
@@ -167,7 +146,7 @@ def _union(
     cold = Records(whole(Records(round(all_.count * _COLD_SHARE), PARTITIONS)), PARTITIONS)
     hot = Records(all_.count - cold.count, PARTITIONS)
     with _filled(pair, [cold]) as (topics, count):
-        lake.copy(pair.klog, topics[0], count)
+        _copy(lake, pair.klog, topics[0], count)
         for side, topic in zip((pair.klog, pair.kafka), topics, strict=True):
             fill(side.bootstrap_servers, topic, hot)
         count += whole(hot)
@@ -206,7 +185,11 @@ def _compare(
     topic, kafka_topic = topics
     jobs = (
         table.job(
-            kind, topic if is_union else "", count, table=lake.table(topic), catalog=lake.catalog
+            kind,
+            topic if is_union else "",
+            count,
+            table=lake.address(ICEBERG, topic),
+            catalog=lake.catalog(ICEBERG),
         ),
         source.job(kind, topic, count, options=own or {}),
         connector.job(kind, kafka_topic, count),

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -175,29 +175,16 @@ class TopicCopier:
         `backlog`: another writer has committed, or the commit has failed for another reason.
         """
         border = {number: max(at, backlog.start[number]) for number, at in backlog.border.items()}
-        files: list[WrittenFile] = []
-        written_bytes = 0
-        behind = {n: backlog.end[n] - border[n] for n in border if backlog.end[n] > border[n]}
-        for number in sorted(behind, key=lambda each: -behind[each]):
-            self._on_step("write")
-            try:
-                file, border[number] = self._copy_partition(
-                    number, border[number], backlog.end[number]
-                )
-            except _TopicGone as error:
-                self.failure = error
-                return False
-            except OSError as error:
-                text = (
-                    f"{self.table.name}: a file could not be written: {error}; nothing is committed"
-                )
-                self.failure = CommitFailed(text)
-                return False
-            if file is not None:
-                files.append(file)
-                written_bytes += file.size_bytes
-            if written_bytes >= _FILES_A_COMMIT * self._settings.roll_bytes:
-                break
+        try:
+            files = self._write_files(backlog, border)
+        except _TopicGone as error:
+            self.failure = error
+            return False
+        except OSError as error:
+            text = f"{self.table.name}: a file could not be written: {error}; nothing is committed"
+            self.failure = CommitFailed(text)
+            return False
+        written_bytes = sum(each.size_bytes for each in files)
         self._on_step("commit")
         began_ms = self._client.now_ms()
         try:
@@ -272,6 +259,31 @@ class TopicCopier:
             "have lost records, perhaps in an unclean leader election. To copy what is written "
             "from now on, run klog lake restart"
         )
+
+    def _write_files(self, backlog: Backlog, border: dict[int, int]) -> list[WrittenFile]:
+        """Copy records from the border on, and move the border behind them. If this fails, delete
+        the files that were finished before: nothing was committed."""
+        files: list[WrittenFile] = []
+        written_bytes = 0
+        behind = {n: backlog.end[n] - border[n] for n in border if backlog.end[n] > border[n]}
+        with ExitStack() as undo:
+            for number in sorted(behind, key=lambda each: -behind[each]):
+                self._on_step("write")
+                file, border[number] = self._copy_partition(
+                    number, border[number], backlog.end[number]
+                )
+                if file is not None:
+                    undo.callback(self._delete, file)
+                    files.append(file)
+                    written_bytes += file.size_bytes
+                if written_bytes >= _FILES_A_COMMIT * self._settings.roll_bytes:
+                    break
+            undo.pop_all()
+        return files
+
+    def _delete(self, file: WrittenFile) -> None:
+        with suppress(Exception):  # klog lake sweep deletes it later
+            self.table.delete(file.path)
 
     def _copy_partition(self, number: int, start: int, end: int) -> tuple[WrittenFile | None, int]:
         """Copy the records from ``start`` on into one file, until the file is large enough or the

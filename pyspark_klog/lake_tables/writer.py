@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.errors import is_retriable
+from pyspark_klog.client.errors import TimedOut, is_retriable
 from pyspark_klog.errors import KlogError
 from pyspark_klog.lake_tables.copier import Backlog, TopicCopier
 from pyspark_klog.lake_tables.errors import CommitFailed, TableUnavailable
@@ -20,7 +20,7 @@ _LOOK_MS = 1_000
 _LONGEST_WAIT_MS = 60_000
 """The longest wait after failures in a row."""
 _MOST_FAILURES = 3
-_PASSING = (TableUnavailable, CommitFailed)
+_PASSING = (TableUnavailable, CommitFailed, TimedOut)
 _GUESSED_BYTES = 100
 """The size of a record in a file, as long as the table has no files."""
 

@@ -177,7 +177,8 @@ def test_the_metadata_names_core_dependencies_extras_and_entry_points(wheel: Pat
     assert sorted(dependency.split(">")[0] for dependency in required) == sorted(
         ["numpy", "numba", "crc32c", "lz4", "zstandard", "cramjam", "zlib-ng", "click"]
     )
-    for extra in ("arrow", "spark", "zookeeper", "cli", "security", "dev"):
+    extras = ("arrow", "spark", "zookeeper", "cli", "security", "lake", "lake-delta", "dev")
+    for extra in extras:
         assert f"Provides-Extra: {extra}" in metadata
     for extra in ("cli", "spark"):
         assert f'Requires-Dist: rich>=13.7; extra == "{extra}"' in metadata

@@ -56,15 +56,15 @@ def test_every_dependency_has_its_reason() -> None:
     reasons = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
     names = re.findall(r'^    "([A-Za-z0-9-]+)[\[>=]', setup, re.MULTILINE)
-    names += re.findall(r'^[A-Z]+ = \["([A-Za-z0-9-]+)[>=]', setup, re.MULTILINE)
-    assert {"numpy", "pytest", "kazoo", "pyspark", "confluent-kafka"} <= set(names)
+    names += re.findall(r'^[A-Z_]+ = \["([A-Za-z0-9-]+)[\[>=]', setup, re.MULTILINE)
+    assert {"numpy", "pytest", "kazoo", "pyspark", "pyiceberg", "confluent-kafka"} <= set(names)
     assert [name for name in names if not re.search(rf"\b{name}\b", reasons)] == []
 
 
 def test_every_dependency_is_pinned_and_spark_to_one_release() -> None:
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").lower()
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for name in re.findall(r'"([A-Za-z0-9-]+)(?:\[\w+\])?>=', setup):
+    for name in re.findall(r'"([A-Za-z0-9-]+)(?:\[[\w-]+\])?>=', setup):
         assert re.search(rf"^{name.lower()}==", pins, re.MULTILINE), name
     assert "pyspark==4.3.0\n" in pins
 

@@ -1,7 +1,8 @@
 """The soak of klog lake: two writers of one table, killed again and again, beside a producer.
 
 The producer writes transactions and aborts every third; the broker is killed, too. At the end the
-table is compared with the topic, as librdkafka reads it: each committed record is there once.
+table is compared with the topic, as librdkafka reads it: each committed record is there once. Then
+unions of another table and its topic are queried (lake_unions.py).
 """
 
 import argparse
@@ -18,6 +19,8 @@ from confluent_kafka import KafkaException
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin.topics import Admin, NewTopic
+from tests.soak import lake_unions
+from tests.soak.lake_unions import WRITERS_LOG, end_of
 from tests.support.lake import ICEBERG, KINDS, Lake, Transactions, table_rows, topic_rows
 
 Say = Callable[[str], None]
@@ -56,47 +59,55 @@ def main(arguments: Sequence[str], say: Say) -> int:
     """Run the soak with both formats; return 0 if nothing was lost or doubled."""
     parser = argparse.ArgumentParser(prog="./dev soak lake")
     parser.add_argument("--kills", type=int, default=20, help="kills of writers, for each format")
+    parser.add_argument("--queries", type=int, default=50, help="unions, for each format")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     given = parser.parse_args(arguments)
     chance = random.Random(given.seed)
     failed = False
     for kind in KINDS:
-        with tempfile.TemporaryDirectory(prefix="klog-soak-lake-") as folder:
-            problem, proved = _soak(Path(folder), kind, given.kills, chance)
-        failed = failed or bool(problem)
-        say(f"{'FAILED' if problem else 'PASSED'}   {kind}, seed {given.seed}: {problem or proved}")
+        for part, count in ((_soak, given.kills), (_unions, given.queries)):
+            with tempfile.TemporaryDirectory(prefix="klog-soak-lake-") as folder:
+                problem, proved = part(Lake(Path(folder)), kind, count, chance)
+            failed = failed or bool(problem)
+            verdict = "FAILED" if problem else "PASSED"
+            say(f"{verdict}   {kind}, seed {given.seed}: {problem or proved}")
     return int(failed)
 
 
-def _soak(folder: Path, kind: str, kills: int, chance: random.Random) -> tuple[str, str]:
-    lake = Lake(folder)
+def _unions(lake: Lake, kind: str, queries: int, chance: random.Random) -> tuple[str, str]:
+    def start_writer(servers: str) -> subprocess.Popen[bytes]:
+        return _writer(lake, kind, servers)
+
+    return lake_unions.soak(lake, kind, start_writer, queries, chance)
+
+
+def _soak(lake: Lake, kind: str, kills: int, chance: random.Random) -> tuple[str, str]:
     pause = threading.Event()
     with testing.Broker(num_partitions=_PARTITIONS) as broker:
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(_TOPIC, num_partitions=_PARTITIONS)])
         producing = _Producing(broker.bootstrap_servers)
-        writers = [_writer(lake, kind, broker) for _ in range(2)]
+        writers = [_writer(lake, kind, broker.bootstrap_servers) for _ in range(2)]
         broker_kills = 0
         try:
             for number in range(1, kills + 1):
                 pause.wait(chance.uniform(_LEAST_PAUSE_S, _MOST_PAUSE_S))
                 victim = chance.randrange(2)
-                if writers[victim].poll() is not None:
-                    [*_, last] = (folder / "writers.log").read_text().splitlines()
-                    return f"a writer ended with exit code {writers[victim].returncode}: {last}", ""
+                if problem := end_of(lake, writers[victim]):
+                    return problem, ""
                 writers[victim].kill()
                 writers[victim].wait()
                 if number % _BROKER_KILL_EVERY == 0:
                     broker.kill()
                     broker.restart()
                     broker_kills += 1
-                writers[victim] = _writer(lake, kind, broker)
+                writers[victim] = _writer(lake, kind, broker.bootstrap_servers)
         finally:
             producing.stop()
             for writer in writers:
                 writer.kill()
                 writer.wait()
-        last = _command(lake, kind, broker, "--once")
+        last = _command(lake, kind, broker.bootstrap_servers, "--once")
         subprocess.run(last, check=True, timeout=_LAST_RUN_S, capture_output=True)
         expected = topic_rows(broker.bootstrap_servers, _TOPIC, _PARTITIONS)
         found = table_rows(lake.table(kind, _TOPIC))
@@ -109,17 +120,17 @@ def _soak(folder: Path, kind: str, kills: int, chance: random.Random) -> tuple[s
     )
 
 
-def _writer(lake: Lake, kind: str, broker: testing.Broker) -> subprocess.Popen[bytes]:
-    command = _command(lake, kind, broker, "--roll-ms", "300", "--keep-snapshots", "20")
-    output = (lake.folder / "writers.log").open("ab")
+def _writer(lake: Lake, kind: str, servers: str) -> subprocess.Popen[bytes]:
+    command = _command(lake, kind, servers, "--roll-ms", "300", "--keep-snapshots", "20")
+    output = (lake.folder / WRITERS_LOG).open("ab")
     with output:
         return subprocess.Popen(command, stdout=output, stderr=output)
 
 
-def _command(lake: Lake, kind: str, broker: testing.Broker, *more: str) -> list[str]:
+def _command(lake: Lake, kind: str, servers: str, *more: str) -> list[str]:
     config = lake.folder / "catalog.properties"
     values = lake.catalog(kind) if kind == ICEBERG else {}
     config.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     command = [str(Path(sys.executable).with_name("klog")), "lake", "run", "--topic", _TOPIC]
-    command += ["--bootstrap-server", broker.bootstrap_servers, "--to", lake.place(kind)]
+    command += ["--bootstrap-server", servers, "--to", lake.place(kind)]
     return [*command, "--catalog-config", str(config), *more]

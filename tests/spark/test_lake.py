@@ -20,13 +20,12 @@ from pyspark.sql.functions import max as largest
 
 import pyspark_klog
 from pyspark_klog.errors import KlogError
+from tests.support.lake import KINDS, Lake
 from tests.support.spark.deletion_vectors import add_deletion_vector
 from tests.support.spark.lake_copies import (
     BASE_MS,
-    FORMATS,
     HOUR_MS,
     CopiedTopic,
-    Lake,
     put_in_transaction,
     table,
     union,
@@ -63,7 +62,7 @@ def delete_before(topics: Topics, topic: str, offset: int, partition: int = 0) -
         future.result()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_union_has_each_record_of_the_topic_once(kind: str, copied: CopiedTopic) -> None:
     found = copied.union(kind, includeHeaders=True)
     same(found, copied.source(includeHeaders=True))
@@ -73,13 +72,13 @@ def test_a_union_has_each_record_of_the_topic_once(kind: str, copied: CopiedTopi
     assert sorted(tuple(row) for row in per_partition.collect()) == [(0, 20, 20), (1, 20, 20)]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_table_alone_needs_no_broker_and_shows_older_versions(
     kind: str, copied: CopiedTopic
 ) -> None:
     assert copied.table(kind).count() == 30
     if kind == "iceberg":
-        catalog = load_catalog("lake", **copied.lake.catalog)
+        catalog = load_catalog("lake", **copied.lake.catalog(kind))
         name = copied.lake.address(kind, copied.topic).removeprefix("iceberg:lake.")
         older = catalog.load_table(name).snapshots()[0].snapshot_id
     else:
@@ -111,7 +110,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("bounds", "files"), BOUNDS)
 def test_bounds_cut_table_and_topic_as_the_source_and_skip_files(
     kind: str, bounds: dict[str, Any], files: int, copied: CopiedTopic
@@ -122,7 +121,7 @@ def test_bounds_cut_table_and_topic_as_the_source_and_skip_files(
     assert len([path for path in found.inputFiles() if path.endswith(".parquet")]) == files
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_bounds_cut_a_table_alone(kind: str, copied: CopiedTopic) -> None:
     times = {"startingTimestamp": BASE_MS + HOUR_MS, "endingTimestamp": BASE_MS + 2 * HOUR_MS}
     found = values(copied.table(kind, **times))
@@ -139,7 +138,7 @@ def test_bounds_cut_a_table_alone(kind: str, copied: CopiedTopic) -> None:
     assert empty.collect() == []
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_columns_are_those_of_both_halves_in_the_given_order(
     kind: str, copied: CopiedTopic
 ) -> None:
@@ -160,7 +159,7 @@ def test_rows_that_come_later_are_read_when_the_frame_is_used(topics: Topics, la
     assert values(frame) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_table_gives_the_topics_records(kind: str, topics: Topics, lake: Lake) -> None:
     topic = topics.create(1)
     lake.copy(topics.servers, topic)
@@ -169,7 +168,7 @@ def test_an_empty_table_gives_the_topics_records(kind: str, topics: Topics, lake
     same(union(topics, lake, kind, topic), topics.batch(subscribe=topic))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_records_that_the_broker_deleted_before_the_border_are_there(
     kind: str, topics: Topics, lake: Lake
 ) -> None:
@@ -198,7 +197,7 @@ def test_records_that_were_deleted_and_never_copied_are_an_error(
     assert found == sorted(b"%d" % n for n in (*range(6), *range(9, 12)))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_topic_that_was_made_again_is_not_mixed_with_the_table(
     kind: str, topics: Topics, lake: Lake
 ) -> None:
@@ -226,7 +225,7 @@ def test_a_table_of_a_topic_with_another_name_is_refused(
         )
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_partition_that_was_added_is_read_from_its_beginning(
     kind: str, topics: Topics, lake: Lake
 ) -> None:
@@ -241,7 +240,7 @@ def test_a_partition_that_was_added_is_read_from_its_beginning(
     same(found, topics.batch(subscribe=topic, startingOffsets=start))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_goes_on_where_the_table_ends(
     kind: str, topics: Topics, lake: Lake, tmp_path: Path
 ) -> None:
@@ -249,7 +248,7 @@ def test_a_stream_goes_on_where_the_table_ends(
     topics.put_numbers(topic, range(4))
     put_in_transaction(topics.servers, topic, [b"aborted"], commit=False)
     lake.copy(topics.servers, topic, kind)
-    start = pyspark_klog.lake_offsets(lake.address(kind, topic), catalog=lake.properties(kind))
+    start = pyspark_klog.lake_offsets(lake.address(kind, topic), catalog=lake.catalog(kind))
     assert json.loads(start) == {topic: {"0": 6, "1": 0}}
     topics.put_numbers(topic, range(4, 6), partition=1)
     put_in_transaction(topics.servers, topic, [b"6"], commit=True)
@@ -331,12 +330,12 @@ def test_options_of_brokers_are_refused_without_a_topic(copied: CopiedTopic) -> 
 
 
 def test_a_table_that_does_not_exist_is_named(lake: Lake) -> None:
-    for kind in FORMATS:
+    for kind in KINDS:
         with pytest.raises(KlogError, match="does not exist: correct the table's address"):
             table(lake, kind, "nowhere")
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_duckdb_and_polars_find_the_same_rows(kind: str, copied: CopiedTopic) -> None:
     frame = copied.table(kind)
     facts = (count("*"), count_distinct("offset"), largest("offset"))
@@ -348,7 +347,7 @@ def test_duckdb_and_polars_find_the_same_rows(kind: str, copied: CopiedTopic) ->
     assert sorted(duckdb.read_parquet(files).query("rows", query).fetchall()) == found
     address = copied.lake.address(kind, copied.topic)
     if kind == "iceberg":
-        catalog = load_catalog("lake", **copied.lake.catalog)
+        catalog = load_catalog("lake", **copied.lake.catalog(kind))
         scan = polars.scan_iceberg(catalog.load_table(address.removeprefix("iceberg:lake.")))
     else:
         scan = polars.scan_delta(address.removeprefix("delta:"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import DataFrame
 
+from tests.support.lake import Lake
 from tests.support.repo.documents import ROOT
-from tests.support.spark.lake_copies import Lake
 from tests.support.spark.topics import Topics, run
 
 if TYPE_CHECKING:

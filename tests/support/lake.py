@@ -57,6 +57,13 @@ class Lake:
         place, name = parse_table(self.address(kind, topic))
         return open_table(place, name, self.catalog(kind))
 
+    def copy(self, servers: str, topic: str, *kinds: str) -> None:
+        """Copy all committed records that the tables do not have yet, a file for a partition; by
+        default in both formats."""
+        for kind in kinds or KINDS:
+            with committed_client(servers) as client:
+                copy_all(client, copier(client, topic, self.table(kind, topic)))
+
     def stored(self, kind: str, topic: str) -> Any:
         """A topic's table as any program loads it: pyiceberg's Table, or a DeltaTable."""
         if kind == DELTA:

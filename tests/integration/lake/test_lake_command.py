@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klog_broker.cli.commands import command
+from pyspark_klog import testing
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.lake_tables.data_files import new_file_name
 from tests.integration.lake.conftest import TOPIC
@@ -73,6 +74,27 @@ def test_a_signal_ends_the_copy_and_metrics_show_it(
 
         eventually(has_copied, _DEADLINE_S, "the records are copied")
         process.send_signal(number)
+        assert process.wait(_DEADLINE_S) == 0
+    assert table_rows(lake.table(DELTA, TOPIC)) == topic_rows(servers, TOPIC)
+
+
+def test_the_copy_goes_on_after_a_time_without_brokers(
+    lake: Lake, broker: testing.Broker, servers: str
+) -> None:
+    log = lake.folder / "log"
+    arguments = [KLOG, "lake", "run", "--roll-ms", "100", "--timeout", "1000"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([*arguments, *options(lake, DELTA, servers)], stderr=output) as process,
+    ):
+        produce(servers, TOPIC, ["a"])
+        eventually(lambda: b"committed 1 records" in log.read_bytes(), _DEADLINE_S, "a is copied")
+        broker.pause()
+        eventually(lambda: b"trying again in" in log.read_bytes(), _DEADLINE_S, "it has failed")
+        broker.resume()
+        produce(servers, TOPIC, ["b"])
+        eventually(lambda: log.read_bytes().count(b"committed 1 records") == 2, 60, "b is copied")
+        process.terminate()
         assert process.wait(_DEADLINE_S) == 0
     assert table_rows(lake.table(DELTA, TOPIC)) == topic_rows(servers, TOPIC)
 

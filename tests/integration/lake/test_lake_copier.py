@@ -335,16 +335,20 @@ def test_a_commit_that_fails_again_and_again_is_an_error(
     assert copying.counts.failed_commits == 3
 
 
-def test_a_full_disk_is_an_error_that_leaves_no_file(
+def test_a_disk_that_is_full_at_the_second_file_is_an_error_that_leaves_no_file(
     lake: Lake, kind: str, client: BlockingClient, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    produce(servers, TOPIC, ["a"])
+    produce(servers, TOPIC, ["a", "b"])
     copying = copier(client, TOPIC, lake.table(kind, TOPIC))
     copying.backlog()
     before = sorted(lake.folder.rglob("*.parquet"))
 
-    def fail(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    fsync = os.fsync
+
+    def fail(file: int) -> None:
+        if "klog-1-" in str(Path(f"/proc/self/fd/{file}").readlink()):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(file)
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(CommitFailed, match=r"could not be written: .*No space left on device"):

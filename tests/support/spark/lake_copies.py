@@ -1,71 +1,26 @@
-"""Tables of a lake for Spark's tests, filled by the writer of `klog lake`."""
+"""Topics and their copies in a lake, as DataFrames of Spark's tests."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyspark_klog
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
-from pyspark_klog.client.consumer.offsets import EARLIEST, list_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.lake_tables.copier import CopySettings, TopicCopier
-from pyspark_klog.lake_tables.locations import parse_table, table_name
-from pyspark_klog.lake_tables.opening import open_table
-from pyspark_klog.lake_tables.writer import LakeWriter, RollTimes
 from pyspark_klog.records.builder import BatchBuilder
+from tests.support.lake import Lake
 from tests.support.spark.session import spark_session
 from tests.support.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FORMATS = ("iceberg", "delta")
 BASE_MS = 4_000_000_000_000
 """A time after the tests, because brokers find the marker of an aborted transaction, whose time is
 the time of writing, when the source asks for the first record of a time; the table has no markers.
 """
 HOUR_MS = 3_600_000
-
-
-class Lake:
-    """A directory with an Iceberg catalog and Delta tables."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.catalog = {
-            "type": "sql",
-            "uri": f"sqlite:///{directory}/catalog.db",
-            "warehouse": f"file://{directory}/warehouse",
-        }
-
-    def address(self, kind: str, topic: str) -> str:
-        """The address of a topic's table in a format: iceberg or delta."""
-        if kind == "iceberg":
-            return f"iceberg:lake.klog.{table_name(topic)}"
-        return f"delta:{self.directory}/delta/{table_name(topic)}"
-
-    def properties(self, kind: str) -> Mapping[str, str]:
-        """The properties with which a table of a format is opened."""
-        return self.catalog if kind == "iceberg" else {}
-
-    def copy(self, servers: str, topic: str, *kinds: str) -> None:
-        """Copy all committed records that the tables do not have yet, a file for a partition."""
-        settings = {"bootstrap.servers": servers, "isolation.level": "read_committed"}
-        for kind in kinds or FORMATS:
-            place, name = parse_table(self.address(kind, topic))
-            table = open_table(place, name, self.properties(kind))
-            with BlockingClient(settings) as client:
-                copier = TopicCopier(client, topic, table, CopySettings(), _first_offsets)
-                LakeWriter(client, [copier], RollTimes(1 << 20, 1_000)).copy_all()
-
-
-def _first_offsets(
-    client: BlockingClient, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    found = list_offsets(client, dict.fromkeys(partitions, EARLIEST), read_committed=True)
-    return {partition: at.offset for partition, at in found.items()}
 
 
 def put_in_transaction(servers: str, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
@@ -120,7 +75,7 @@ class CopiedTopic:
 
 def union(topics: Topics, lake: Lake, kind: str, topic: str, **options: Any) -> "DataFrame":
     """The DataFrame of a table and its topic. Option names take two underscores for a dot."""
-    address, catalog = lake.address(kind, topic), lake.properties(kind)
+    address, catalog = lake.address(kind, topic), lake.catalog(kind)
     columns = options.pop("columns", None)
     return pyspark_klog.lake(
         spark_session(),
@@ -135,5 +90,5 @@ def union(topics: Topics, lake: Lake, kind: str, topic: str, **options: Any) -> 
 def table(lake: Lake, kind: str, topic: str, **options: Any) -> "DataFrame":
     """The DataFrame of a topic's table alone."""
     return pyspark_klog.lake(
-        spark_session(), lake.address(kind, topic), catalog=lake.properties(kind), **options
+        spark_session(), lake.address(kind, topic), catalog=lake.catalog(kind), **options
     )
