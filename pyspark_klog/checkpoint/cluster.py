@@ -22,7 +22,7 @@ class Target:
     everywhere: int | None = None
     """`EARLIEST` or `LATEST`, for all partitions that are moved."""
     offsets: Mapping[TopicPartition, int] | None = None
-    """The given offsets by partition."""
+    """The offset to which each partition is moved, if the user has given offsets."""
     topics: Mapping[str, int] | None = None
     """`EARLIEST` or `LATEST` by topic, together with `offsets`."""
 

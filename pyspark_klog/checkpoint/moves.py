@@ -149,7 +149,8 @@ def plan_moves(
 
 
 def with_moves(ends: BatchEnds, moves: Iterable[Move]) -> BatchEnds:
-    """The ends of a batch after the moves. Sources without a move keep their text."""
+    """Return a batch's end offsets with those of ``moves`` in them. A source without a move keeps
+    the text of its end offsets unchanged."""
     by_source: dict[str, list[Move]] = {}
     for move in moves:
         by_source.setdefault(move.source_id, []).append(move)

@@ -95,12 +95,13 @@ class DeltaLakeTable:
         )
 
     def _last_commit(self, table: DeltaTable, origin: Origin) -> tuple[Border, int]:
-        """The border and the time (ms) of the last commit of `klog lake` that the version's rows
-        come from.
+        """Return the border and the time (ms) of the last commit of `klog lake` whose rows are in
+        the opened version of the table.
 
-        A table that was restored to an older version has that version's rows, but still the newest
-        transaction versions, so that the history is asked first. Only when Delta has deleted the
-        commit are the transaction versions right: restoring needs the commits.
+        Both come from the table's history. Delta's transaction versions, which `klog lake` sets
+        in each commit, are used only if Delta has already deleted that commit from the history: in
+        a table that was restored to an older version they are still those of the newest version. A
+        deleted commit cannot be restored, so that they are right in this case.
         """
         version = table.version()
         for limit in (1, 20, None):

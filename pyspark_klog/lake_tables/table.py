@@ -12,7 +12,7 @@ from pyspark_klog.lake_tables.border import Border, Head, Origin
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A complete Parquet file that no version of the table names yet."""
+    """A complete Parquet file that is not part of any version of the table yet."""
 
     path: str
     """The address of the file, as `LakeTable.new_file` has returned it."""

@@ -218,9 +218,9 @@ class ZooKeeper:
         process, self._process = self._process, None
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            # End the watcher, a shell that kills the server if this process ends, before the
-            # server: once the server's process id is free, the system may give the id to another
-            # process, which the watcher would kill.
+            # The watcher is a shell that kills the server if this process ends. End the watcher
+            # first: once the server has ended, the system may give the server's process id to
+            # another process, and the watcher would kill that process.
             watcher.kill()
             watcher.communicate()
         if process is None:

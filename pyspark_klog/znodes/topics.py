@@ -147,7 +147,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def decode_partition_state(partition: TopicPartition, data: bytes | None) -> PartitionState:
-    """Decode a partition's leader and ISR of any version: Kafka does not check the version.
+    """Decode the znode with a partition's leader and ISR. Its JSON may have any number in the field
+    ``version``, because Kafka does not check that field.
 
     :raises ZnodeError: if ``data`` is no partition state
     """

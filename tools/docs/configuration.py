@@ -118,8 +118,14 @@ def configuration_page() -> str:
         " [refuse the start](#kafkas-names-that-refuse-the-start).\n"
     )
     for reason, names in WITHOUT_EFFECT.items():
-        listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
-        note = r" (\*: new in Kafka 4)" if SINCE_4.intersection(names) else ""
+        refusing = {*REFUSED_UNLESS, *REFUSED_IN_CLUSTER}
+        listed = ", ".join(
+            f"`{name}`" + (r"\*" if name in SINCE_4 else "") + ("†" if name in refusing else "")
+            for name in names
+        )
+        notes = [r"\*: new in Kafka 4"] * bool(SINCE_4.intersection(names))
+        notes += ["†: some values refuse the start"] * bool(refusing.intersection(names))
+        note = f" ({'; '.join(notes)})" if notes else ""
         text = "\n".join(_wrapped(f"**{reason}** No effect{note}: {listed}"))
         parts.append(text + "\n")
     listed = ", ".join(f"`{prefix}`" for prefix in PREFIXES_WITHOUT_EFFECT)

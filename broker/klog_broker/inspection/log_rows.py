@@ -126,7 +126,7 @@ def optional_long(value: object) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-# --- the lines of records -------------------------------------------------------------------------
+# --- the output lines of records ------------------------------------------------------------------
 def record_rows(stored: StoredEntry, *, with_data: bool, decoder: Decoder | None) -> Iterator[Row]:
     """Yield a line for each record of an entry (a batch, or a v0 or v1 message).
 

@@ -66,9 +66,9 @@ class MonitoredCluster(Protocol):
     """The facts about a broker's cluster that metrics show."""
 
     def without_leader(self, offline: int) -> int:
-        """Return how many partitions have no leader: on a cluster's controller its count, on
-        other brokers of a cluster 0, on a standalone broker ``offline``, the number of its own
-        replicas that are offline."""
+        """Return the number of partitions without a leader. A cluster's controller returns the
+        number for the whole cluster, and the other brokers of the cluster return 0. A standalone
+        broker returns ``offline``, the number of its own replicas that are offline."""
 
     def followed(self) -> Iterable[tuple[BrokerId, FollowedPartition]]:
         """Return the partitions that this broker follows, each after the broker id of its

@@ -3,8 +3,9 @@
 The responses are those of one produce plan, in which the compiled kernel serves many requests of an
 event-loop turn together. Usually all requests of a client have the same timeout, and the responses
 wait together until the batches are replicated. If the timeouts differ (librdkafka has one for each
-topic), the responses wait separately. A common wait would give a request with a long timeout
-REQUEST_TIMED_OUT as soon as the shorter timeout of an earlier request has passed.
+topic), the responses wait separately. With a common wait, a request with a long timeout
+would get the error REQUEST_TIMED_OUT as soon as the shorter timeout of an earlier request has
+passed.
 """
 
 from collections import deque

@@ -15,8 +15,9 @@ from pyspark_klog.protocol.apis.sasl_authenticate import (
 from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 HANDSHAKE_VERSION = 1
-"""The version of SaslHandshake that this client sends. After version 0 SASL tokens would follow
-without Kafka's headers; after version 1 (Kafka 1.0) SaslAuthenticate requests follow."""
+"""The version of SaslHandshake that this client sends. After SaslHandshake 1 (Kafka 1.0) the client
+sends SaslAuthenticate requests. After SaslHandshake 0 it would send bare SASL tokens, without the
+headers of a Kafka request."""
 REAUTHENTICATE_AT = 0.85
 """The part of a SASL session's lifetime, from its start, after which this client authenticates
 again. Java's client takes a random part from 0.85 to 0.95."""

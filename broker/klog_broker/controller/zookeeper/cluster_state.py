@@ -1,8 +1,9 @@
 """The state of a controller: its context, unsettled partitions, and requests not yet sent.
 
-Each time the controller reads all of ZooKeeper, this state is created again from nothing; only the
-request sender continues to be used. An unsettled partition is one for which the controller has yet
-to check whether its leader or ISR must change.
+Each time the controller reads all of ZooKeeper, this state is created again. Only the request
+sender, the counts for metrics, and the ids of the brokers that are shutting down, which ZooKeeper
+does not store, are taken over. An unsettled partition is one for which the controller has yet to
+check whether its leader or ISR must change.
 """
 
 from collections import Counter

@@ -58,8 +58,8 @@ class TransactionMetadata(NamedTuple):
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
     client_version: int = VERSION_PLAIN
-    """The transaction.version of the client that began the transaction, or of an older client that
-    has ended it."""
+    """The transaction.version of the client that began the transaction. If a client with a lower
+    transaction.version has ended the transaction, it is that lower version."""
 
     @property
     def is_exhausted(self) -> bool:

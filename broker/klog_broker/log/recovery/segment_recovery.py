@@ -254,8 +254,8 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
     segment.offset_index.cut_to_position(position)
     entries = segment.offset_index.view()
     last_indexed = entries[len(entries) - 1] if len(entries) else None
-    # The offset index and the time index get their entries together. Time index entries past the
-    # last entry of the offset index are not trusted.
+    # Time index entries past the last entry of the offset index are not trusted: the timestamps of
+    # the batches there are read again below.
     time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
     segment.time_index.cut_to_offset(time_end if position else 0)
     if _is_only_preallocated(segment):

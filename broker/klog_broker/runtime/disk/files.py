@@ -187,7 +187,7 @@ class FileLock(Protocol):
 
 
 class OpenDirectory(Protocol):
-    """An open directory: making changes of its names durable needs no further descriptor."""
+    """A directory that is kept open, so that `sync` needs no further file descriptor."""
 
     def sync(self) -> None:
         """Make changes of the names in the directory (created, renamed, removed) durable.
