@@ -1,5 +1,6 @@
 """`klog lake run`: copies topics into tables until it is stopped."""
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -119,6 +120,8 @@ def run(
         writer = LakeWriter(client, copiers, RollTimes(roll_bytes, roll_ms))
         if metrics_port is not None:
             stack.enter_context(serve_metrics(writer, metrics_port))
+        # Collections of garbage need not look at pyiceberg's and pyarrow's modules again and again.
+        gc.freeze()
         began_s = monotonic_s()
         with _until_signal():
             if once:
