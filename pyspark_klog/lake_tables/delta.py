@@ -98,10 +98,11 @@ class DeltaLakeTable:
         """Return the border and the time (ms) of the last commit of `klog lake` whose rows are in
         the opened version of the table.
 
-        Both come from the table's history. Delta's transaction versions, which `klog lake` sets
-        in each commit, are used only if Delta has already deleted that commit from the history: in
-        a table that was restored to an older version they are still those of the newest version. A
-        deleted commit cannot be restored, so that they are right in this case.
+        Both come from the table's history; at a restore the search goes on from the version that
+        was restored. If Delta has deleted the commit from the history, the border comes from
+        Delta's transaction versions, which `klog lake` sets in each commit, and the time is 0. The
+        transaction versions alone would be wrong: a restore to an older version leaves them as
+        they were before the restore.
         """
         version = table.version()
         for limit in (1, 20, None):

@@ -1,8 +1,11 @@
 """Functions that codecs call: varints, uuids, record sets, tagged sections and error reports.
 
-Generated and hand-written codecs share these functions, so the same limits on lengths and counts
-hold for both. A read function takes a position and returns the next position. At the end of a
-buffer it raises Python's IndexError, which codec.py and headers.py convert to `MalformedRequest`.
+Generated codecs check all lengths and counts with these functions. The hand-written codecs of
+Produce and Fetch check them themselves, and leave unusual and damaged messages to the generated
+codecs, so that the same limits hold.
+
+A read function takes a position and returns the next position. At the end of a buffer it raises
+Python's IndexError, which codec.py and headers.py convert to `MalformedRequest`.
 """
 
 from __future__ import annotations

@@ -247,8 +247,8 @@ def _password_login(
         raise _wrong_module(module, mechanism, wanted, prefix)
     if module.options.get("tokenauth", Secret("")).reveal().strip().lower() == "true":
         raise SettingError(
-            f'{prefix}{_JAAS} has tokenauth="true": delegation tokens are not supported; expected '
-            "user and password of SCRAM, or another mechanism"
+            f'{prefix}{_JAAS} has tokenauth="true": delegation tokens are not supported; log in '
+            "with a username and password of SCRAM, or set sasl.mechanism to another mechanism"
         )
     username, password = module.options.get("username"), module.options.get("password")
     if not username or password is None:

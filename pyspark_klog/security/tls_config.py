@@ -140,7 +140,8 @@ def _keystore(settings: Lookup, prefix: str) -> Store | None:
         raise SettingError(f"{name}.password is given without {name}.location")
     if password and kind == "PEM":
         raise SettingError(
-            f"{name}.password is not for type PEM: the key's password is {prefix}ssl.key.password"
+            f"{name}.password is not for type PEM: leave it out, and set the password of a private "
+            f"key as {prefix}ssl.key.password"
         )
     if not location and not key:
         return None

@@ -97,8 +97,9 @@ class MissingData:
         for other in others:
             if self._files.exists(other.path / FILE_NAME):
                 raise LogDirectoryError(
-                    f"{other.path / FILE_NAME} is not read, because klog keeps it in the first "
-                    f"directory of log.dirs, {first.path}: put {other.path} first"
+                    f"{other.path / FILE_NAME} exists, but klog reads {FILE_NAME} only from the "
+                    f"first directory of log.dirs, {first.path}: name {other.path} first in "
+                    "log.dirs"
                 )
             if first.meta is None and other.meta is not None:
                 raise LogDirectoryError(

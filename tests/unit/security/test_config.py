@@ -117,7 +117,7 @@ def test_delegation_tokens_are_refused() -> None:
     given = {**SASL, "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": config}
     assert _refusal(given) == (
         'kafka.sasl.jaas.config has tokenauth="true": delegation tokens are not supported; '
-        "expected user and password of SCRAM, or another mechanism"
+        "log in with a username and password of SCRAM, or set sasl.mechanism to another mechanism"
     )
     ClientSettings({**given, "sasl.jaas.config": config.replace("true", "false")})
 
@@ -388,7 +388,7 @@ def test_other_sources_of_tokens() -> None:
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.password": "HIDDEN",
             },
-            "not for type PEM: the key's password is kafka.ssl.key.password",
+            "not for type PEM: leave it out, and set the password of a private key",
         ),
         ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "is 'LDAPS'; expected https, or noth"),
         ({"ssl.enabled.protocols": "SSLv3"}, "kafka.ssl.enabled.protocols has 'SSLv3'; expected"),

@@ -162,8 +162,8 @@ def test_the_first_directory_alone_that_is_not_mounted_refuses_the_start() -> No
 def test_directories_in_another_order_refuse_the_start() -> None:
     files = written()
     assert refusal(files, data=(B, A)) == (
-        "/a/klog-metadata is not read, because klog keeps it in the first directory of log.dirs,"
-        " /b: put /a first"
+        "/a/klog-metadata exists, but klog reads klog-metadata only from the first directory of"
+        " log.dirs, /b: name /a first in log.dirs"
     )
 
 

@@ -78,7 +78,7 @@ def parse_batch_position(
     if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
         raise DamagedLog(
             f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
-            f"{end - position} bytes are left; run `klog verify` to find the damage"
+            f"{end - position} bytes are left in the file; run `klog verify` to find the damage"
         )
     return BatchPosition(position, size_bytes, base_offset, base_offset + delta)
 
