@@ -173,6 +173,8 @@ class TopicCopier:
 
         Return whether the commit has succeeded. After False the caller goes on with a new
         `backlog`: another writer has committed, or the commit has failed for another reason.
+
+        :raises KlogError: if records cannot be read, `TimedOut` for example; nothing is committed
         """
         border = {number: max(at, backlog.start[number]) for number, at in backlog.border.items()}
         try:
