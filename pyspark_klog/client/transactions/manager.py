@@ -9,6 +9,7 @@ response means.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from enum import Enum, auto
 from typing import Any
 
@@ -75,8 +76,7 @@ class TransactionManager:
         self.identity = NO_IDENTITY
         self.version = 0
         """The transaction.version of the running transaction, or of the last one."""
-        self.error: KlogError | None = None
-        """Why the transaction must be aborted, or why the producer is unusable."""
+        self._error: KlogError | None = None
         self._owner = CoordinatorKey(TRANSACTION, transactional_id)
         self._timeout_ms = timeout_ms
         self._wait_ms = wait_ms
@@ -88,6 +88,15 @@ class TransactionManager:
         the first transaction with transaction.version 2 (`needs_new_epoch`)."""
         self._is_taken_over = False
         self._partitions: set[TopicPartition] = set()
+
+    @property
+    def error(self) -> KlogError | None:
+        """Why the transaction must be aborted, or why the producer is unusable.
+
+        A new copy each time: an error that has been raised has a traceback, which keeps the
+        variables of all callers in memory.
+        """
+        return copy(self._error)
 
     # --- methods for the calls of the producer's user --------------------------------------------
     def initialize(self) -> None:
@@ -173,7 +182,7 @@ class TransactionManager:
         if is_repeated:
             return
         self._steps.clear()
-        self.error = None
+        self._error = None
         if self._begun is _Begun.NO:
             self._move(TransactionEvent.DONE)
             return
@@ -328,12 +337,12 @@ class TransactionManager:
             self._become_unusable(ProducerUnusable(error.reason, error.code))
             return
         self._move(TransactionEvent.FAIL)
-        if self.error is None:
-            self.error = error
+        if self._error is None:
+            self._error = error
         self._steps.clear()
 
     def _become_unusable(self, error: ProducerUnusable) -> None:
         if self.state is not TransactionalProducerState.UNUSABLE:
             self._move(TransactionEvent.BREAK)
-            self.error = error
+            self._error = error
         self._steps.clear()

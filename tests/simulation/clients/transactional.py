@@ -342,13 +342,13 @@ class TransactionalProducer(Producer):
 
     def _check_manager(self) -> None:
         """Raise the manager's error; Violation if nothing excuses it."""
-        error = self._manager.error
-        if error is None or self._manager.state is TransactionalProducerState.ABORTING:
+        manager = self._manager
+        if manager.error is None or manager.state is TransactionalProducerState.ABORTING:
             return
         transactions = self.history.transactions
         is_late = self.world.now_ms >= self._late_ms
-        is_late |= not transactions.is_newest(self._id, self._manager.identity)
+        is_late |= not transactions.is_newest(self._id, manager.identity)
         now = transactions.circumstances(self._id)
         if not is_late and now is not None and now == self._circumstances:
-            raise Violation(EXCUSED, f"{self.name}: {error}")
-        raise error
+            raise Violation(EXCUSED, f"{self.name}: {manager.error}")
+        raise manager.error

@@ -108,7 +108,9 @@ def _meet(version: int, step: Step, code: ErrorCode) -> tuple[World, Outcome]:
         ):
             with pytest.raises(ProducerUnusable) as again:
                 call()
-            assert again.value is error
+            assert (type(again.value), str(again.value)) == (type(error), str(error))
+            # A kept error would keep the variables of all callers in memory with its traceback.
+            assert again.value is not error
         return world, happened
     _write(producer, "2")
     producer.commit_transaction()
