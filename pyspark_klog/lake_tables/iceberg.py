@@ -22,8 +22,10 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -94,6 +96,25 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             f"the Iceberg catalog {name} could not be opened: {error}. Name its type, uri and "
             "warehouse in a properties file for --catalog-config, or in ~/.pyiceberg.yaml"
         ) from error
+
+
+class _Transaction(Transaction):
+    """A transaction that computes its metadata once for each change.
+
+    pyiceberg's own computes and copies them, with all snapshots, each time that it reads one of
+    their fields: 18 times in a commit, four fifths of the time of a commit after 100 others.
+    """
+
+    _inputs: tuple[object, object] = (None, None)
+    _metadata: TableMetadata
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        base, updates = self._inputs
+        if base is not self._table.metadata or updates is not self._updates:
+            self._metadata = super().table_metadata
+            self._inputs = (self._table.metadata, self._updates)
+        return self._metadata
 
 
 class IcebergTable:
@@ -177,7 +198,7 @@ class IcebergTable:
         another writer has added one since."""
         table = self._loaded()
         try:
-            with table.transaction() as transaction:
+            with _Transaction(table) as transaction:
                 transaction.set_properties(values)
                 with transaction.update_snapshot(
                     snapshot_properties=values
@@ -229,7 +250,9 @@ class IcebergTable:
         kept = [each for each in by_age if each not in expired]
         try:
             unused = _manifest_paths(table, expired) - _manifest_paths(table, kept)
-            table.maintenance.expire_snapshots().by_ids([e.snapshot_id for e in expired]).commit()
+            with _Transaction(table) as transaction:
+                ids = [each.snapshot_id for each in expired]
+                ExpireSnapshots(transaction=transaction).by_ids(ids).commit()
             for path in sorted(unused):
                 table.io.delete(path)
         except Exception as error:
