@@ -10,11 +10,8 @@ from klog_broker.runtime.net.poller import SelectorPoller
 from klog_broker.runtime.net.sockets import RealNetwork
 from pyspark_klog.client.errors import ConnectionFailed
 from pyspark_klog.client.transport.addresses import Address
-from pyspark_klog.client.transport.evented_connection import (
-    Build,
-    EventedConnection,
-    EventedSettings,
-)
+from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
+from pyspark_klog.client.transport.pending_request import Build
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.fetch import FetchResponse
 from pyspark_klog.protocol.apis.metadata import MetadataResponse

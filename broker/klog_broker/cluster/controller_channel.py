@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.peers import Connect
-from pyspark_klog.client.transport.evented_connection import Build, EventedConnection
+from pyspark_klog.client.transport.evented_connection import EventedConnection
+from pyspark_klog.client.transport.pending_request import Build
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.message import Response
 

@@ -1,16 +1,20 @@
 """Connections to the other brokers of a cluster, by host name or address. Loop thread only."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from klog_broker.runtime.event_loop.loop import Loop
-from klog_broker.runtime.net.sockets import Network, StreamSocket
+from klog_broker.runtime.net.sockets import Network
 from klog_broker.runtime.system.chance import Chance
 from klog_broker.runtime.threads.helpers import Helpers
-from pyspark_klog.client.transport.addresses import Address
+from pyspark_klog.client.errors import ConnectionFailed
+from pyspark_klog.client.transport.addresses import Address, is_ip_address
 from pyspark_klog.client.transport.connection import MAX_RESPONSE_BYTES
 from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
+from pyspark_klog.client.transport.preparation import Prepared
+from pyspark_klog.errors import KlogError
 
 _log = logging.getLogger("klog.peers")
 
@@ -51,7 +55,8 @@ class Peers:
         self._chance = chance
         self._client_id = client_id
         self._from_address = from_address
-        self._connector = _NameResolvingConnector(helpers, network)
+        self._helpers = helpers
+        self._network = network
 
     def connect(
         self,
@@ -64,7 +69,7 @@ class Peers:
         """Return a new connection, which connects when the first request is sent.
 
         If the connection is lost, its outstanding requests fail, and the next request connects
-        again. Requests also fail while the host name is being looked up, so callers have to retry.
+        again. A host name is looked up before each attempt to connect.
         """
         settings = EventedSettings(
             client_id=self._client_id,
@@ -76,42 +81,26 @@ class Peers:
             Address(host, port),
             settings,
             loop=self._loop,
-            connector=self._connector,
+            connector=self._network,
             random=lambda: self._chance.below(_JITTER_STEPS) / _JITTER_STEPS,
+            prepare=None if is_ip_address(host) else self._look_up,
+        )
+
+    def _look_up(self, address: Address, done: Callable[[Prepared | KlogError], None]) -> None:
+        """Look up a broker's host name before an attempt to connect."""
+        self._helpers.submit(
+            lambda: self._network.look_up(address.host), partial(_looked_up, address, done)
         )
 
 
-class _NameResolvingConnector:
-    """A `Connector` (it makes the streams of `EventedConnection` objects) that accepts host names.
-
-    A helper thread looks up the name. Until the address is known, `connect` raises OSError, and the
-    connection fails its requests, as after any failed attempt; a later request tries again. Each
-    look-up serves one attempt.
-    """
-
-    def __init__(self, helpers: Helpers, network: Network) -> None:
-        self._helpers = helpers
-        self._network = network
-        self._found: dict[str, str] = {}
-        self._under_way: set[str] = set()
-
-    def connect(self, host: str, port: int, from_address: str | None, /) -> StreamSocket:
-        try:
-            return self._network.connect(host, port, from_address)
-        except ValueError:
-            address = self._found.pop(host, None)
-        if address is not None:
-            return self._network.connect(address, port, from_address)
-        if host not in self._under_way:
-            self._under_way.add(host)
-            self._helpers.submit(
-                lambda: self._network.look_up(host), partial(self._looked_up, host)
-            )
-        raise OSError(f"the address of {host} is being looked up")
-
-    def _looked_up(self, host: str, address: str | None, error: BaseException | None) -> None:
-        self._under_way.discard(host)
-        if address is not None:
-            self._found[host] = address
-        else:
-            _log.warning("cannot look up the address of the broker at %s: %s", host, error)
+def _looked_up(
+    address: Address,
+    done: Callable[[Prepared | KlogError], None],
+    host: str | None,
+    error: BaseException | None,
+) -> None:
+    if host is not None:
+        done(Prepared(host))
+        return
+    _log.warning("cannot look up the address of the broker at %s: %s", address.host, error)
+    done(ConnectionFailed(f"could not connect to {address}: the name has no address: {error}"))

@@ -75,7 +75,7 @@ class Tls:
                     sock, server_hostname=host, do_handshake_on_connect=False
                 )
             except ValueError:
-                raise TlsFailed(f"{peer}: {host!r} is no host name that TLS can check") from None
+                raise no_host_name(host, peer) from None
         except BaseException:
             sock.close()
             raise
@@ -208,6 +208,37 @@ def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -
     if isinstance(error, ssl.SSLError):
         return alert_error(error, peer, config)
     return ConnectionFailed(f"connection to {peer} was lost during TLS's handshake: {error}")
+
+
+def no_host_name(host: str, peer: str) -> TlsFailed:
+    """The error for an address whose host TLS cannot compare with a certificate."""
+    return TlsFailed(f"{peer}: {host!r} is no host name that TLS can check")
+
+
+def later_error(
+    error: ssl.SSLError, peer: str, config: TlsConfig, *, is_ready: bool
+) -> ClientError:
+    """The error for a TLS failure after the handshake; ``is_ready``: whether the connection has
+    answered requests before."""
+    alert = alert_error(error, peer, config)
+    if not is_ready or is_about_certificates(error):
+        return alert
+    # Return ConnectionFailed, which is retriable: TLS has worked on this connection before, so TLS
+    # probably works on a new connection.
+    return ConnectionFailed(str(alert))
+
+
+def closed_after_handshake(peer: str, config: TlsConfig) -> ConnectionFailed:
+    """The error for a broker that closes the connection before it answers ApiVersions. Under TLS
+    1.3 a broker that refuses this client's certificate, or the lack of one, may do so before the
+    client has read its alert."""
+    own = config.own
+    question = (
+        f"does it ask for a certificate of this client ({config.prefix}ssl.keystore.location)?"
+        if own is None
+        else f"does it accept this client's certificate ({own.name})?"
+    )
+    return ConnectionFailed(f"{peer} closed the connection after TLS's handshake: {question}")
 
 
 def is_about_certificates(error: ssl.SSLError) -> bool:

@@ -10,8 +10,7 @@ import selectors
 import socket
 import ssl
 
-from pyspark_klog.client.errors import ClientError, ConnectionFailed
-from pyspark_klog.client.security.tls import alert_error, is_about_certificates
+from pyspark_klog.client.security.tls import closed_after_handshake, later_error
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.connection import ClientConnectionState, Connection
 from pyspark_klog.client.transport.socket_link import Link
@@ -108,35 +107,16 @@ class TlsLink(Link):
         if isinstance(error, ssl.SSLZeroReturnError):
             self._end()
         elif isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-            self.connection.lost(self._tls_error(error))
+            is_ready = self.connection.state is ClientConnectionState.READY
+            peer = str(self.address)
+            self.connection.lost(later_error(error, peer, self._config, is_ready=is_ready))
         elif not self._is_refused_quietly():
             super()._fail(error)
 
-    def _tls_error(self, error: ssl.SSLError) -> ClientError:
-        alert = alert_error(error, str(self.address), self._config)
-        if self.connection.state is not ClientConnectionState.READY or is_about_certificates(error):
-            return alert
-        # Return ConnectionFailed, which is retriable: TLS has worked on this connection before, so
-        # TLS probably works on a new connection.
-        return ConnectionFailed(str(alert))
-
     def _is_refused_quietly(self) -> bool:
         """Return whether the broker has closed the connection before it answered ApiVersions; if
-        so, end the connection with an error that says that the broker may have refused this
-        client's certificate, or the lack of one. Under TLS 1.3 a broker that refuses may close the
-        connection before the client has read its alert."""
+        so, end the connection with the error for that (`closed_after_handshake`)."""
         if self.connection.state is not ClientConnectionState.NEGOTIATING:
             return False
-        own = self._config.own
-        question = (
-            f"does it ask for a certificate of this client ({self._config.prefix}ssl.keystore."
-            "location)?"
-            if own is None
-            else f"does it accept this client's certificate ({own.name})?"
-        )
-        self.connection.lost(
-            ConnectionFailed(
-                f"{self.address} closed the connection after TLS's handshake: {question}"
-            )
-        )
+        self.connection.lost(closed_after_handshake(str(self.address), self._config))
         return True

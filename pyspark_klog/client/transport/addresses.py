@@ -1,5 +1,6 @@
 """Addresses of brokers, in the form of ``bootstrap.servers``."""
 
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from pyspark_klog.client.errors import SettingError
@@ -49,3 +50,12 @@ def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
     if not addresses:
         raise SettingError(f"{name} is empty; expected host:port, as in localhost:9092")
     return addresses
+
+
+def is_ip_address(host: str) -> bool:
+    """Whether ``host`` is an IPv4 or IPv6 address, and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

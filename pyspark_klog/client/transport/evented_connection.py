@@ -1,21 +1,21 @@
 """The evented driver: a connection to one broker, for code that runs in an event loop.
 
 The driver never waits and has no thread: the loop calls it when a descriptor is ready or a timer
-expires. Loop and streams are Protocols (`event_loop`), random numbers come from an argument. Only
-the blocking driver has TLS and SASL.
+expires. Loop and streams are Protocols (`event_loop`), random numbers come from an argument. TLS
+and SASL come from a function that prepares each attempt to connect (`preparation`).
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.connection import (
     MAX_RESPONSE_BYTES,
-    Call,
     ClientConnectionState,
     Connection,
 )
@@ -28,18 +28,13 @@ from pyspark_klog.client.transport.event_loop import (
     LoopStream,
     LoopTimer,
 )
+from pyspark_klog.client.transport.evented_link import EventedLink
+from pyspark_klog.client.transport.pending_request import Build, OnDone, PendingRequest
+from pyspark_klog.client.transport.preparation import Prepare, Prepared
 from pyspark_klog.errors import KlogError
-from pyspark_klog.protocol.message import Request, Response
+from pyspark_klog.protocol.message import Response
 
 R = TypeVar("R", bound=Response)
-
-RECEIVE_BYTES = 1 << 20
-"""Most bytes to receive from one connection before the loop handles other descriptors."""
-
-Build = Callable[[int], Request]
-"""Builds a request in the given API version, without side effects."""
-OnDone = Callable[[R | None, KlogError | None], None]
-"""The callback of a request, called with (response, None) or (None, error)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,38 +52,6 @@ class EventedSettings:
     max_in_flight: int = 5
     """The most requests that wait for a response on the connection; further requests are queued."""
     max_response_bytes: int = MAX_RESPONSE_BYTES
-
-
-@dataclass(slots=True, eq=False)
-class _PendingRequest:
-    """A request from the call of `EventedConnection.send` until its callback was called."""
-
-    number: int
-    """The number of the `send` call, counted from 0."""
-    build: Build
-    response_class: type[Response]
-    on_done: OnDone[Any]
-    deadline_ms: int
-    versions: tuple[int, int | None]
-    """The lowest and the highest API version that the caller of `send` allows."""
-    call: Call[Response] | None = None
-    error: KlogError | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.error is not None or (self.call is not None and self.call.is_done)
-
-    @property
-    def name(self) -> str:
-        return self.response_class.api_key.name
-
-    def call_back(self) -> None:
-        """Call the callback, exactly once, after the request was taken out of its queue."""
-        call = self.call
-        if self.error is not None or call is None:
-            self.on_done(None, self.error)
-        else:
-            self.on_done(call.response, call.error)
 
 
 class EventedConnection:
@@ -111,24 +74,30 @@ class EventedConnection:
         loop: EventLoop,
         connector: Connector,
         random: Callable[[], float],
+        prepare: Prepare | None = None,
     ) -> None:
+        """Without ``prepare`` the address must be an IP address, and there is neither TLS nor
+        SASL."""
         self.address = address
         self._settings = settings
         self._loop = loop
         self._connector = connector
         self._random = random
         self._closed: ConnectionFailed | None = None
-        self._link: tuple[Connection, LoopStream] | None = None
-        self._interest = 0
+        self._link: EventedLink | None = None
+        self._prepare = prepare
+        self._is_preparing = False
+        self._preparations = 0
+        """The number of preparations that were begun or given up."""
         self._setup_deadline_ms = 0
         self._failures = 0
         self._last_error: KlogError | None = None
         self._connect_at_ms = 0
         self._next_number = 0
-        self._started: deque[_PendingRequest] = deque()
+        self._started: deque[PendingRequest] = deque()
         """Requests that were sent or have failed; all of them are older than the requests in
         `_waiting`, which are queued and were not sent yet."""
-        self._waiting: deque[_PendingRequest] = deque()
+        self._waiting: deque[PendingRequest] = deque()
         self._is_answering = False
         self._is_called_soon = False
         self._is_sent_soon = False
@@ -164,7 +133,7 @@ class EventedConnection:
         the errors of encoding leave the connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
-        pending = _PendingRequest(
+        pending = PendingRequest(
             self._next_number, build, response_class, on_done, deadline_ms, (low, high)
         )
         self._next_number += 1
@@ -210,9 +179,10 @@ class EventedConnection:
     def _start(self) -> None:
         if self._link is None:
             self._connect_if_due()
-        elif self._link[0].state is not ClientConnectionState.CONNECTING:
-            self._start_waiting(self._link[0])
-            self._send_pending(*self._link)
+        elif not self._link.is_connecting:
+            self._start_waiting(self._link.connection)
+            self._link.send_pending()
+            self._check(self._link)
         if self._started and self._started[0].is_done:
             self._call_soon()
 
@@ -233,6 +203,10 @@ class EventedConnection:
             self._is_answering = False
 
     def _start_waiting(self, connection: Connection) -> None:
+        if self._prepare is not None and connection.authentication_due(self._loop.now_ms()):
+            if self._waiting and not self._is_preparing:
+                self._begin_preparation(self._prepare)
+            return
         while (
             self._waiting
             and connection.state is ClientConnectionState.READY
@@ -267,84 +241,93 @@ class EventedConnection:
         if now_ms < self._connect_at_ms:
             self._wake_by(self._connect_at_ms)
             return
+        if self._prepare is None:
+            self._connect(Prepared(self.address.host))
+        elif not self._is_preparing:
+            self._begin_preparation(self._prepare)
+
+    def _begin_preparation(self, prepare: Prepare) -> None:
+        self._is_preparing = True
+        self._preparations += 1
+        self._setup_deadline_ms = self._loop.now_ms() + self._settings.setup_timeout_ms
+        self._wake_by(self._setup_deadline_ms)
+        prepare(self.address, partial(self._on_prepared, self._preparations))
+
+    def _on_prepared(self, number: int, found: Prepared | KlogError) -> None:
+        if number != self._preparations:
+            return  # this preparation was given up, because it took too long for example
+        self._is_preparing = False
+        if isinstance(found, KlogError):
+            self._lost(found)
+        elif self._link is None:
+            self._connect(found)
+        else:
+            self._authenticate_again(self._link.connection, found)
+        self._run_turn()
+
+    def _connect(self, prepared: Prepared) -> None:
         settings = self._settings
         try:
-            stream = self._connector.connect(*self.address, settings.from_address)
+            stream: LoopStream = self._connector.connect(
+                prepared.host, self.address.port, settings.from_address
+            )
         except (OSError, ValueError) as error:
             self._lost(self._could_not_connect(error))
             return
+        secure = None
+        if prepared.secure is not None:
+            try:
+                stream = secure = prepared.secure(stream)
+            except KlogError as error:
+                stream.close()
+                self._lost(error)
+                return
         connection = Connection(
             str(self.address),
             client_id=settings.client_id,
             request_timeout_ms=settings.setup_timeout_ms,
             max_response_bytes=settings.max_response_bytes,
+            mechanism=prepared.mechanism,
         )
-        self._link = (connection, stream)
-        self._setup_deadline_ms = now_ms + settings.setup_timeout_ms
+        self._setup_deadline_ms = self._loop.now_ms() + settings.setup_timeout_ms
         self._wake_by(self._setup_deadline_ms)
-        self._interest = WRITABLE
-        self._loop.register(stream.fileno(), WRITABLE, self._on_ready)
+        self._link = EventedLink(
+            self.address, connection, stream, secure, self._loop, self._on_ready
+        )
+
+    def _authenticate_again(self, connection: Connection, prepared: Prepared) -> None:
+        """Begin to authenticate again (KIP-368): the broker ends the SASL session soon."""
+        assert prepared.mechanism is not None
+        now_ms = self._loop.now_ms()
+        self._setup_deadline_ms = now_ms + self._settings.setup_timeout_ms
+        self._wake_by(self._setup_deadline_ms)
+        try:
+            connection.authenticate(prepared.mechanism, now_ms)
+        except KlogError as error:
+            self._lost(error)
 
     def _on_ready(self, events: int) -> None:
-        if self._link is None:
+        link = self._link
+        if link is None:
             return
-        connection, stream = self._link
-        if connection.state is not ClientConnectionState.CONNECTING:
+        if not link.is_connecting:
             if events & (READABLE | BROKEN):
-                self._receive(connection, stream)
+                self._receive(link)
         elif events & WRITABLE:
-            error = stream.connect_error()
+            error = link.connect_error()
             if error is not None:
                 self._lost(self._could_not_connect(error))
             else:
-                connection.connected(self._loop.now_ms())
+                link.connection.connected(self._loop.now_ms())
         self._run_turn()
 
-    def _receive(self, connection: Connection, stream: LoopStream) -> None:
-        """Receive the bytes that have arrived, up to `RECEIVE_BYTES`."""
-        left = RECEIVE_BYTES
-        try:
-            while left > 0 and connection.state is not ClientConnectionState.CLOSED:
-                with connection.receive_buffer() as whole, whole[:left] as buffer:
-                    room = len(buffer)
-                    count = stream.recv_into(buffer)
-                connection.received(count)
-                if count < room:
-                    break
-                left -= count
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._on_stream_error(connection, error)
-        if connection.error is not None:
-            self._lost(connection.error)
+    def _receive(self, link: EventedLink) -> None:
+        link.receive()
+        self._check(link)
 
-    def _send_pending(self, connection: Connection, stream: LoopStream) -> None:
-        """Send the bytes that the stream accepts now, and the rest once it is writable again."""
-        try:
-            while (data := connection.to_send()) is not None:
-                connection.sent(stream.send([data]))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._on_stream_error(connection, error)
-        if connection.error is not None:
-            self._lost(connection.error)
-            return
-        wanted = READABLE | (WRITABLE if connection.to_send() is not None else 0)
-        if wanted != self._interest:
-            self._interest = wanted
-            self._loop.modify(stream.fileno(), wanted)
-
-    def _on_stream_error(self, connection: Connection, error: OSError) -> None:
-        if (
-            isinstance(error, ConnectionResetError)
-            and connection.state is ClientConnectionState.NEGOTIATING
-        ):
-            connection.received(0)  # ends the connection with an error that names the likely cause
-            return
-        text = error.strerror or str(error)
-        connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
+    def _check(self, link: EventedLink) -> None:
+        if link.connection.error is not None:
+            self._lost(link.connection.error)
 
     def _could_not_connect(self, error: OSError | ValueError) -> ConnectionFailed:
         text = getattr(error, "strerror", None) or str(error)
@@ -365,11 +348,10 @@ class EventedConnection:
         """Close the stream, if there is one, and fail all unanswered and queued requests with
         ``error``."""
         link, self._link = self._link, None
+        self._is_preparing = False
+        self._preparations += 1
         if link is not None:
-            connection, stream = link
-            connection.lost(error)
-            self._loop.unregister(stream.fileno())
-            stream.close()
+            link.close(error)
         self._started += self._waiting
         self._waiting.clear()
         for pending in self._started:
@@ -387,12 +369,12 @@ class EventedConnection:
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._link is not None and self._link[0].state is not ClientConnectionState.CONNECTING:
+        if self._link is not None and not self._link.is_connecting:
             # Receive before looking for overdue requests: a request whose response came while the
             # loop ran other code is not overdue.
-            self._receive(*self._link)
+            self._receive(self._link)
         overdue = self._overdue(self._loop.now_ms())
-        if overdue is not None and self._link is not None:
+        if overdue is not None and (self._link is not None or self._is_preparing):
             self._lost(overdue)
         elif overdue is not None:
             self._end(overdue)
@@ -405,18 +387,26 @@ class EventedConnection:
             for pending in (*self._started, *self._waiting)
             if not pending.is_done
         ]
-        if self._link is None:
-            if self._waiting:
-                due_ms.append(self._connect_at_ms)
-        elif self._link[0].state is not ClientConnectionState.READY:
+        connection = None if self._link is None else self._link.connection
+        is_ready = connection is not None and connection.state is ClientConnectionState.READY
+        if self._is_preparing or (connection is not None and not is_ready):
             due_ms.append(self._setup_deadline_ms)
+        elif self._link is None and self._waiting:
+            due_ms.append(self._connect_at_ms)
         if due_ms:
             self._wake_by(min(due_ms))
 
     def _overdue(self, now_ms: int) -> KlogError | None:
         """The error if connecting or a request has taken too long; None if nothing is overdue."""
-        connection = self._link[0] if self._link is not None else None
+        connection = None if self._link is None else self._link.connection
+        if self._is_preparing and now_ms >= self._setup_deadline_ms:
+            return ConnectionFailed(
+                f"could not connect to {self.address}: its address, or what TLS and SASL need, was "
+                f"not known within {self._settings.setup_timeout_ms} ms"
+            )
         if connection is not None and now_ms >= self._setup_deadline_ms:
+            if connection.state is ClientConnectionState.AUTHENTICATING:
+                return RequestTimedOut(f"{self.address} did not end the SASL exchange in time")
             if connection.state is ClientConnectionState.NEGOTIATING:
                 return RequestTimedOut(f"{self.address} did not answer API_VERSIONS in time")
             if connection.state is ClientConnectionState.CONNECTING:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyspark_klog.client.transport.addresses import Address
 from pyspark_klog.client.transport.backoff import Backoff
 from pyspark_klog.client.transport.evented_connection import EventedConnection, EventedSettings
+from pyspark_klog.client.transport.preparation import Prepare
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import (
     ApiVersion,
@@ -123,7 +124,9 @@ def reply_bytes(asked: Asked) -> bytes:
 class EventedWorld(VirtualTime):
     """One connection with its settings and its loop, and the results of its callbacks, in order."""
 
-    def __init__(self, settings: EventedSettings = DEFAULTS) -> None:
+    def __init__(
+        self, settings: EventedSettings = DEFAULTS, prepare: Prepare | None = None
+    ) -> None:
         self.network = ConnectingNetwork()
         super().__init__(poller=self.network.poller)
         self.chance = 0.5
@@ -134,6 +137,7 @@ class EventedWorld(VirtualTime):
             loop=self.loop,
             connector=self.network,
             random=lambda: self.chance,
+            prepare=prepare,
         )
 
     def request_metadata(self, name: str, timeout_ms: int = 1_000) -> None:

@@ -11,7 +11,7 @@ from klog_broker.runtime.net.sockets import Network, StreamSocket
 from pyspark_klog.client.errors import UnsupportedByBroker
 from pyspark_klog.client.transport import event_loop
 from pyspark_klog.client.transport.event_loop import Connector, EventLoop, LoopStream, LoopTimer
-from pyspark_klog.client.transport.evented_connection import RECEIVE_BYTES
+from pyspark_klog.client.transport.evented_link import RECEIVE_BYTES
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse
