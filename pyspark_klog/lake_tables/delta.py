@@ -98,28 +98,44 @@ class DeltaLakeTable:
         """Return the border and the time (ms) of the last commit of `klog lake` whose rows are in
         the opened version of the table.
 
-        Both come from the table's history; at a restore the search goes on from the version that
-        was restored. If Delta has deleted the commit from the history, the border comes from
-        Delta's transaction versions, which `klog lake` sets in each commit, and the time is 0. The
-        transaction versions alone would be wrong: a restore to an older version leaves them as
-        they were before the restore.
+        Both come from the table's log, version by version; at a restore the search goes on from
+        the version that was restored. If Delta has deleted the commit from the log, the border
+        comes from Delta's transaction versions, which `klog lake` sets in each commit, and the
+        time is 0. The transaction versions alone would be wrong: a restore to an older version
+        leaves them as they were before the restore.
+
+        `DeltaTable.history` would be wrong, too: it reads the commits and the newest version
+        number one after the other, and with a commit in between the numbers are not those of the
+        commits.
         """
-        version = table.version()
-        for limit in (1, 20, None):
-            for entry in table.history(limit):
-                if entry["version"] > version:
-                    continue
-                if _is_commit_for(origin, entry):
-                    return parse_border(entry[BORDER], self.name), int(entry.get("timestamp", 0))
-                if entry.get("operation") == "RESTORE":
-                    version = self._restored_version(entry)
-        if version != table.version():
-            table = self._at(version)
+        restored = version = table.version()
+        while (info := self._commit_info(version)) is not None:
+            if _is_commit_for(origin, info):
+                return parse_border(info[BORDER], self.name), int(info.get("timestamp", 0))
+            if info.get("operation") == "RESTORE":
+                restored = version = self._restored_version(info)
+            else:
+                version -= 1
+        if restored != table.version():
+            table = self._at(restored)
         return dict(_border(table, origin)), 0
 
-    def _restored_version(self, entry: Mapping[str, Any]) -> int:
+    def _commit_info(self, version: int) -> Mapping[str, Any] | None:
+        """Return what the commit of a version says about itself, which may be nothing; None if the
+        log does not have the version any more."""
         try:
-            return int(entry["operationParameters"]["version"])
+            with self._store().open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+                actions = [json.loads(line) for line in stream.read().splitlines()]
+        except FileNotFoundError:
+            return None
+        found: Iterator[Mapping[str, Any]] = (
+            action["commitInfo"] for action in actions if "commitInfo" in action
+        )
+        return next(found, {})
+
+    def _restored_version(self, info: Mapping[str, Any]) -> int:
+        try:
+            return int(info["operationParameters"]["version"])
         except (KeyError, TypeError, ValueError):
             raise LakeError(
                 f"{self.name} was restored to the version of a time, and its history does not name "
@@ -296,10 +312,10 @@ def _border(table: DeltaTable, origin: Origin) -> Iterator[tuple[int, int]]:
         number += 1
 
 
-def _is_commit_for(origin: Origin, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of the history is a commit of `klog lake` with records of this topic."""
-    return BORDER in entry and all(
-        (entry.get(name) or "") == value for name, value in _configuration(origin).items()
+def _is_commit_for(origin: Origin, info: Mapping[str, Any]) -> bool:
+    """Whether a commit, by its information, is one of `klog lake` with records of this topic."""
+    return BORDER in info and all(
+        (info.get(name) or "") == value for name, value in _configuration(origin).items()
     )
 
 
