@@ -1,4 +1,4 @@
-"""Check settings together, and derive the values of those that follow from others.
+"""Check settings together, and derive values that follow from the values of other settings.
 
 `adjust` changes a mapping of typed values by the names in the table. The mapping has no defaults,
 so that a value which a program did not give can follow from another one.
