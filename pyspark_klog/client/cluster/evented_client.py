@@ -95,6 +95,7 @@ class EventedClient:
         *,
         low: int = 0,
         high: int | None = None,
+        expects_response: bool = True,
     ) -> None:
         """Send a request to a broker by its id (`EventedConnection.send` has the arguments).
         ``on_done`` gets LeaderUnknown if the metadata have no such broker."""
@@ -103,7 +104,7 @@ class EventedClient:
             error = LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata now")
             self._loop.call_soon(partial(on_done, None, error))
             return
-        self._send(address, response_class, build, on_done, timeout_ms, low, high)
+        self._send(address, response_class, build, on_done, timeout_ms, low, high, expects_response)
 
     def send_to_any(
         self,
@@ -139,6 +140,7 @@ class EventedClient:
         timeout_ms: int,
         low: int,
         high: int | None,
+        expects_response: bool = True,
     ) -> None:
         def on_response(response: R | None, error: KlogError | None) -> None:
             if isinstance(error, ConnectionFailed):
@@ -148,7 +150,13 @@ class EventedClient:
             on_done(response, error)
 
         self._connection(address).send(
-            response_class, build, on_response, timeout_ms, low=low, high=high
+            response_class,
+            build,
+            on_response,
+            timeout_ms,
+            low=low,
+            high=high,
+            expects_response=expects_response,
         )
 
     def _connection(self, address: Address) -> EventedConnection:

@@ -257,7 +257,7 @@ class BatchOrder:
     def written(self, batch: Batch, base_offset: int) -> None:
         """Remove a batch, which the broker has written, from its queue."""
         queue = self._take_from_flight(batch)
-        queue.batches.remove(batch)
+        del queue.batches[_place(queue, batch)]
         queue.is_known = True
         batch.base_offset = base_offset
         self.pending_bytes -= len(batch.data)
@@ -290,9 +290,23 @@ class BatchOrder:
         """
         queue = self._take_from_flight(batch)
         queue.must_drain = True
-        place = queue.batches.index(batch)
-        queue.batches.remove(batch)
+        self._remove(queue, batch)
+
+    def drop_unsent(self, batch: Batch) -> None:
+        """Drop a batch that is not in flight, because its time is over: it is never sent again.
+
+        If it was never sent, it has no sequence, and nothing changes for the batches after it;
+        otherwise they are sent as after `drop_batch`. An earlier attempt may still be written.
+        """
+        assert not batch.in_flight
+        self._remove(self._queues[batch.partition], batch)
+
+    def _remove(self, queue: PartitionQueue, batch: Batch) -> None:
+        place = _place(queue, batch)
+        del queue.batches[place]
         self.pending_bytes -= len(batch.data)
+        if batch.sequence == NO_SEQUENCE:
+            return
         behind = islice(queue.batches, place, None)
         if self._transactional:
             if not batch.needs_new_sequence:
@@ -304,9 +318,9 @@ class BatchOrder:
 
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
-    ) -> None:
+    ) -> list[Batch]:
         """Replace a batch that a topic has refused by the smaller batches, as (data, record count),
-        that ``cut`` makes of its data.
+        that ``cut`` makes of its data; return them.
 
         The parts take over the batch's sequences, so that those of later batches stay valid.
         """
@@ -315,17 +329,20 @@ class BatchOrder:
         parts = cut(batch.data)
         if len(parts) < 2 or sum(count for _, count in parts) != batch.record_count:
             raise DeliveryFailed(f"a batch of {batch.record_count} records could not be split")
-        place = queue.batches.index(batch)
-        queue.batches.remove(batch)
+        place = _place(queue, batch)
+        del queue.batches[place]
         self.pending_bytes -= len(batch.data)
         sequence = batch.sequence
+        made: list[Batch] = []
         for index, (data, count) in enumerate(parts):
             part = Batch(batch.partition, data, count, batch.enqueued_ms, sequence, batch.identity)
             part.needs_new_sequence = batch.needs_new_sequence
             queue.batches.insert(place + index, part)
+            made.append(part)
             self.pending_bytes += len(data)
             if sequence != NO_SEQUENCE:
                 sequence = add_to_sequence(sequence, count)
+        return made
 
     def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
         """Send nothing to the partition before ``not_before_ms``, for example because it has no
@@ -361,3 +378,8 @@ class BatchOrder:
         queue.in_flight -= 1
         self._in_flight -= 1
         return queue
+
+
+def _place(queue: PartitionQueue, batch: Batch) -> int:
+    """The index of this very batch, as two batches with the same records are equal."""
+    return next(at for at, each in enumerate(queue.batches) if each is batch)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pyspark_klog.client.cluster.blocking_client import BlockingClient
+from pyspark_klog.client.cluster.metadata import ClusterView
 from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, Batch, InTransaction
 from pyspark_klog.client.transport.connection import Call
@@ -47,7 +48,31 @@ def send_batches(
     :raises UnsupportedByBroker: if the broker is too old for the batches' codec or headers, for
         idempotence or for the transaction
     """
-    version = _version(client, link, batches, is_idempotent=is_idempotent, transaction=transaction)
+    low, high = versions(client.view, batches, is_idempotent=is_idempotent, transaction=transaction)
+    version = link.connection.version(ApiKey.PRODUCE, low, high)
+    request = produce_request(
+        client.view,
+        batches,
+        version,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        is_idempotent=is_idempotent,
+        transaction=transaction,
+    )
+    return client.send(link, request, ProduceResponse, version, expects_response=acks != 0)
+
+
+def produce_request(
+    view: ClusterView,
+    batches: Sequence[Batch],
+    version: int,
+    *,
+    acks: int,
+    timeout_ms: int,
+    is_idempotent: bool,
+    transaction: InTransaction | None = None,
+) -> ProduceRequest:
+    """Make the request of `send_batches` in a version that `versions` allows."""
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
     if transaction is not None:
         request.transactional_id = transaction.transactional_id
@@ -59,7 +84,7 @@ def send_batches(
         if row is None:
             row = topics[name] = TopicProduceData()
             if version > _NAMES_UNTIL:
-                row.topic_id = client.view.topic_id(name)
+                row.topic_id = view.topic_id(name)
             else:
                 row.name = name
             request.topic_data.append(row)
@@ -69,7 +94,7 @@ def send_batches(
         )
         data = PartitionProduceData(index=batch.partition.partition, records=records)
         row.partition_data.append(data)
-    return client.send(link, request, ProduceResponse, version, expects_response=acks != 0)
+    return request
 
 
 def pair_responses(
@@ -94,15 +119,15 @@ def pair_responses(
         yield batch, answer
 
 
-def _version(
-    client: BlockingClient,
-    link: Link,
+def versions(
+    view: ClusterView,
     batches: Sequence[Batch],
     *,
     is_idempotent: bool,
-    transaction: InTransaction | None,
-) -> int:
-    has_ids = all(client.view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
+    transaction: InTransaction | None = None,
+) -> tuple[int, int | None]:
+    """Return the lowest and the highest version (None: the newest) that support the batches."""
+    has_ids = all(view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
     low = 0
     if any(BatchView(b.data).codec is Codec.ZSTD for b in batches):
         low = _FIRST_WITH_ZSTD
@@ -113,7 +138,7 @@ def _version(
         low = _FIRST_THAT_ADDS
     elif transaction is not None:
         high = _FIRST_THAT_ADDS - 1
-    return link.connection.version(ApiKey.PRODUCE, low, high)
+    return low, high
 
 
 def _bytes_of(

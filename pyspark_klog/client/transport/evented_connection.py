@@ -123,18 +123,27 @@ class EventedConnection:
         *,
         low: int = 0,
         high: int | None = None,
+        expects_response: bool = True,
     ) -> None:
         """Send a request in the newest version, from ``low`` to ``high``, that klog and the broker
         support.
 
-        ``timeout_ms`` counts from now and includes connecting and queueing. Errors that
+        ``timeout_ms`` counts from now and includes connecting and queueing. A request that
+        ``expects_response`` is False for (Produce with acks=0) is done, with an empty response,
+        once all its bytes were sent. Errors that
         ``on_done`` gets: ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable,
         other kinds of ClientError, and errors of encoding the request. Only UnsupportedByBroker and
         the errors of encoding leave the connection open.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         pending = PendingRequest(
-            self._next_number, build, response_class, on_done, deadline_ms, (low, high)
+            self._next_number,
+            build,
+            response_class,
+            on_done,
+            deadline_ms,
+            (low, high),
+            expects_response,
         )
         self._next_number += 1
         if self._closed is not None:
@@ -219,7 +228,11 @@ class EventedConnection:
                 # The timeout of the request counts from the call of `send`, and this class checks
                 # it (`_overdue`). The deadline that `connection` counts from now is not used.
                 pending.call = connection.send(
-                    pending.build(version), pending.response_class, version, self._loop.now_ms()
+                    pending.build(version),
+                    pending.response_class,
+                    version,
+                    self._loop.now_ms(),
+                    expects_response=pending.expects_response,
                 )
             except KlogError as error:
                 pending.error = error

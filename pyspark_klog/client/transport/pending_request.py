@@ -28,6 +28,9 @@ class PendingRequest:
     deadline_ms: int
     versions: tuple[int, int | None]
     """The lowest and the highest API version that the caller of `send` allows."""
+    expects_response: bool
+    """False for Produce with acks=0: the request is done once its bytes are sent, with an empty
+    response."""
     call: Call[Response] | None = None
     error: KlogError | None = None
 

@@ -242,3 +242,49 @@ def test_without_idempotence_there_are_no_sequences() -> None:
     core = _core(idempotent=False)
     _add(core, 2)
     assert [b.sequence for b in _take_all(core)] == [-1, -1]
+
+
+# --- batches whose time is over ------------------------------------------------------------------
+def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
+    core = _core(max_in_flight=1)
+    first, second, third = _add(core, 3)
+    assert _take_all(core) == [first]
+    core.drop_unsent(second)
+    core.written(first, 0)
+    assert _take_all(core) == [third]
+    assert (third.sequence, core.needs_identity) == (3, False)
+    core.written(third, 3)
+    assert core.is_idle
+
+
+def test_after_a_dropped_batch_that_may_be_written_a_new_identity_is_needed() -> None:
+    core = _core(max_in_flight=1)
+    first, second = _add(core, 2)
+    _take_all(core)
+    core.retry(first, 0)
+    assert not core.needs_identity
+    core.drop_unsent(first)
+    assert core.needs_identity and core.ready(0) == []
+    core.set_identity(Identity(8, 0))
+    assert _take_all(core) == [second]
+    assert (second.sequence, second.identity) == (0, Identity(8, 0))
+
+
+def test_equal_batches_are_told_apart() -> None:
+    core = _core()
+    first, second = _add(core, 2)
+    assert first == second
+    core.drop_unsent(second)
+    assert _take_all(core)[0] is first
+
+
+def test_the_parts_of_a_split_batch_are_returned_in_order() -> None:
+    core = _core()
+    builder = BatchBuilder()
+    for number in range(3):
+        builder.append(None, b"%d" % number, 1)
+    core.add(Batch(_P, bytearray(builder.build()), 3, 0))
+    [batch] = _take_all(core)
+    parts = core.split(batch, split_in_half)
+    assert [part.record_count for part in parts] == [2, 1]
+    assert _take_all(core)[0] is parts[0]

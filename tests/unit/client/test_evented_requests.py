@@ -310,3 +310,30 @@ def test_the_callers_own_bounds_of_versions_hold() -> None:
     world.turns()
     [asked] = broker.requests()
     assert (asked.version, chosen) == (9, [9])
+
+
+def test_a_request_without_a_response_is_done_once_it_is_sent() -> None:
+    world = EventedWorld()
+    broker = world.ready()
+    broker.stream.room_bytes = 30
+    records = b"x" * 100
+    data = PartitionProduceData(index=0, records=records)
+    request = ProduceRequest(
+        acks=0, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+    )
+    done: list[ProduceResponse | None] = []
+    world.connection.send(
+        ProduceResponse,
+        lambda _: request,
+        lambda response, _error: done.append(response),
+        1_000,
+        expects_response=False,
+    )
+    world.turns()
+    assert done == [] and world.connection.unanswered == 1
+    broker.stream.room_bytes = 1 << 20
+    world.turns()
+    assert done == [ProduceResponse()] and world.connection.unanswered == 0
+    world.request_metadata("after")
+    world.turns()
+    assert len(broker.requests()) == 2
