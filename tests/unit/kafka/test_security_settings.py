@@ -267,6 +267,10 @@ def test_a_login_without_effect() -> None:
     assert set(own_settings("producer", {**ENDPOINT, "sasl.username": "a"}).ignored) == {
         "sasl.username"
     }
+    tokens = {"sasl.oauthbearer.client.id": "me", "https.ca.pem": "rubbish"}
+    assert own_settings("producer", {**SASL, **login, **tokens}).ignored == dict.fromkeys(
+        tokens, "sasl.mechanism is not OAUTHBEARER"
+    )
 
 
 # --- tokens ---------------------------------------------------------------------------------------
