@@ -24,6 +24,7 @@ from pyspark_klog.kafka._model import (
     Uuid,
 )
 from pyspark_klog.kafka._partitioners import consistent, fnv1a, murmur2
+from pyspark_klog.kafka._producer import Producer
 from pyspark_klog.kafka._topic_partition import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -55,6 +56,7 @@ __all__ = [
     "KafkaException",
     "Message",
     "Node",
+    "Producer",
     "ThrottleEvent",
     "TopicCollection",
     "TopicPartition",

@@ -117,6 +117,15 @@ class BatchOrder:
         """Partitions with batches that are not written yet."""
         return [partition for partition, queue in self._queues.items() if queue.batches]
 
+    def unsent_count(self, partition: TopicPartition) -> int:
+        """The number of a partition's batches that are not in flight."""
+        queue = self._queues.get(partition)
+        return 0 if queue is None else len(queue.batches) - queue.in_flight
+
+    def unsent(self) -> list[Batch]:
+        """All batches that are not in flight, those of a partition in their order."""
+        return [b for queue in self._queues.values() for b in queue.batches if not b.in_flight]
+
     def next_wakeup_ms(self, now_ms: int) -> int | None:
         """When the next partition that is paused after a failure may be sent to again; None if no
         partition with batches is paused."""
