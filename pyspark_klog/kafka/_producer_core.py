@@ -28,7 +28,7 @@ _CREATE_TIME, _LOG_APPEND_TIME = 1, 2
 
 
 class Report:
-    """What the report on a record needs, until the caller's `poll`."""
+    """The part of a record that its report needs, until the caller calls `poll`."""
 
     __slots__ = ("began_ms", "callback", "topic")
 
