@@ -6,6 +6,7 @@ once, in order.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import example, given
@@ -82,10 +83,42 @@ def test_a_record_that_is_set_aside_lets_no_other_be_written_twice(
     assert {p: log.records for p, log in logs.items()} == expected
 
 
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25),
+    fates=st.lists(st.sampled_from(_FATES), max_size=60),
+    replies_late=st.lists(st.booleans(), max_size=60),
+    over=st.lists(st.none() | st.integers(0, 30), max_size=60),
+)
+@example(  # The head may be written, its time is over, and the batch behind it goes on.
+    sizes=[(0, 1), (0, 1)], fates=["lost after"], replies_late=[], over=[0, None]
+)
+def test_a_batch_whose_time_is_over_lets_no_other_be_lost_or_written_twice(
+    sizes: list[tuple[int, int]],
+    fates: list[str],
+    replies_late: list[bool],
+    over: list[int | None],
+) -> None:
+    dropped: dict[TopicPartition, set[int]] = {}
+    expected, logs, _ = _run(sizes, fates, replies_late, over, dropped)
+    for partition, log in logs.items():
+        # A dropped batch that was sent before may be written; a record is never written twice.
+        missing = dropped.get(partition, set()) - set(log.records)
+        assert log.records == [each for each in expected[partition] if each not in missing]
+
+
 def _run(
-    sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
+    sizes: list[tuple[int, int]],
+    fates: list[str],
+    replies_late: list[bool],
+    over: Sequence[int | None] = (),
+    dropped: dict[TopicPartition, set[int]] | None = None,
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, _Log], int]:
-    """Return the expected records, the broker's logs, and the number of identities."""
+    """Return the expected records, the broker's logs, and the number of identities.
+
+    Each number in ``over`` chooses a batch that is not in flight to be dropped; ``dropped`` gets
+    its records.
+    """
+    left = list(over)
     core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
     core.leaves_refused_out = True
     logs = {TopicPartition("t", n): _Log() for n in range(2)}
@@ -100,6 +133,14 @@ def _run(
     for _ in range(5_000):
         if core.is_idle:
             break
+        chosen = left.pop() if left else None
+        if chosen is not None and dropped is not None and (unsent := core.unsent()):
+            batch = unsent[chosen % len(unsent)]
+            first = int.from_bytes(batch.data, "big")
+            dropped.setdefault(batch.partition, set()).update(
+                range(first, first + batch.record_count)
+            )
+            core.drop_unsent(batch)
         if core.needs_identity:
             identities += 1
             core.set_identity(Identity(identities, 0))
