@@ -19,6 +19,13 @@ _HASHES = {
     "fnv1a": _partitioners.fnv1a,
     "fnv1a_random": _partitioners.fnv1a,
 }
+_PARTS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("value", (bytes, str, type(None)), "bytes or str"),
+    ("key", (bytes, str, type(None)), "bytes or str"),
+    ("partition", (int, type(None)), "int"),
+    ("timestamp", (int, type(None)), "int"),
+)
+"""The parts of a message of `produce_batch`, with their types."""
 
 
 def size_of(record: OutRecord) -> int:
@@ -34,6 +41,19 @@ def bytes_of(value: object) -> bytes | None:
     if isinstance(value, bytes):
         return bytes(value)
     raise TypeError(f"a bytes-like object is required, not {type(value).__name__!r}")
+
+
+def check_message(number: int, message: object) -> None:
+    """Check the types in a message of `produce_batch`, a dict.
+
+    :raises TypeError: naming the wrong part and the message's number in the list
+    """
+    if not isinstance(message, dict):
+        raise TypeError(f"Message at index {number} must be a dict")
+    for part, kinds, expected in _PARTS:
+        if not isinstance(message.get(part), kinds):
+            raise TypeError(f"Message {part} at index {number} must be {expected}")
+    header_list(message.get("headers"))
 
 
 def header_list(headers: Any) -> Sequence[tuple[str, bytes | None]]:

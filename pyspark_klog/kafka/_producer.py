@@ -11,7 +11,7 @@ from pyspark_klog.client import clock
 from pyspark_klog.client.producer.out_records import ANY_PARTITION, OutRecord
 from pyspark_klog.kafka._errors import KafkaError, KafkaException
 from pyspark_klog.kafka._headers import Headers
-from pyspark_klog.kafka._out_values import bytes_of, header_list, size_of
+from pyspark_klog.kafka._out_values import bytes_of, check_message, header_list, size_of
 from pyspark_klog.kafka._producer_core import DeliveryCallback, ProducerCore, Report, end
 from pyspark_klog.kafka._settings import read_settings
 
@@ -84,6 +84,45 @@ class Producer:
         number = max(index(partition), ANY_PARTITION)
         self._reserve(size_bytes)
         self._core.give(topic, number, record, size_bytes)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = ANY_PARTITION,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        """Queue records, each a dict with value, key, partition, timestamp, headers and callback,
+        all of them optional. Return how many are queued: a dict whose record is not (the queue is
+        full, or the record too large) gets the error as ``_error``.
+
+        :raises TypeError: before any record is queued, if a dict has a value of a wrong type
+        """
+        self._check_open()
+        if not isinstance(messages, list):
+            raise TypeError("messages must be a list")
+        for number, message in enumerate(messages):
+            check_message(number, message)
+        queued = 0
+        for message in messages:
+            try:
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    message.get("key"),
+                    partition if message.get("partition") is None else message["partition"],
+                    message.get("callback") or callback,
+                    on_delivery,
+                    message.get("timestamp") or 0,
+                    message.get("headers"),
+                )
+                queued += 1
+            except BufferError as error:
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(error))
+            except KafkaException as error:
+                message["_error"] = error.args[0]
+        return queued
 
     def _reserve(self, size_bytes: int) -> None:
         core = self._core

@@ -181,6 +181,57 @@ def test_several_threads_write_through_one_producer(servers: str, topic: str) ->
         assert len(values) == 1_000
 
 
+# --- many records in one call --------------------------------------------------------------------
+def test_a_list_of_messages(servers: str, topic: str, reports: Reports) -> None:
+    own = Reports()
+    messages: list[dict[str, Any]] = [
+        {"value": "text", "key": b"k", "partition": 1, "callback": own.note},
+        {"value": b"bytes", "timestamp": 1_700_000_000_000, "headers": {"a": b"b"}},
+        {"value": bytes(5_000)},
+        {},
+    ]
+    with Producer({"bootstrap.servers": servers, "message.max.bytes": 2_000}) as producer:
+        assert producer.produce_batch(topic, messages, 2, on_delivery=reports.note) == 3
+    assert [message.get("_error") for message in messages] == [
+        *(None, None),
+        *(KafkaError.MSG_SIZE_TOO_LARGE, None),
+    ]
+    [_, first, rest] = read_all(servers, topic, PARTITIONS)
+    assert [(each.key(), each.value()) for each in first] == [(b"k", b"text")]
+    assert [each.value() for each in rest] == [b"bytes", None]
+    assert (rest[0].timestamp()[1], rest[0].headers()) == (1_700_000_000_000, [("a", b"b")])
+    assert (own.errors, reports.errors) == ([None], [None, None])
+
+
+def test_messages_for_which_the_queue_has_no_room() -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 2, "log_level": 0}
+    own: list[dict[str, Any]] = [{"value": b"1"}, {"value": b"2"}, {"value": b"3"}]
+    theirs = [dict(message) for message in own]
+    with purged_at_the_end(given) as producer:
+        assert producer.produce_batch("t", own) == 2
+    assert confluent_kafka.Producer(given).produce_batch("t", theirs) == 2
+    for mine, other in zip(own, theirs, strict=True):
+        assert mine.get("_error") == (other["_error"].code() if "_error" in other else None)
+
+
+_WRONG_MESSAGES = [
+    *(5, [5], ({"value": b"a"},), [{}, {"value": 5}], [{"key": 1.5}], [{"partition": "x"}]),
+    [{"value": bytearray(b"x")}],
+]
+
+
+@pytest.mark.parametrize("messages", _WRONG_MESSAGES)
+def test_wrong_messages_are_refused_as_by_confluent_kafka(messages: Any) -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    with pytest.raises(TypeError) as theirs:
+        confluent_kafka.Producer(given).produce_batch("t", messages)
+    with purged_at_the_end(given) as producer:
+        with pytest.raises(TypeError) as own:
+            producer.produce_batch("t", messages)
+        assert len(producer) == 0
+    assert str(own.value) == str(theirs.value)
+
+
 # --- arguments -----------------------------------------------------------------------------------
 _WRONG = [
     {},
