@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.kafka import KafkaError, Producer
-from tests.integration.kafka.conftest import Reports, purged_at_the_end
+from tests.integration.python_client.conftest import Reports, purged_at_the_end
 from tests.support.security.certs import Authority
 from tests.support.security.kafka_listeners import MECHANISMS, PASSWORD, USER, jaas
 from tests.support.security.server import PlayedBroker, server_context

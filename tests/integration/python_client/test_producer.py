@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.kafka import KafkaError, KafkaException, Producer
-from tests.integration.kafka.conftest import PARTITIONS, Reports, purged_at_the_end
+from tests.integration.python_client.conftest import PARTITIONS, Reports, purged_at_the_end
 from tests.support.kafka.reading import read_all
 
 _KEYS = [b"k%d" % number for number in range(200)]

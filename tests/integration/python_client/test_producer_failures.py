@@ -15,7 +15,7 @@ from pyspark_klog import testing
 from pyspark_klog.client.admin.topics import Admin, NewTopic
 from pyspark_klog.client.errors import ClientError
 from pyspark_klog.kafka import KafkaError, Producer
-from tests.integration.kafka.conftest import PARTITIONS, Reports, purged_at_the_end
+from tests.integration.python_client.conftest import PARTITIONS, Reports, purged_at_the_end
 from tests.support.eventually import eventually
 from tests.support.kafka.reading import read_all
 
