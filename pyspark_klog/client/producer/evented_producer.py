@@ -150,11 +150,13 @@ class EventedProducer:
         linger_ms = self._accumulator.next_ms()
         # Lists whose time has come, and that are still here, wait for a response.
         times.append(linger_ms if linger_ms is not None and linger_ms > now_ms else None)
+        # Batches in flight are late only once they are answered.
+        unsent = [batch.enqueued_ms for batch in self._order.unsent()]
         oldest = [
-            *(self._accumulator.oldest_ms(), self._order.oldest_ms()),
-            self._assignment.oldest_ms(),
+            *(self._accumulator.oldest_ms(), self._assignment.oldest_ms()),
+            min(unsent, default=None),
         ]
-        times += [None if at is None else max(at + limit_ms, now_ms + 1) for at in oldest]
+        times += [None if at is None else at + limit_ms for at in oldest]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
