@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyspark_klog.client.cluster.evented_client import EventedClient
-from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.producer.out_records import (
     ANY_PARTITION,
     OutRecord,
@@ -127,7 +127,11 @@ class PartitionAssignment:
             return True
         chosen: int | None = partition
         if partition == ANY_PARTITION:
-            chosen = self._settings.choose(topic, record, count)
+            try:
+                chosen = self._chosen(topic, record, count)
+            except DeliveryFailed as error:
+                self._fail(TopicPartition(topic, partition), [record], error)
+                return True
         if chosen is not None:
             self._append(TopicPartition(topic, chosen), record, size_bytes)
             return True
@@ -139,6 +143,23 @@ class PartitionAssignment:
         is_complete = self._append(place, record, size_bytes)
         sticky.add(size_bytes, is_batch_complete=is_complete)
         return True
+
+    def _chosen(self, topic: str, record: OutRecord, count: int) -> int | None:
+        """Return the partition that the settings choose, perhaps by a function of the program;
+        None for the sticky one.
+
+        :raises DeliveryFailed: if the function raises or returns no partition of the topic
+        """
+        try:
+            chosen = self._settings.choose(topic, record, count)
+        except Exception as error:
+            text = f"the partitioner raised {type(error).__name__}: {error}"
+            raise DeliveryFailed(text) from error
+        if chosen is not None and not (isinstance(chosen, int) and 0 <= chosen < count):
+            raise PartitionMissing(
+                f"the partitioner returned {chosen!r} for {topic}; expected 0 to {count - 1}"
+            )
+        return chosen
 
     def _unsent_batches(self, topic: str) -> dict[int, int]:
         """Return for each partition with a leader how many batches wait to be sent to it."""

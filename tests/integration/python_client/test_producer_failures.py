@@ -62,6 +62,24 @@ def test_a_partition_that_does_not_exist(servers: str, topic: str, reports: Repo
     )
 
 
+def test_a_partitioner_of_the_program_that_fails(
+    servers: str, topic: str, reports: Reports
+) -> None:
+    def choose(_topic: str, key: bytes | None, _value: bytes | None, _count: int) -> int:
+        return {b"good": 0, b"far": 99, b"below": -5}[key or b""]
+
+    with Producer({"bootstrap.servers": servers, "partitioner": choose}) as producer:
+        for key in ("unknown", "far", "below", "good"):
+            producer.produce(topic, b"v", key, callback=reports.note)
+    assert {message.key(): error for error, message in reports} == {
+        b"unknown": KafkaError._FAIL,
+        b"far": KafkaError._UNKNOWN_PARTITION,
+        b"below": KafkaError._UNKNOWN_PARTITION,
+        b"good": None,
+    }
+    assert "the partitioner raised KeyError" in str(reports.errors[0])
+
+
 def test_only_the_record_that_the_topic_refuses_fails(servers: str, reports: Reports) -> None:
     with Admin(servers) as admin:
         small = {"max.message.bytes": "2000"}
